@@ -1,0 +1,113 @@
+//! Fuzzing with nothing but stable Rust and a C++ compiler: the coverage that libFuzzer steers by is switched on with
+//! compiler flags, so neither cargo-fuzz nor a nightly toolchain is needed.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::step::{Failure, Screen, capture};
+use crate::workspace::Workspace;
+
+/// Coverage counters and traced comparisons for libFuzzer; every overflow and debug assertion counts as a find.
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks --cfg fuzzing";
+
+/// One input may not take longer or need more than this, in seconds and MiB.
+const TIMEOUT: u32 = 5;
+const MEMORY: u32 = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) target: Option<String>,
+    pub(crate) seconds: u32,
+}
+
+pub(crate) fn exists(workspace: &Workspace) -> bool {
+    workspace.root.join("fuzz/Cargo.toml").is_file()
+}
+
+/// Builds the targets and runs each for the time; the corpus grows under the target folder and is used again.
+pub(crate) fn fuzz(workspace: &Workspace, choice: &Choice, screen: &mut Screen) -> Result<String, Failure> {
+    if !exists(workspace) {
+        return Err(Failure::new("there is no fuzz/Cargo.toml"));
+    }
+    let mut targets = targets(workspace)?;
+    if let Some(wanted) = &choice.target {
+        let known = targets.join(", ");
+        targets.retain(|name| name == wanted);
+        if targets.is_empty() {
+            return Err(Failure::new(format!("there is no fuzz target `{wanted}`; there are {known}")));
+        }
+    }
+    let home = workspace.target.join("fuzz");
+    let host = host(workspace)?;
+    // With a target named, build scripts and macros are built without the flags: they could not link with them.
+    let mut build =
+        workspace.cargo(["build", "--release", "--bins", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
+    build.arg("--target-dir").arg(home.join("build")).env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    capture(screen, build)?.required()?;
+
+    let mut runs = 0;
+    for name in &targets {
+        let corpus = folder(home.join("corpus").join(name))?;
+        let finds = folder(home.join("artifacts").join(name))?;
+        let mut run = workspace.command(home.join("build").join(&host).join("release").join(name));
+        run.arg(format!("-max_total_time={}", choice.seconds));
+        run.arg(format!("-timeout={TIMEOUT}")).arg(format!("-rss_limit_mb={MEMORY}")).arg("-print_final_stats=1");
+        run.arg(format!("-artifact_prefix={}/", finds.display())).arg(&corpus);
+        // Seeds that are committed; libFuzzer reads every folder and writes only to the first.
+        let seeds = workspace.root.join("fuzz/seeds").join(name);
+        if seeds.is_dir() {
+            run.arg(seeds);
+        }
+        let text = capture(screen, run)?.required().map_err(|failure| Failure {
+            what: format!("fuzz target `{name}` found something; the input lies in `{}`", finds.display()),
+            output: failure.output,
+        })?;
+        runs += executed(&text).filter(|runs| *runs > 0).ok_or_else(|| Failure {
+            what: format!("fuzz target `{name}` ended well but says of no input that it ran"),
+            output: text.clone(),
+        })?;
+    }
+    Ok(format!("{}: {} s each, {runs} inputs", targets.join(", "), choice.seconds))
+}
+
+fn targets(workspace: &Workspace) -> Result<Vec<String>, Failure> {
+    let folder = workspace.root.join("fuzz/fuzz_targets");
+    let entries = fs::read_dir(&folder).map_err(|error| Failure::io(format!("list `{}`", folder.display()), &error))?;
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".rs").map(str::to_owned))
+        .collect();
+    names.sort();
+    if names.is_empty() { Err(Failure::new("fuzz/fuzz_targets holds no target")) } else { Ok(names) }
+}
+
+fn host(workspace: &Workspace) -> Result<String, Failure> {
+    let output =
+        workspace.command("rustc").arg("-vV").output().map_err(|error| Failure::io("run `rustc -vV`", &error))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned);
+    host.ok_or_else(|| Failure::new("`rustc -vV` does not name the host"))
+}
+
+fn folder(path: PathBuf) -> Result<PathBuf, Failure> {
+    fs::create_dir_all(&path).map_err(|error| Failure::io(format!("make `{}`", path.display()), &error))?;
+    Ok(path)
+}
+
+fn executed(text: &str) -> Option<u64> {
+    text.lines().rev().find_map(|line| line.strip_prefix("stat::number_of_executed_units:")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_inputs_is_read_from_the_final_statistics() {
+        assert_eq!(executed("Done\nstat::number_of_executed_units: 4711\nstat::peak_rss_mb: 30\n"), Some(4711));
+        assert_eq!(executed("stat::number_of_executed_units: many\n"), None);
+        assert_eq!(executed(""), None);
+    }
+}
