@@ -1,0 +1,61 @@
+//! The resolved values without their origins, in one stable form: what is hashed and what an outcome shows.
+
+use serde_json::{Map, Value, json};
+
+use crate::policy::{BackendPolicy, ResolvedPolicy, Sourced};
+
+impl ResolvedPolicy {
+    /// Every value, keys in alphabetical order, lists in the order of the layers.
+    pub fn canonical_json(&self) -> Value {
+        let Self { backend, image, fs, net, proc, commands, tools, overrides } = self;
+        let set: Map<String, Value> = proc.env.set.iter().map(|(name, set)| (name.clone(), json!(set.value))).collect();
+        json!({
+            "backend": canonical_backend(backend),
+            "commands": list(commands),
+            "fs": {
+                "deny": list(&fs.deny),
+                "mounts": list(&fs.mounts),
+                "protect": list(&fs.protect),
+                "size": fs.size.value,
+                "workspace": { "mode": fs.mode.value, "path": fs.workspace.value },
+            },
+            "image": image.as_ref().map(|image| &image.value),
+            "net": {
+                "allow": list(&net.allow),
+                "deny": list(&net.deny),
+                "localhost": list(&net.localhost),
+                "mode": net.mode.value,
+                "unix": list(&net.unix),
+            },
+            "overrides": { "grantable": list(&overrides.grantable) },
+            "proc": {
+                "cpus": proc.cpus.value,
+                "env": { "pass": list(&proc.env.pass), "set": set },
+                "file_size": proc.file_size.value,
+                "grace": proc.grace.value,
+                "max_timeout": proc.max_timeout.value,
+                "memory": proc.memory.value,
+                "open_files": proc.open_files.value,
+                "output": proc.output.value,
+                "processes": proc.processes.value,
+                "timeout": proc.timeout.value,
+                "user": proc.user.value.to_string(),
+            },
+            "tools": { "allow": list(&tools.allow) },
+            "version": 1,
+        })
+    }
+
+    /// The text to hash: equal policies have equal texts, whoever set their values.
+    pub fn hash_input(&self) -> String {
+        self.canonical_json().to_string()
+    }
+}
+
+fn canonical_backend(backend: &BackendPolicy) -> Value {
+    json!({ "fallback": list(&backend.fallback), "use": backend.choice.value })
+}
+
+fn list<T: serde::Serialize>(items: &[Sourced<T>]) -> Value {
+    Value::Array(items.iter().map(|item| json!(item.value)).collect())
+}

@@ -1,0 +1,223 @@
+//! Reads the entries of lists: one mount, one network rule, one command rule.
+
+use crate::command::{CommandRule, Verdict};
+use crate::diagnostic::{Diagnostic, Invalid, quote};
+use crate::host::{HostPattern, NetRule};
+use crate::name::Named;
+use crate::path::Glob;
+use crate::policy::{Mount, MountMode};
+use crate::reader::{Fields, Reader, Written};
+use crate::section::{parse_amount, parse_source, parse_target, read_ports, values};
+use crate::variable::check_value;
+use crate::yaml::{Mark, Node, Value};
+
+pub(crate) const MOUNT_KEYS: [&str; 5] = ["host", "at", "mode", "tmpfs", "size"];
+pub(crate) const RULE_KEYS: [&str; 5] = ["host", "ports", "methods", "paths", "credential"];
+pub(crate) const COMMAND_KEYS: [&str; 7] = ["allow", "ask", "deny", "why", "instead", "matches", "rejects"];
+
+pub(crate) fn read_mounts(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Written<Mount>>> {
+    let mounts: Vec<Written<Mount>> = reader.list(node, "fs.mounts", read_mount)?;
+    for (index, mount) in mounts.iter().enumerate() {
+        let target = mount.value.target();
+        if let Some(earlier) = mounts.iter().take(index).find(|earlier| earlier.value.target() == target) {
+            let message = format!("something is already mounted at `{target}`, on line {}", earlier.place.line);
+            let problem = Diagnostic::error("policy::duplicate-mount", message).advise("give each mount its own place");
+            let mark = Mark {
+                line: mount.place.line,
+                column: mount.place.column,
+                start: mount.span.start,
+                end: mount.span.end,
+            };
+            reader.report(mark, problem);
+        }
+    }
+    Some(mounts)
+}
+
+const MOUNT_HOW: &str = "write `{ host: ./deps, at: /deps, mode: read-only }` or `{ tmpfs: /tmp, size: 256MiB }`";
+
+fn read_mount(reader: &mut Reader<'_>, node: &Node) -> Option<Written<Mount>> {
+    if !matches!(node.value, Value::Map(_)) {
+        reader.wrong_type(node, "fs.mounts", "a list of maps", MOUNT_HOW);
+        return None;
+    }
+    let fields = reader.fields(node, "fs.mounts", &MOUNT_KEYS);
+    let mount =
+        match (fields.get("host"), fields.get("at"), fields.get("mode"), fields.get("tmpfs"), fields.get("size")) {
+            (Some(host), Some(at), mode, None, None) => {
+                let host = reader.scalar(host, "host", parse_source);
+                let at = reader.scalar(at, "at", parse_target);
+                // What is not said is the narrower: a mount without a mode cannot be changed.
+                let mode = match mode {
+                    Some(mode) => reader.scalar(mode, "mode", MountMode::read)?.value,
+                    None => MountMode::ReadOnly,
+                };
+                Mount::Host { host: host?.value, at: at?.value, mode }
+            }
+            (None, None, None, Some(tmpfs), Some(size)) => {
+                let tmpfs = reader.scalar(tmpfs, "tmpfs", parse_target);
+                let size = reader.scalar(size, "size", parse_amount);
+                Mount::Tmpfs { tmpfs: tmpfs?.value, size: size?.value }
+            }
+            _ => {
+                let message = "a mount has `host` and `at`, or `tmpfs` and `size`";
+                reader.report(node.mark, Diagnostic::error("policy::mount", message).advise(MOUNT_HOW));
+                return None;
+            }
+        };
+    Some(reader.written(node.mark, mount))
+}
+
+pub(crate) fn read_allow(reader: &mut Reader<'_>, node: &Node) -> Option<Written<NetRule>> {
+    let Written { value, place, span } = read_rule(reader, node, "net.allow")?;
+    Some(Written { value: value.with_web_ports(), place, span })
+}
+
+pub(crate) fn read_deny(reader: &mut Reader<'_>, node: &Node) -> Option<Written<NetRule>> {
+    let rule = read_rule(reader, node, "net.deny")?;
+    if rule.value.credential.is_some() {
+        let message = "a rule that denies needs no credential";
+        reader.report(node.mark, Diagnostic::error("policy::bad-rule", message).advise("remove `credential`"));
+    }
+    Some(rule)
+}
+
+fn read_rule(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Written<NetRule>> {
+    if !matches!(node.value, Value::Map(_)) {
+        return reader.scalar(node, path, NetRule::parse_plain);
+    }
+    let fields = reader.fields(node, path, &RULE_KEYS);
+    let Some(host) = fields.get("host") else {
+        let problem = Diagnostic::error("policy::bad-rule", format!("a rule of `{path}` names no host"));
+        reader.report(node.mark, problem.advise("write it such as `{ host: api.github.com, methods: [GET] }`"));
+        return None;
+    };
+    let host = reader.scalar(host, "host", str::parse::<HostPattern>);
+    let ports = fields.get("ports").map(|node| read_ports(reader, node, "ports"));
+    let methods = fields
+        .get("methods")
+        .map(|node| reader.list(node, "methods", |reader, node| reader.scalar(node, "methods", parse_method)));
+    let paths = fields
+        .get("paths")
+        .map(|node| reader.list(node, "paths", |reader, node| reader.scalar(node, "paths", parse_url_path)));
+    let credential = fields.get("credential").map(|node| reader.scalar(node, "credential", parse_credential));
+    // An empty list would read as "none" and mean "all".
+    for key in ["ports", "methods", "paths"] {
+        let empty = fields.get(key).is_some_and(|node| matches!(&node.value, Value::List(items) if items.is_empty()));
+        if empty {
+            let problem = Diagnostic::error("policy::bad-rule", format!("`{key}` is empty, so the rule means nothing"));
+            reader.report(node.mark, problem.advise(format!("list at least one, or remove `{key}` to mean all")));
+        }
+    }
+    let mut rule = NetRule::new(host?.value);
+    rule.ports = values(ports.unwrap_or_else(|| Some(Vec::new()))?);
+    rule.methods = values(methods.unwrap_or_else(|| Some(Vec::new()))?);
+    rule.paths = values(paths.unwrap_or_else(|| Some(Vec::new()))?);
+    rule.credential = match credential {
+        Some(credential) => Some(credential?.value),
+        None => None,
+    };
+    rule.ports.sort_unstable();
+    rule.ports.dedup();
+    rule.methods.sort_unstable();
+    rule.methods.dedup();
+    Some(reader.written(node.mark, rule))
+}
+
+fn parse_method(text: &str) -> Result<String, Invalid> {
+    if !text.is_empty() && text.len() <= 20 && text.bytes().all(|b| b.is_ascii_uppercase()) {
+        return Ok(text.to_owned());
+    }
+    let upper = text.to_ascii_uppercase();
+    let advice = match upper.as_str() {
+        "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" => format!("write `{upper}`"),
+        _ => "write it in capitals, such as `GET`".to_owned(),
+    };
+    Err(Invalid::new("policy::bad-method", format!("{} is not an HTTP method", quote(text)), advice))
+}
+
+fn parse_url_path(text: &str) -> Result<Glob, Invalid> {
+    if !text.starts_with('/') {
+        let message = format!("the URL path {} does not start with `/`", quote(text));
+        return Err(Invalid::new("policy::bad-rule", message, format!("write `/{}`", text.trim_start_matches('.'))));
+    }
+    text.parse::<Glob>()?.compiled()
+}
+
+fn parse_credential(text: &str) -> Result<String, Invalid> {
+    let word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+    if text.is_empty() || text.len() > 64 || !text.bytes().all(word) {
+        let message = "`credential` is a name, never the secret itself";
+        return Err(Invalid::new("policy::bad-credential", message, "write a short name such as `github`"));
+    }
+    Ok(text.to_owned())
+}
+
+pub(crate) fn read_command(reader: &mut Reader<'_>, node: &Node) -> Option<Written<CommandRule>> {
+    const HOW: &str = "write it such as `- deny: [rm, -rf, /]`, with one of `allow`, `ask` and `deny`";
+    if !matches!(node.value, Value::Map(_)) {
+        reader.wrong_type(node, "commands", "a list of rules", HOW);
+        return None;
+    }
+    let fields = reader.fields(node, "commands", &COMMAND_KEYS);
+    let verdicts: Vec<(Verdict, &Node)> =
+        Verdict::ALL.iter().filter_map(|(name, verdict)| fields.get(name).map(|node| (*verdict, node))).collect();
+    let [(verdict, words)] = verdicts.as_slice() else {
+        let message =
+            if verdicts.is_empty() { "the rule has no verdict" } else { "the rule has more than one verdict" };
+        reader.report(node.mark, Diagnostic::error("policy::command", message).advise(HOW));
+        return None;
+    };
+    if let Value::Scalar(text, _) = &words.value {
+        let message = format!("`{}` must be a list of words, not {}", verdict.name(), quote(text));
+        let problem = Diagnostic::error("policy::command", message).advise(word_per_item(text));
+        reader.report(words.mark, problem);
+        return None;
+    }
+    let mut texts = |key: &str, node: Option<&Node>| match node {
+        Some(node) => reader.list(node, key, |reader, node| reader.scalar(node, key, check_value)).map(values),
+        None => Some(Vec::new()),
+    };
+    let prefix = texts(verdict.name(), Some(words));
+    let matches = texts("matches", fields.get("matches"));
+    let rejects = texts("rejects", fields.get("rejects"));
+    let why = fields.get("why").and_then(|node| reader.scalar(node, "why", check_value)).map(|why| why.value);
+    let instead = fields.get("instead").and_then(|node| reader.scalar(node, "instead", check_value)).map(|it| it.value);
+    let prefix = prefix?;
+    if prefix.first().is_none_or(String::is_empty) {
+        let message = "the rule names no program";
+        reader.report(words.mark, Diagnostic::error("policy::command", message).advise(HOW));
+        return None;
+    }
+    if let [only] = prefix.as_slice()
+        && only.contains(' ')
+    {
+        let message = format!("{} is one word with a space in it, which matches no command", quote(only));
+        let problem = Diagnostic::error("policy::command", message).advise(word_per_item(only));
+        reader.report(node.mark, problem);
+        return None;
+    }
+    let rule = CommandRule { verdict: *verdict, prefix, why, instead, matches: matches?, rejects: rejects? };
+    check_examples(reader, &rule, &fields);
+    Some(reader.written(node.mark, rule))
+}
+
+fn word_per_item(text: &str) -> String {
+    let words: Vec<String> =
+        text.split_whitespace().take(8).map(|word| quote(word).trim_matches('`').to_owned()).collect();
+    format!("write one word per item: `[{}]`", words.join(", "))
+}
+
+/// Points at the example that fails, not at the rule.
+fn check_examples(reader: &mut Reader<'_>, rule: &CommandRule, fields: &Fields<'_>) {
+    let marks =
+        ["matches", "rejects"].into_iter().filter_map(|key| fields.get(key)).flat_map(|node| match &node.value {
+            Value::List(items) => items.iter().map(|item| item.mark).collect(),
+            Value::Null | Value::Scalar(..) | Value::Map(_) => Vec::new(),
+        });
+    for (result, mark) in rule.check_examples().into_iter().zip(marks) {
+        if let Some(problem) = result.complaint() {
+            reader.report(mark, problem);
+        }
+    }
+}

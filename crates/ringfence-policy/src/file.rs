@@ -1,0 +1,113 @@
+//! The version-1 policy file as it was written: everything optional, every value with its place.
+
+use std::sync::Arc;
+
+use crate::command::CommandRule;
+use crate::diagnostic::Diagnostic;
+use crate::host::NetRule;
+use crate::path::{Glob, LiteralPath};
+use crate::policy::{BackendChoice, BackendKind, Field, Mount, NetMode, Preset, UserId, WorkspaceMode};
+use crate::reader::Reader;
+pub use crate::reader::Written;
+use crate::section;
+use crate::units::{Bytes, Cpus, TimeSpan};
+use crate::yaml::parse_yaml;
+
+/// One layer as it was written. `None` means that the layer says nothing about it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PolicyFile {
+    /// The presets below this layer, in order.
+    pub extends: Vec<Written<Preset>>,
+    /// The wanted wall.
+    pub backend: Option<Written<BackendChoice>>,
+    /// What may stand in for it.
+    pub fallback: Option<Vec<Written<BackendKind>>>,
+    /// Weak walls of the layers below are replaced by `auto`; a choice that isolates stays.
+    pub require_isolation: Option<Written<()>>,
+    /// What stands inside.
+    pub image: Option<Written<String>>,
+    /// `fs`
+    pub fs: FsFile,
+    /// `net`
+    pub net: NetFile,
+    /// `proc`
+    pub proc: ProcFile,
+    /// `commands`
+    pub commands: Option<Vec<Written<CommandRule>>>,
+    /// `tools.allow`
+    pub tools: Option<Vec<Written<String>>>,
+    /// `overrides.grantable`
+    pub grantable: Option<Vec<Written<Field>>>,
+}
+
+/// `fs`, as written.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FsFile {
+    /// `workspace.path`
+    pub workspace: Option<Written<LiteralPath>>,
+    /// `workspace.mode`
+    pub mode: Option<Written<WorkspaceMode>>,
+    /// `mounts`
+    pub mounts: Option<Vec<Written<Mount>>>,
+    /// `deny`
+    pub deny: Option<Vec<Written<Glob>>>,
+    /// `protect`, beyond what is protected by default.
+    pub protect: Option<Vec<Written<Glob>>>,
+    /// `size`
+    pub size: Option<Written<Bytes>>,
+}
+
+/// `net`, as written.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct NetFile {
+    /// `mode`
+    pub mode: Option<Written<NetMode>>,
+    /// `allow`
+    pub allow: Option<Vec<Written<NetRule>>>,
+    /// `deny`
+    pub deny: Option<Vec<Written<NetRule>>>,
+    /// `localhost`
+    pub localhost: Option<Vec<Written<u16>>>,
+    /// `unix`
+    pub unix: Option<Vec<Written<LiteralPath>>>,
+}
+
+/// `proc`, as written.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ProcFile {
+    /// `user`
+    pub user: Option<Written<UserId>>,
+    /// `cpus`
+    pub cpus: Option<Written<Cpus>>,
+    /// `memory`
+    pub memory: Option<Written<Bytes>>,
+    /// `processes`
+    pub processes: Option<Written<u32>>,
+    /// `timeout`
+    pub timeout: Option<Written<TimeSpan>>,
+    /// `max_timeout`
+    pub max_timeout: Option<Written<TimeSpan>>,
+    /// `grace`
+    pub grace: Option<Written<TimeSpan>>,
+    /// `output`
+    pub output: Option<Written<Bytes>>,
+    /// `file_size`
+    pub file_size: Option<Written<Bytes>>,
+    /// `open_files`
+    pub open_files: Option<Written<u32>>,
+    /// `env.pass`
+    pub pass: Option<Vec<Written<String>>>,
+    /// `env.set`, in the order of the file.
+    pub set: Option<Vec<(String, Written<String>)>>,
+}
+
+/// Reads a policy file. `file_name` is only used to say where problems are.
+///
+/// All problems of a kind are reported together: first those of the YAML, then those of its keys and values.
+pub fn parse(file_name: &str, text: &str) -> Result<PolicyFile, Vec<Diagnostic>> {
+    let file: Arc<str> = file_name.into();
+    let tree = parse_yaml(&file, text)?;
+    let mut reader = Reader::new(&file);
+    let policy = section::read_file(&mut reader, &tree);
+    reader.finish(policy)
+}

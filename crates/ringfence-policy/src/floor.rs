@@ -1,0 +1,182 @@
+//! The operator's floor. Only what the operator states holds anyone; what is stated can only make the policy narrower.
+
+use crate::file::{PolicyFile, Written};
+use crate::host::NetRule;
+use crate::order::{backend_rank, choice_rank, meet_mount, mode_rank};
+use crate::policy::{BackendChoice, Layer, Mount, NetMode, Origin, ResolvedPolicy, Sourced};
+use crate::variable::covers_pass;
+
+/// Narrows `policy` to what `file` permits. `origin` replaces the places of a file that nobody can open.
+pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin: Option<&Origin>) {
+    let floor = Floor { origin };
+    floor.hold_backend(policy, file);
+    if let Some(image) = &file.image {
+        policy.image = Some(floor.source(image));
+    }
+    if let Some(workspace) = &file.fs.workspace {
+        policy.fs.workspace = floor.source(workspace);
+    }
+    if let Some(mode) = &file.fs.mode
+        && mode_rank(mode.value) < mode_rank(policy.fs.mode.value)
+    {
+        policy.fs.mode = floor.source(mode);
+    }
+    if let Some(mounts) = &file.fs.mounts {
+        floor.intersect(&mut policy.fs.mounts, mounts, |mine: &Mount, theirs: &Mount| meet_mount(mine, theirs));
+    }
+    floor.unite(&mut policy.fs.deny, &file.fs.deny);
+    floor.unite(&mut policy.fs.protect, &file.fs.protect);
+    floor.lower(&mut policy.fs.size, &file.fs.size);
+    floor.hold_net(policy, file);
+
+    let proc = &mut policy.proc;
+    if let Some(user) = &file.proc.user {
+        proc.user = floor.source(user);
+    }
+    floor.lower(&mut proc.cpus, &file.proc.cpus);
+    floor.lower(&mut proc.memory, &file.proc.memory);
+    floor.lower(&mut proc.processes, &file.proc.processes);
+    floor.lower(&mut proc.timeout, &file.proc.timeout);
+    floor.lower(&mut proc.max_timeout, &file.proc.max_timeout);
+    floor.lower(&mut proc.grace, &file.proc.grace);
+    floor.lower(&mut proc.output, &file.proc.output);
+    floor.lower(&mut proc.file_size, &file.proc.file_size);
+    floor.lower(&mut proc.open_files, &file.proc.open_files);
+    if let Some(pass) = &file.proc.pass {
+        floor.intersect(&mut proc.env.pass, pass, |mine: &String, theirs: &String| {
+            if covers_pass(theirs, mine) {
+                Some(mine.clone())
+            } else {
+                covers_pass(mine, theirs).then(|| theirs.clone())
+            }
+        });
+    }
+    for (name, written) in file.proc.set.iter().flatten() {
+        proc.env.set.insert(name.clone(), floor.source(written));
+    }
+    for written in file.commands.iter().flatten() {
+        policy.commands.push(floor.source(written));
+    }
+    if let Some(tools) = &file.tools {
+        floor.intersect(&mut policy.tools.allow, tools, same);
+    }
+    if let Some(grantable) = &file.grantable {
+        floor.intersect(&mut policy.overrides.grantable, grantable, same);
+    }
+}
+
+fn same<T: PartialEq + Clone>(mine: &T, theirs: &T) -> Option<T> {
+    (mine == theirs).then(|| mine.clone())
+}
+
+struct Floor<'o> {
+    origin: Option<&'o Origin>,
+}
+
+impl Floor<'_> {
+    fn source<T: Clone>(&self, written: &Written<T>) -> Sourced<T> {
+        let origin = match self.origin {
+            Some(origin) => origin.clone(),
+            None => Origin { layer: Layer::Operator, place: Some(written.place.clone()) },
+        };
+        Sourced { value: written.value.clone(), origin }
+    }
+
+    fn lower<T: Clone + PartialOrd>(&self, slot: &mut Sourced<T>, written: &Option<Written<T>>) {
+        if let Some(written) = written
+            && written.value < slot.value
+        {
+            *slot = self.source(written);
+        }
+    }
+
+    fn unite<T: Clone + PartialEq>(&self, slot: &mut Vec<Sourced<T>>, written: &Option<Vec<Written<T>>>) {
+        for entry in written.iter().flatten() {
+            if !slot.iter().any(|known| known.value == entry.value) {
+                slot.push(self.source(entry));
+            }
+        }
+    }
+
+    /// Keeps what both permit. What the operator narrowed has the operator as its origin.
+    fn intersect<T: Clone + PartialEq>(
+        &self,
+        slot: &mut Vec<Sourced<T>>,
+        written: &[Written<T>],
+        meet: impl Fn(&T, &T) -> Option<T>,
+    ) {
+        let mut kept: Vec<Sourced<T>> = Vec::new();
+        let mut keep = |value: T, origin: Origin| {
+            if !kept.iter().any(|known| known.value == value) {
+                kept.push(Sourced { value, origin });
+            }
+        };
+        for mine in &*slot {
+            let common: Vec<(T, &Written<T>)> = written
+                .iter()
+                .filter_map(|theirs| meet(&mine.value, &theirs.value).map(|value| (value, theirs)))
+                .collect();
+            if common.iter().any(|(value, _)| *value == mine.value) {
+                keep(mine.value.clone(), mine.origin.clone());
+            } else {
+                common.into_iter().for_each(|(value, theirs)| keep(value, self.source(theirs).origin));
+            }
+        }
+        *slot = kept;
+    }
+
+    fn hold_backend(&self, policy: &mut ResolvedPolicy, file: &PolicyFile) {
+        if let Some(wanted) = &file.backend {
+            let (floor, now) = (choice_rank(wanted.value), choice_rank(policy.backend.choice.value));
+            let other_kind =
+                floor == now && wanted.value != BackendChoice::Auto && wanted.value != policy.backend.choice.value;
+            if now < floor || other_kind {
+                policy.backend.choice = self.source(wanted);
+            }
+        }
+        // Who lists what may stand in has said it all; otherwise nothing weaker than the wanted wall may.
+        match (&file.fallback, &file.backend) {
+            (Some(permitted), _) => {
+                policy.backend.fallback.retain(|kind| permitted.iter().any(|it| it.value == kind.value));
+            }
+            (None, Some(wanted)) => policy.backend.fallback.retain(|kind| match wanted.value {
+                BackendChoice::Auto => kind.value.isolates(),
+                BackendChoice::Kind(named) => {
+                    kind.value == named || backend_rank(kind.value) > choice_rank(wanted.value)
+                }
+            }),
+            (None, None) => {}
+        }
+    }
+
+    fn hold_net(&self, policy: &mut ResolvedPolicy, file: &PolicyFile) {
+        let net = &mut policy.net;
+        let was = net.mode.value;
+        if let Some(mode) = &file.net.mode
+            && mode.value < was
+        {
+            net.mode = self.source(mode);
+        }
+        let says_open = file.net.mode.as_ref().is_some_and(|mode| mode.value == NetMode::Open);
+        if let Some(allow) = file.net.allow.as_ref().filter(|_| !says_open) {
+            // An operator who lists hosts means "only these", also without saying `allowlist`.
+            if net.mode.value == NetMode::Open {
+                let operator = || Origin { layer: Layer::Operator, place: None };
+                let origin = allow.first().map_or_else(operator, |first| self.source(first).origin);
+                net.mode = Sourced { value: NetMode::Allowlist, origin };
+            }
+            if was == NetMode::Open {
+                net.allow = allow.iter().map(|rule| self.source(rule)).collect();
+            } else {
+                self.intersect(&mut net.allow, allow, NetRule::meet);
+            }
+        }
+        self.unite(&mut net.deny, &file.net.deny);
+        if let Some(localhost) = &file.net.localhost {
+            self.intersect(&mut net.localhost, localhost, same);
+        }
+        if let Some(unix) = &file.net.unix {
+            self.intersect(&mut net.unix, unix, same);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Ringfence's policy: what a sandboxed program may do.
+//!
+//! A policy file is parsed ([`parse`]), several layers are resolved to one ([`resolve`]), and what comes with a call may
+//! only make it narrower ([`narrow`]). Pure: nothing here reads a file, the environment or the clock.
+
+mod canonical;
+mod command;
+mod compare;
+mod diagnostic;
+mod entry;
+mod environment;
+mod file;
+mod floor;
+mod grant;
+mod host;
+mod init;
+mod lint;
+mod name;
+mod narrow;
+mod order;
+mod overrides;
+mod path;
+mod policy;
+mod preset;
+mod reader;
+mod resolve;
+mod schema;
+mod section;
+mod show;
+mod units;
+mod variable;
+mod words;
+mod yaml;
+
+pub use command::{CommandRule, ExampleOutcome, ExampleResult, Expected, TestResult, Verdict, check_tests, decide};
+pub use compare::{Change, Direction, compare};
+pub use diagnostic::{Diagnostic, Invalid, Severity};
+pub use environment::{ALIASES, RESERVED_VARIABLES, VARIABLES, environment_layer};
+pub use file::{FsFile, NetFile, PolicyFile, ProcFile, Written, parse};
+pub use grant::Grant;
+pub use host::{HostPattern, NetRule};
+pub use init::starter;
+pub use lint::lint;
+pub use narrow::{Widening, narrow};
+pub use overrides::{EnvOverrides, FsOverrides, NetOverrides, Overrides, ProcOverrides};
+pub use path::{Glob, LiteralPath, check_source};
+pub use policy::*;
+pub use preset::default_text;
+pub use resolve::{LayerInput, resolve};
+pub use schema::{json_schema, overrides_schema};
+pub use show::show;
+pub use units::{Bytes, Cpus, TimeSpan, UnitError};
+pub use words::{NotPlain, split_commands, split_words};

@@ -1,0 +1,165 @@
+//! What is allowed in a policy and probably not meant.
+
+use crate::diagnostic::Diagnostic;
+use crate::file::{PolicyFile, Written};
+use crate::path::Glob;
+use crate::policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
+
+/// Warnings about `file`, given what all layers resolve to.
+pub fn lint(file: &PolicyFile, resolved: &ResolvedPolicy) -> Vec<Diagnostic> {
+    let mut warnings = Warnings(Vec::new());
+    warnings.backend(file);
+    warnings.fs(file);
+    warnings.net(file, resolved);
+    warnings.env(file);
+    warnings.commands(file);
+    for (index, preset) in file.extends.iter().enumerate() {
+        if file.extends.iter().take(index).any(|earlier| earlier.value == preset.value) {
+            warnings.at(preset, "lint::repeated", format!("`preset:{}` is extended twice", preset.value), "keep one");
+        }
+    }
+    warnings.0
+}
+
+struct Warnings(Vec<Diagnostic>);
+
+impl Warnings {
+    fn at<T>(
+        &mut self,
+        written: &Written<T>,
+        code: &'static str,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
+        let warning = Diagnostic::warning(code, message).advise(advice);
+        self.0.push(warning.at(Some(written.place.clone())).spanning(written.span.clone()));
+    }
+
+    fn backend(&mut self, file: &PolicyFile) {
+        if let Some(backend) = &file.backend
+            && let BackendChoice::Kind(kind) = backend.value
+            && !kind.isolates()
+        {
+            self.at(backend, "lint::weak-backend", weakness(kind), "use `auto` unless the program is trusted");
+        }
+        for kind in file.fallback.iter().flatten().filter(|kind| !kind.value.isolates()) {
+            let message = format!("when the wanted wall is missing, {}", weakness(kind.value));
+            self.at(kind, "lint::weak-fallback", message, "leave it out: a missing wall is then an error with its fix");
+        }
+    }
+
+    fn fs(&mut self, file: &PolicyFile) {
+        if let Some(mode) = file.fs.mode.as_ref().filter(|mode| mode.value == WorkspaceMode::Direct) {
+            let message = "`direct` writes to the workspace without a review";
+            self.at(mode, "lint::direct", message, "use `review` unless the folder is thrown away afterwards");
+        }
+        for mount in file.fs.mounts.iter().flatten() {
+            if let Mount::Host { host, mode: MountMode::ReadWrite, .. } = &mount.value {
+                let message = format!("the host's `{host}` can be changed without a review");
+                self.at(mount, "lint::writable-mount", message, "use `read-only` where the program only reads");
+            }
+        }
+        self.repeated(file.fs.deny.as_deref().unwrap_or_default());
+        self.repeated(file.fs.protect.as_deref().unwrap_or_default());
+    }
+
+    fn repeated(&mut self, globs: &[Written<Glob>]) {
+        for (index, glob) in globs.iter().enumerate() {
+            if let Some(earlier) = globs.iter().take(index).find(|earlier| earlier.value == glob.value) {
+                let message = format!("`{}` is already there, on line {}", glob.value, earlier.place.line);
+                self.at(glob, "lint::repeated", message, "keep one");
+            }
+        }
+    }
+
+    fn net(&mut self, file: &PolicyFile, resolved: &ResolvedPolicy) {
+        let allow = file.net.allow.as_deref().unwrap_or_default();
+        match (&file.net.mode, resolved.net.mode.value) {
+            (Some(mode), NetMode::Open) if mode.value == NetMode::Open => {
+                let message = "`open` lets the program send what it reads to anywhere";
+                self.at(mode, "lint::net-open", message, "use `allowlist` and name the hosts under `allow`");
+            }
+            (Some(mode), NetMode::Allowlist) if resolved.net.allow.is_empty() => {
+                let message = "the allowlist is empty, so nothing can be reached";
+                self.at(mode, "lint::empty-allowlist", message, "name hosts under `allow`, or say `mode: none`");
+            }
+            (_, NetMode::None) => {
+                if let Some(first) = allow.first() {
+                    let message = format!("hosts are listed, but the network is `none` ({})", resolved.net.mode.origin);
+                    self.at(first, "lint::unused-allow", message, "say `mode: allowlist`, or remove the hosts");
+                }
+            }
+            _ => {}
+        }
+        for (index, rule) in allow.iter().enumerate() {
+            let covering = allow.iter().enumerate().find(|(other_index, other)| {
+                *other_index != index
+                    && other.value.covers(&rule.value)
+                    && rule.value.credential.is_none()
+                    && (*other_index < index || !rule.value.covers(&other.value))
+            });
+            if let Some((_, other)) = covering {
+                let message = format!("`{}` is covered by `{}`, on line {}", rule.value, other.value, other.place.line);
+                self.at(rule, "lint::covered", message, "remove it");
+            }
+            if let Some(deny) = resolved.net.deny.iter().find(|deny| deny.value.covers(&rule.value)) {
+                let message = format!("`{}` is denied ({}), and deny wins", rule.value, deny.origin);
+                self.at(rule, "lint::denied-allow", message, "remove one of the two");
+            }
+        }
+    }
+
+    fn env(&mut self, file: &PolicyFile) {
+        for name in file.proc.pass.iter().flatten().filter(|name| looks_secret(&name.value)) {
+            let message = format!("`{}` looks like a secret, and the program could send it on", name.value);
+            self.at(name, "lint::secret", message, "let the proxy add it: `net.allow` with `credential`");
+        }
+        for (name, value) in file.proc.set.iter().flatten().filter(|(name, _)| looks_secret(name)) {
+            let message = format!("`{name}` looks like a secret in a file that others read");
+            self.at(value, "lint::secret", message, "let the proxy add it: `net.allow` with `credential`");
+        }
+    }
+
+    fn commands(&mut self, file: &PolicyFile) {
+        let rules = file.commands.as_deref().unwrap_or_default();
+        for (index, rule) in rules.iter().enumerate() {
+            if rule.value.matches.is_empty() {
+                let message = "the rule has no example that shows what it matches";
+                self.at(
+                    rule,
+                    "lint::no-example",
+                    message,
+                    "add one such as `matches: [\"rm -rf /\"]`; it is checked at load",
+                );
+            }
+            let beaten = rules.iter().enumerate().find(|(other_index, other)| {
+                other.value.prefix == rule.value.prefix
+                    && (other.value.verdict, *other_index) > (rule.value.verdict, index)
+            });
+            if let Some((_, other)) = beaten {
+                let message =
+                    format!("the rule never decides: the one on line {} has the same words", other.place.line);
+                self.at(rule, "lint::shadowed", message, "remove one of the two");
+            }
+        }
+    }
+}
+
+fn weakness(kind: BackendKind) -> &'static str {
+    match kind {
+        BackendKind::None => "`none` runs the program with all the rights of the person who starts it",
+        BackendKind::Spawn => "`spawn` limits time and memory, but confines neither files nor network",
+        BackendKind::Native
+        | BackendKind::Docker
+        | BackendKind::Podman
+        | BackendKind::Microvm
+        | BackendKind::Kubernetes => "the wall isolates",
+    }
+}
+
+fn looks_secret(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "PRIVATE_KEY", "ACCESS_KEY", "CREDENTIAL"]
+        .iter()
+        .any(|word| upper.contains(word))
+}

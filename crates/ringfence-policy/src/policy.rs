@@ -1,0 +1,439 @@
+//! The resolved policy: every default written out, every value with the layer that set it.
+//!
+//! Nothing here parses or decides; the types are what the rest of the program reads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::command::CommandRule;
+use crate::diagnostic::{Invalid, quote};
+use crate::host::NetRule;
+use crate::path::{Glob, LiteralPath};
+use crate::units::{Bytes, Cpus, TimeSpan};
+
+/// Where a layer's text was read from, and the line of one value in it. Lines and columns start at 1.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The file as it was named; for an environment variable its name.
+    pub file: Arc<str>,
+    /// The line, from 1; 0 where the source has no lines.
+    pub line: u32,
+    /// The column in characters, from 1; 0 where the source has no lines.
+    pub column: u32,
+}
+
+/// The layers, weakest first. [`Layer::Operator`] is a floor: it only narrows what the layers before it say.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layer {
+    /// What holds when nobody says anything.
+    Default,
+    /// A preset named by `extends`.
+    Preset(Preset),
+    /// The person's own file.
+    User,
+    /// The file of the project.
+    Project,
+    /// `RINGFENCE_*` and its aliases, and what the person who started us chose on the command line.
+    Environment,
+    /// A permission from outside to go beyond the layers before it.
+    Grant,
+    /// The floor that nobody below can widen.
+    Operator,
+    /// Overrides that came with one request.
+    Call,
+}
+
+/// The layer that set a value and, when it came from a file, the line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Origin {
+    /// Who set it.
+    pub layer: Layer,
+    /// Where; `None` for what is built in.
+    pub place: Option<Place>,
+}
+
+/// A value that knows who set it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Sourced<T> {
+    /// The value.
+    pub value: T,
+    /// Who set it.
+    pub origin: Origin,
+}
+
+/// A preset that `extends` may name as `preset:NAME`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// The workspace can be read, not changed.
+    ReadOnly,
+    /// The workspace can be changed after review; no network.
+    Workspace,
+    /// Python, with its package index.
+    Python,
+    /// Node.js, with its registry.
+    Node,
+    /// Rust, with its registry.
+    Rust,
+    /// Unattended builds: longer times, changes go straight to the workspace.
+    Ci,
+    /// As little as most programs need.
+    Strict,
+}
+
+/// A kind of wall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BackendKind {
+    /// Namespaces, cgroups and filters of this kernel.
+    Native,
+    /// A container of Docker.
+    Docker,
+    /// A container of Podman.
+    Podman,
+    /// A virtual machine with a kernel of its own.
+    Microvm,
+    /// A pod of a cluster.
+    Kubernetes,
+    /// A process with a clean environment and limits; no isolation.
+    Spawn,
+    /// A plain process.
+    None,
+}
+
+/// What `backend:` asks for: the best isolating wall of this host, or one by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BackendChoice {
+    /// The strongest isolating wall that this host has.
+    Auto,
+    /// This one.
+    Kind(BackendKind),
+}
+
+/// How the workspace is shown inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkspaceMode {
+    /// Copy-on-write: changes go to a private layer, then are reviewed and applied or thrown away.
+    Review,
+    /// Changes go straight to the host.
+    Direct,
+    /// An empty folder, gone afterwards.
+    Ephemeral,
+    /// The host's files, unchangeable.
+    ReadOnly,
+}
+
+/// One entry of `fs.mounts`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Mount {
+    /// A folder or file of the host.
+    Host {
+        /// Its path on the host.
+        host: LiteralPath,
+        /// Where it is shown inside.
+        at: LiteralPath,
+        /// Whether it can be changed.
+        mode: MountMode,
+    },
+    /// An empty folder in memory.
+    Tmpfs {
+        /// Where it is shown inside.
+        tmpfs: LiteralPath,
+        /// The most that it can hold.
+        size: Bytes,
+    },
+}
+
+/// Whether a mount can be changed from inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MountMode {
+    /// It can be read.
+    ReadOnly,
+    /// Changes go straight to the host.
+    ReadWrite,
+}
+
+/// How far the network reaches. The order is from narrowest to widest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetMode {
+    /// Nowhere.
+    None,
+    /// To what `net.allow` lists; an empty list is nowhere.
+    Allowlist,
+    /// Anywhere but to what `net.deny` lists.
+    Open,
+}
+
+/// A numeric user and group, written `"1000:1000"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UserId {
+    /// The user; never 0.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+/// What the layers resolve to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedPolicy {
+    /// Which wall.
+    pub backend: BackendPolicy,
+    /// What stands inside, for the backends that use images.
+    pub image: Option<Sourced<String>>,
+    /// Files.
+    pub fs: FsPolicy,
+    /// Network.
+    pub net: NetPolicy,
+    /// The process: user, limits, environment.
+    pub proc: ProcPolicy,
+    /// In the order of the layers; see [`crate::decide`] for how the deciding rule is chosen.
+    pub commands: Vec<Sourced<CommandRule>>,
+    /// Tools that a model may call.
+    pub tools: ToolsPolicy,
+    /// What may be widened from outside.
+    pub overrides: OverridesPolicy,
+}
+
+/// `backend`, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendPolicy {
+    /// The wanted wall.
+    pub choice: Sourced<BackendChoice>,
+    /// Tried in this order when the choice is missing; the only way down.
+    pub fallback: Vec<Sourced<BackendKind>>,
+}
+
+/// `fs`, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FsPolicy {
+    /// The folder of the host that is worked on.
+    pub workspace: Sourced<LiteralPath>,
+    /// How it is shown inside.
+    pub mode: Sourced<WorkspaceMode>,
+    /// What else is shown inside; one per place.
+    pub mounts: Vec<Sourced<Mount>>,
+    /// Neither readable nor writable, whenever they come to be.
+    pub deny: Vec<Sourced<Glob>>,
+    /// Files that the host would execute or obey later: never changed without a person's look.
+    pub protect: Vec<Sourced<Glob>>,
+    /// The most that may be written.
+    pub size: Sourced<Bytes>,
+}
+
+/// `net`, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetPolicy {
+    /// How far it reaches.
+    pub mode: Sourced<NetMode>,
+    /// Reachable under [`NetMode::Allowlist`].
+    pub allow: Vec<Sourced<NetRule>>,
+    /// Never reachable; beats `allow`.
+    pub deny: Vec<Sourced<NetRule>>,
+    /// Ports of this machine that are reachable.
+    pub localhost: Vec<Sourced<u16>>,
+    /// Sockets of this machine that are reachable.
+    pub unix: Vec<Sourced<LiteralPath>>,
+}
+
+/// `proc`, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcPolicy {
+    /// Who the program is.
+    pub user: Sourced<UserId>,
+    /// The share of processors.
+    pub cpus: Sourced<Cpus>,
+    /// The most memory, of all processes together.
+    pub memory: Sourced<Bytes>,
+    /// The most processes and threads at once.
+    pub processes: Sourced<u32>,
+    /// The time limit of a run that asks for none.
+    pub timeout: Sourced<TimeSpan>,
+    /// The most that a run may ask for.
+    pub max_timeout: Sourced<TimeSpan>,
+    /// Between the polite signal and the kill.
+    pub grace: Sourced<TimeSpan>,
+    /// Kept of each of stdout and stderr.
+    pub output: Sourced<Bytes>,
+    /// The largest single file.
+    pub file_size: Sourced<Bytes>,
+    /// The most descriptors of one process.
+    pub open_files: Sourced<u32>,
+    /// The environment.
+    pub env: EnvPolicy,
+}
+
+/// `proc.env`, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvPolicy {
+    /// Names passed from the host's environment.
+    pub pass: Vec<Sourced<String>>,
+    /// Variables with fixed values.
+    pub set: BTreeMap<String, Sourced<String>>,
+}
+
+/// `tools`, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolsPolicy {
+    /// Their names; empty means none.
+    pub allow: Vec<Sourced<String>>,
+}
+
+/// `overrides`, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverridesPolicy {
+    /// What a [`crate::Grant`] may widen. Empty unless a layer says otherwise.
+    pub grantable: Vec<Sourced<Field>>,
+}
+
+/// A field that a call may narrow and a grant may widen, by its name in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Field {
+    /// `backend`
+    #[serde(rename = "backend")]
+    Backend,
+    /// `fs.workspace.mode`
+    #[serde(rename = "fs.workspace.mode")]
+    WorkspaceMode,
+    /// `fs.size`
+    #[serde(rename = "fs.size")]
+    FsSize,
+    /// `net.mode`
+    #[serde(rename = "net.mode")]
+    NetMode,
+    /// `net.allow`
+    #[serde(rename = "net.allow")]
+    NetAllow,
+    /// `net.localhost`
+    #[serde(rename = "net.localhost")]
+    NetLocalhost,
+    /// `net.unix`
+    #[serde(rename = "net.unix")]
+    NetUnix,
+    /// `proc.cpus`
+    #[serde(rename = "proc.cpus")]
+    Cpus,
+    /// `proc.memory`
+    #[serde(rename = "proc.memory")]
+    Memory,
+    /// `proc.processes`
+    #[serde(rename = "proc.processes")]
+    Processes,
+    /// `proc.timeout`
+    #[serde(rename = "proc.timeout")]
+    Timeout,
+    /// `proc.output`
+    #[serde(rename = "proc.output")]
+    Output,
+    /// `proc.env.pass`
+    #[serde(rename = "proc.env.pass")]
+    EnvPass,
+    /// `proc.env.set`
+    #[serde(rename = "proc.env.set")]
+    EnvSet,
+}
+
+impl BackendKind {
+    /// Whether the wall confines files, network and privileges. `spawn` and `none` do not, so they are used only by name.
+    pub fn isolates(self) -> bool {
+        match self {
+            Self::Native | Self::Docker | Self::Podman | Self::Microvm | Self::Kubernetes => true,
+            Self::Spawn | Self::None => false,
+        }
+    }
+}
+
+impl BackendChoice {
+    /// Whether the chosen wall confines files, network and privileges.
+    pub fn isolates(self) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Kind(kind) => kind.isolates(),
+        }
+    }
+}
+
+impl Mount {
+    /// Where it is shown inside; no two mounts of a policy share it.
+    pub fn target(&self) -> &LiteralPath {
+        match self {
+            Self::Host { at, .. } => at,
+            Self::Tmpfs { tmpfs, .. } => tmpfs,
+        }
+    }
+}
+
+impl<T> Sourced<T> {
+    /// The same origin with another value.
+    pub(crate) fn map<U>(&self, change: impl FnOnce(&T) -> U) -> Sourced<U> {
+        Sourced { value: change(&self.value), origin: self.origin.clone() }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.file),
+            _ => write!(f, "{}:{}:{}", self.file, self.line, self.column),
+        }
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::Preset(preset) => write!(f, "preset:{preset}"),
+            Self::User => f.write_str("user"),
+            Self::Project => f.write_str("project"),
+            Self::Environment => f.write_str("environment"),
+            Self::Grant => f.write_str("grant"),
+            Self::Operator => f.write_str("operator"),
+            Self::Call => f.write_str("call"),
+        }
+    }
+}
+
+/// The layer and, when there is one, the file and line.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(Place { file, line: 0, .. }) => write!(f, "{} {file}", self.layer),
+            Some(Place { file, line, .. }) => write!(f, "{} {file}:{line}", self.layer),
+            None => write!(f, "{}", self.layer),
+        }
+    }
+}
+
+impl FromStr for UserId {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        const HOW: &str = "write two numbers above 0, such as `\"1000:1000\"`";
+        let number = |part: &str| part.bytes().all(|b| b.is_ascii_digit()).then(|| part.parse::<u32>().ok()).flatten();
+        let ids = text.split_once(':').and_then(|(uid, gid)| Some((number(uid)?, number(gid)?)));
+        match ids {
+            Some((0, _) | (_, 0)) => {
+                Err(Invalid::new("policy::root", "the program is never root", format!("{HOW}; no wall needs more")))
+            }
+            // The kernel takes this one for "leave unchanged".
+            Some((uid, gid)) if uid != u32::MAX && gid != u32::MAX => Ok(Self { uid, gid }),
+            _ => Err(Invalid::new("policy::bad-user", format!("{} is not a user and a group", quote(text)), HOW)),
+        }
+    }
+}
+
+impl fmt::Display for UserId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.uid, self.gid)
+    }
+}
