@@ -1,0 +1,504 @@
+//! The keeper itself: the code between `fork` and `execve`, and the loop of the process that stays.
+//!
+//! It runs in a copy of a process that may have many threads, so it must not allocate, lock, panic or call anything of
+//! libc that does: only plain system calls on memory made before the fork. Keep it boring.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use libc::{c_char, c_int, c_void};
+
+use crate::keeper::{Privileges, Rlimit, RlimitKind, own};
+use crate::report::{Report, Stage, Usage};
+
+/// Followed by a signal number: send it to the program's process group.
+pub(crate) const COMMAND_SIGNAL: u8 = b'S';
+/// Kill everything.
+pub(crate) const COMMAND_KILL: u8 = b'K';
+/// Execute the program.
+pub(crate) const COMMAND_GO: u8 = b'G';
+
+// Where the keeper puts its descriptors, so that one call can close all others.
+const CONTROL: c_int = 3;
+const CWD: c_int = 4;
+const FIRST_FREE: c_int = 5;
+const MAX_SIGNAL: c_int = 64;
+const PROGRAM_STACK: usize = 32 * 1024;
+
+/// Pointers and numbers that stay valid in the copied memory of the keeper.
+pub(crate) struct Prepared<'a> {
+    pub(crate) program: *const c_char,
+    pub(crate) argv: *const *const c_char,
+    pub(crate) env: *const *const c_char,
+    pub(crate) cwd: c_int,
+    pub(crate) stdio: [c_int; 3],
+    pub(crate) control: c_int,
+    pub(crate) privileges: Privileges,
+    pub(crate) rlimits: &'a [Rlimit],
+}
+
+/// Forks the keeper; returns its process id and a descriptor for it.
+pub(crate) fn fork(prepared: &Prepared<'_>) -> io::Result<(i32, OwnedFd)> {
+    let mut pidfd: c_int = -1;
+    let mut arguments = CloneArguments {
+        flags: libc::CLONE_PIDFD as u64,
+        pidfd: std::ptr::from_mut(&mut pidfd).expose_provenance() as u64,
+        // No signal at its end: an application that reaps "any child" must not take the keeper's status from us.
+        ..CloneArguments::default()
+    };
+    let masked = SignalMask::block_all()?;
+    // SAFETY: without CLONE_VM this is a fork: the child gets a copy of our memory, and `arguments` and `pidfd` outlive
+    // the call. The child runs only `keep`, which allocates nothing, takes no lock and never returns.
+    let pid =
+        unsafe { libc::syscall(libc::SYS_clone3, std::ptr::from_mut(&mut arguments), size_of::<CloneArguments>()) };
+    if pid == 0 {
+        keep(prepared);
+    }
+    let error = io::Error::last_os_error();
+    masked.restore()?;
+    if pid < 0 {
+        return Err(error);
+    }
+    let pid = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok((pid, own(pidfd)))
+}
+
+/// Waits for the keeper's end, at most `limit`.
+pub(crate) fn reap(pidfd: BorrowedFd<'_>, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut poll = libc::pollfd { fd: pidfd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: `poll` is one valid pollfd, which outlives the call.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, c_int::try_from(left.as_millis()).unwrap_or(c_int::MAX)) };
+        if ready == 0 || (ready < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted) {
+            return false;
+        }
+        // SAFETY: an all-zero siginfo_t is a valid value for the kernel to overwrite.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // `__WALL`, because the keeper's end sends no signal and plain waiting passes such children over.
+        // SAFETY: `info` is valid for writing; the other arguments are integers.
+        let waited = unsafe {
+            libc::waitid(
+                libc::P_PIDFD,
+                pidfd.as_raw_fd().cast_unsigned(),
+                &raw mut info,
+                libc::WEXITED | libc::WNOHANG | libc::__WALL,
+            )
+        };
+        // ECHILD: somebody else in this process reaped it.
+        if waited == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
+            return true;
+        }
+    }
+}
+
+/// Kills the process that `pidfd` names, if it is still there.
+pub(crate) fn kill_pidfd(pidfd: BorrowedFd<'_>) {
+    // SAFETY: integers and a null pointer, which the call documents as "as kill would". A failure means that the
+    // process is gone, which is what was wanted.
+    unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), libc::SIGKILL, std::ptr::null::<c_void>(), 0);
+    }
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct CloneArguments {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// All signals blocked: a handler of the supervisor must never run in the keeper, where it would act on shared pipes.
+struct SignalMask {
+    before: libc::sigset_t,
+}
+
+impl SignalMask {
+    fn block_all() -> io::Result<Self> {
+        // SAFETY: an all-zero sigset_t is a valid value; `sigfillset` overwrites it.
+        let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+        let mut before = all;
+        // SAFETY: `all` is valid for writing.
+        unsafe { libc::sigfillset(&raw mut all) };
+        // SAFETY: both sets are valid, and outlive the call.
+        let failed = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed));
+        }
+        Ok(Self { before })
+    }
+
+    fn restore(&self) -> io::Result<()> {
+        // SAFETY: `before` was filled by `pthread_sigmask`.
+        let failed = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed));
+        }
+        Ok(())
+    }
+}
+
+/// The keeper's whole life.
+fn keep(prepared: &Prepared<'_>) -> ! {
+    let mut control = prepared.control;
+    match set_up(prepared, &mut control) {
+        Ok((signals, program)) => {
+            send(control, &Report::Started { pid: program });
+            supervise(signals, program)
+        }
+        Err((stage, errno)) => {
+            send(control, &Report::Failed { stage, errno });
+            exit(1)
+        }
+    }
+}
+
+type Step<T> = Result<T, (Stage, c_int)>;
+
+fn set_up(prepared: &Prepared<'_>, control: &mut c_int) -> Step<(c_int, c_int)> {
+    let keeper = |result: c_int| check(result, Stage::Keeper);
+    // SAFETY: every call below takes integers only, and this process has one thread.
+    unsafe {
+        // A group of its own, so that a signal to ours does not reach it. No session of its own: that would also be a
+        // scheduling group of its own, which waits for its turn on a busy machine before it can start anything.
+        keeper(libc::setpgid(0, 0))?;
+        keeper(libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))?;
+        // Nobody of the same user may trace the keeper or read its memory, which is a copy of the supervisor's.
+        keeper(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0))?;
+    }
+    let wanted = [prepared.stdio[0], prepared.stdio[1], prepared.stdio[2], prepared.control, prepared.cwd];
+    let mut high = [-1; 5];
+    for (copy, fd) in high.iter_mut().zip(wanted) {
+        // SAFETY: integers only. First out of the way of the five numbers, so that no step overwrites a later source.
+        *copy = unsafe { keeper(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 16))? };
+    }
+    for (target, copy) in (0..).zip(high) {
+        // SAFETY: integers only; the descriptor table is this process's own copy.
+        unsafe { keeper(libc::dup2(copy, target))? };
+    }
+    *control = CONTROL;
+    close_from(FIRST_FREE).map_err(|errno| (Stage::Descriptors, errno))?;
+    let signals = child_signals()?;
+    wait_for_go();
+    let program = start_program(prepared)?;
+    for fd in [0, 1, 2, CWD] {
+        // SAFETY: closes descriptors of this process alone. The program has its own; ours would hide the pipes' ends.
+        unsafe { libc::close(fd) };
+    }
+    Ok((signals, program))
+}
+
+/// Returns when the program may be executed; ends the keeper when it may not, or when nobody is there to say so.
+fn wait_for_go() {
+    let mut order = [0u8; 2];
+    loop {
+        // SAFETY: `order` is valid for writing its length. The keeper's end of the socket blocks.
+        let received = unsafe { libc::recv(CONTROL, order.as_mut_ptr().cast::<c_void>(), order.len(), 0) };
+        match (received, order) {
+            (1, [COMMAND_GO, _]) => return,
+            (-1, _) if errno() == libc::EINTR => {}
+            _ => exit(0),
+        }
+    }
+}
+
+/// A descriptor that becomes readable when a child ends. All signals are blocked already.
+fn child_signals() -> Step<c_int> {
+    // SAFETY: an all-zero sigset_t is valid; `sigemptyset` overwrites it.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is valid for writing, and outlives the calls.
+    unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        check(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK), Stage::Keeper)
+    }
+}
+
+/// What the program's process and the keeper share while the first one has not yet executed.
+struct Start<'a> {
+    prepared: &'a Prepared<'a>,
+    failed: Option<(Stage, c_int)>,
+}
+
+/// Starts the program's process. It shares our memory until it executes, and we are stopped meanwhile: no page table is
+/// copied, and its failure can simply be written down.
+fn start_program(prepared: &Prepared<'_>) -> Step<c_int> {
+    #[repr(align(16))]
+    struct Stack(MaybeUninit<[u8; PROGRAM_STACK]>);
+    // Not initialised: every page that is touched here is a page that must be copied.
+    let mut stack = Stack(MaybeUninit::uninit());
+    let mut start = Start { prepared, failed: None };
+    // SAFETY: the stack is ours, aligned and large enough for `become_program`, which only makes system calls; the
+    // pointer is one past its end, because stacks grow down. CLONE_VFORK keeps us stopped until the child has executed
+    // or ended, so `stack` and `start` outlive its use of them and are never touched by two at once. Signals are
+    // blocked in both, so no handler runs on the shared memory.
+    let pid = unsafe {
+        libc::clone(
+            become_program,
+            stack.0.as_mut_ptr().add(1).cast::<c_void>(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            (&raw mut start).cast::<c_void>(),
+        )
+    };
+    check(pid, Stage::Fork)?;
+    // SAFETY: `start` is a valid, initialised local. Volatile, because the compiler cannot see that another process
+    // wrote it.
+    match unsafe { std::ptr::read_volatile(&raw const start.failed) } {
+        Some(failure) => Err(failure),
+        None => Ok(pid),
+    }
+}
+
+/// Runs in the program's process: puts everything in force, then executes.
+extern "C" fn become_program(argument: *mut c_void) -> c_int {
+    let start = argument.cast::<Start<'_>>();
+    // SAFETY: the pointer is the `start` of `start_program`, which is stopped while we use it.
+    let failure = enforce_and_execute(unsafe { (*start).prepared });
+    // SAFETY: as above.
+    unsafe { std::ptr::write_volatile(&raw mut (*start).failed, Some(failure)) };
+    exit(127)
+}
+
+/// Returns only when a step failed.
+fn enforce_and_execute(prepared: &Prepared<'_>) -> (Stage, c_int) {
+    let steps = || -> Step<()> {
+        // SAFETY: integers only; the session and the working directory are this process's own.
+        unsafe {
+            check(libc::setsid(), Stage::Session)?;
+            check(libc::fchdir(CWD), Stage::WorkingDirectory)?;
+        }
+        close_from(CONTROL).map_err(|errno| (Stage::Descriptors, errno))?;
+        for limit in prepared.rlimits {
+            set_limit(limit)?;
+        }
+        if prepared.privileges == Privileges::NoNew {
+            // SAFETY: integers only.
+            check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, Stage::NoNewPrivileges)?;
+        }
+        reset_signals()
+    };
+    if let Err(failure) = steps() {
+        return failure;
+    }
+    // SAFETY: the three pointers were made before the fork from NUL-terminated strings and null-terminated lists that
+    // live as long as the parent's `launch` call, of which we hold a copy.
+    unsafe { libc::execve(prepared.program, prepared.argv, prepared.env) };
+    (Stage::Exec, errno())
+}
+
+fn set_limit(limit: &Rlimit) -> Step<()> {
+    let resource = match limit.kind {
+        RlimitKind::Data => libc::RLIMIT_DATA,
+        RlimitKind::FileSize => libc::RLIMIT_FSIZE,
+        RlimitKind::OpenFiles => libc::RLIMIT_NOFILE,
+        RlimitKind::Core => libc::RLIMIT_CORE,
+    };
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `now` is valid for writing.
+    check(unsafe { libc::getrlimit(resource, &raw mut now) }, Stage::Rlimit)?;
+    let most = limit.most.min(now.rlim_max);
+    let wanted = libc::rlimit { rlim_cur: most, rlim_max: most };
+    // SAFETY: `wanted` is valid for reading.
+    check(unsafe { libc::setrlimit(resource, &raw const wanted) }, Stage::Rlimit)?;
+    Ok(())
+}
+
+/// Ignored signals stay ignored across `execve`, and blocked ones blocked; a program expects neither.
+fn reset_signals() -> Step<()> {
+    // The kernel's own structure, all zero: the default action, no flags, an empty mask. libc's wrapper would refuse
+    // signals 32 and 33, which a parent may have left ignored.
+    let default = [0u64; 4];
+    for signal in 1..=MAX_SIGNAL {
+        if signal == libc::SIGKILL || signal == libc::SIGSTOP {
+            continue;
+        }
+        // SAFETY: `default` is as large as the kernel's structure and valid for reading. Without CLONE_SIGHAND the
+        // table is this process's own.
+        let reset = unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<c_void>(), 8usize)
+        };
+        if reset < 0 {
+            return Err((Stage::Signals, errno()));
+        }
+    }
+    // SAFETY: an all-zero sigset_t is valid; `sigemptyset` overwrites it.
+    let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `none` is valid, and outlives both calls.
+    unsafe {
+        libc::sigemptyset(&raw mut none);
+        check(libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()), Stage::Signals)?;
+    }
+    Ok(())
+}
+
+/// Waits for the program's end, an order, or the supervisor's death; leaves nothing alive.
+fn supervise(signals: c_int, program: c_int) -> ! {
+    loop {
+        if let Some(report) = reap_children(program) {
+            send(CONTROL, &report);
+            break;
+        }
+        let (ordered, _) = wait_for(signals, -1);
+        if ordered {
+            match receive_order() {
+                Order::Signal(signal) => {
+                    // SAFETY: integers only. The program leads its own group; until it is reaped, which only this
+                    // loop does, the number cannot belong to anybody else.
+                    unsafe { libc::kill(-program, signal) };
+                }
+                // After its death the program is reaped in `kill_everything`, with its own report.
+                Order::Kill => break,
+                Order::Nothing => {}
+            }
+        }
+    }
+    kill_everything(signals, program);
+    send(CONTROL, &Report::Gone { usage: usage_of_children() });
+    exit(0)
+}
+
+enum Order {
+    Signal(c_int),
+    Kill,
+    Nothing,
+}
+
+fn receive_order() -> Order {
+    let mut order = [0u8; 2];
+    // SAFETY: `order` is valid for writing two bytes.
+    let received = unsafe { libc::recv(CONTROL, order.as_mut_ptr().cast::<c_void>(), order.len(), libc::MSG_DONTWAIT) };
+    match (received, order) {
+        (2, [COMMAND_SIGNAL, signal]) if (1..=MAX_SIGNAL).contains(&c_int::from(signal)) => {
+            Order::Signal(c_int::from(signal))
+        }
+        (-1, _) if errno() == libc::EAGAIN || errno() == libc::EINTR => Order::Nothing,
+        // An end of file, an order to kill, an error, anything unknown: each means that nothing may stay alive.
+        _ => Order::Kill,
+    }
+}
+
+/// Kills until there is no child left. Orphans of those who die become our children, so this ends with an empty tree.
+fn kill_everything(signals: c_int, program: c_int) {
+    // A whole group at once: a fork in it cannot slip through.
+    // SAFETY: integers only. At worst the group is gone already; its number is not reused while a member lives.
+    unsafe { libc::kill(-program, libc::SIGKILL) };
+    loop {
+        crate::tree::for_each_own_child(|pid| {
+            // SAFETY: integers only. `pid` is a child that only we can reap, so its number is its own. Its group lies
+            // in a session that a descendant made, because ours has no other member.
+            unsafe {
+                let group = libc::getpgid(pid);
+                if group > 1 && group != libc::getpgrp() {
+                    libc::kill(-group, libc::SIGKILL);
+                }
+                libc::kill(pid, libc::SIGKILL);
+            }
+        });
+        if let Some(report) = reap_children(program) {
+            send(CONTROL, &report);
+        }
+        // SAFETY: null pointers are allowed; WNOWAIT leaves the child to be reaped above.
+        let left = unsafe {
+            libc::waitid(libc::P_ALL, 0, std::ptr::null_mut(), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
+        };
+        if left < 0 && errno() == libc::ECHILD {
+            return;
+        }
+        wait_for(signals, 20);
+    }
+}
+
+/// Reaps all that have ended; the program's own end as a report.
+fn reap_children(program: c_int) -> Option<Report> {
+    let mut ended = None;
+    loop {
+        let mut status = 0;
+        // SAFETY: an all-zero rusage is a valid value for the kernel to overwrite.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both pointers are valid for writing.
+        let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+        if pid == program {
+            ended = Some(Report::Ended { wait_status: status, usage: convert_usage(&usage) });
+        }
+        if pid <= 0 {
+            return ended;
+        }
+    }
+}
+
+/// Waits for a child's end or an order; says which came. A time limit below zero means none.
+fn wait_for(signals: c_int, milliseconds: c_int) -> (bool, bool) {
+    let mut polls = [
+        libc::pollfd { fd: CONTROL, events: libc::POLLIN, revents: 0 },
+        libc::pollfd { fd: signals, events: libc::POLLIN, revents: 0 },
+    ];
+    // SAFETY: `polls` holds two valid entries.
+    unsafe { libc::poll(polls.as_mut_ptr(), 2, milliseconds) };
+    if polls[1].revents != 0 {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        // SAFETY: `info` is valid for writing its length. The content is not needed: `wait4` says who ended.
+        unsafe { libc::read(signals, info.as_mut_ptr().cast::<c_void>(), info.len()) };
+    }
+    (polls[0].revents != 0, polls[1].revents != 0)
+}
+
+fn usage_of_children() -> Usage {
+    // SAFETY: an all-zero rusage is a valid value for the kernel to overwrite.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is valid for writing.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    convert_usage(&usage)
+}
+
+fn convert_usage(usage: &libc::rusage) -> Usage {
+    let microseconds = |time: libc::timeval| {
+        time.tv_sec.cast_unsigned().saturating_mul(1_000_000).saturating_add(time.tv_usec.cast_unsigned())
+    };
+    Usage {
+        user_us: microseconds(usage.ru_utime),
+        system_us: microseconds(usage.ru_stime),
+        max_resident_bytes: usage.ru_maxrss.cast_unsigned().saturating_mul(1024),
+        read_bytes: usage.ru_inblock.cast_unsigned().saturating_mul(512),
+        written_bytes: usage.ru_oublock.cast_unsigned().saturating_mul(512),
+    }
+}
+
+fn close_from(first: c_int) -> Result<(), c_int> {
+    // SAFETY: `close_range` takes three integers and reads no memory of ours. It closes descriptors that Rust may own;
+    // the table is a copy in a process that never runs an owner's destructor.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), u32::MAX, 0u32) };
+    if closed < 0 { Err(errno()) } else { Ok(()) }
+}
+
+fn send(control: c_int, report: &Report) {
+    let bytes = report.encode();
+    // SAFETY: `bytes` is valid for reading its length. A supervisor that is gone cannot be told; the next wait sees the
+    // closed socket and kills.
+    unsafe { libc::send(control, bytes.as_ptr().cast::<c_void>(), bytes.len(), libc::MSG_NOSIGNAL) };
+}
+
+fn check(result: c_int, stage: Stage) -> Step<c_int> {
+    if result < 0 { Err((stage, errno())) } else { Ok(result) }
+}
+
+fn errno() -> c_int {
+    // SAFETY: `__errno_location` returns a valid pointer for the calling thread.
+    unsafe { *libc::__errno_location() }
+}
+
+fn exit(code: c_int) -> ! {
+    // SAFETY: ends this process alone, without running destructors of memory that is a copy of another's.
+    unsafe { libc::_exit(code) }
+}

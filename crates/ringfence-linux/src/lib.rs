@@ -1,0 +1,15 @@
+//! The Linux calls behind Ringfence's walls.
+//!
+//! This is the only crate of the workspace that may use `unsafe`. It offers safe functions, knows no policy, makes no
+//! decision and prints nothing: the caller says exactly what to do, and every step is done or the start fails.
+
+#![allow(unsafe_code, reason = "the one crate that may; every block says why it is sound")]
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod keeper;
+mod keeper_process;
+pub mod report;
+pub mod tree;
+
+pub use keeper::{Keeper, Launch, LaunchError, Privileges, Rlimit, RlimitKind};
+pub use report::{Report, Stage, Usage};

@@ -1,0 +1,124 @@
+//! The processes below one process, as `/proc` shows them.
+//!
+//! A sample is a look at something that moves: good for watching and for cleaning up, never proof that nothing was
+//! missed. The keeper's own loop, which ends only when it has no child, is that proof.
+
+use std::fs;
+use std::io::Read;
+
+/// What a look at a tree found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sample {
+    /// Processes and threads.
+    pub tasks: u64,
+    /// Resident memory of all of them, shared pages counted for each.
+    pub resident_bytes: u64,
+    /// Whether the look stopped at its cap.
+    pub capped: bool,
+}
+
+/// More than this many processes are not looked at: a look must not take longer than the time between two.
+const MOST_PROCESSES: usize = 20_000;
+/// The list of one thread's children that is read at most; about 20,000 process ids.
+const MOST_CHILDREN_BYTES: u64 = 256 * 1024;
+
+/// Looks at everything below `root`, without `root` itself.
+pub fn sample(root: i32) -> Sample {
+    let mut found = Sample::default();
+    let page = rustix::param::page_size() as u64;
+    let below = descendants(root);
+    found.capped = below.len() >= MOST_PROCESSES;
+    for pid in below {
+        found.tasks += threads(pid).len().max(1) as u64;
+        found.resident_bytes += resident_pages(pid).saturating_mul(page);
+    }
+    found
+}
+
+/// Kills everything below `root`, stopping it first so that it cannot fork away from under us.
+pub fn kill_below(root: i32) {
+    for signal in [rustix::process::Signal::STOP, rustix::process::Signal::KILL] {
+        for pid in descendants(root) {
+            if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+                // A failure means that it has ended, or that it is not ours to signal: nothing else can be done here.
+                rustix::process::kill_process(pid, signal).ok();
+            }
+        }
+    }
+}
+
+/// Whether this kernel lists a process's children, which finding orphans rests on.
+pub fn children_are_listed() -> bool {
+    fs::File::open("/proc/thread-self/children").is_ok()
+}
+
+/// The process ids below `root`, parents before children.
+pub fn descendants(root: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut next = 0;
+    let mut parent = root;
+    loop {
+        for thread in threads(parent) {
+            found.extend(children(parent, thread));
+            if found.len() >= MOST_PROCESSES {
+                found.truncate(MOST_PROCESSES);
+                return found;
+            }
+        }
+        let Some(pid) = found.get(next) else { return found };
+        parent = *pid;
+        next += 1;
+    }
+}
+
+fn threads(pid: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MOST_PROCESSES).collect()
+}
+
+fn children(pid: i32, thread: i32) -> Vec<i32> {
+    let mut text = String::new();
+    let Ok(file) = fs::File::open(format!("/proc/{pid}/task/{thread}/children")) else { return Vec::new() };
+    if file.take(MOST_CHILDREN_BYTES).read_to_string(&mut text).is_err() {
+        return Vec::new();
+    }
+    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn resident_pages(pid: i32) -> u64 {
+    // "size resident shared …", in pages; absent once the process has ended.
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/statm")) else { return 0 };
+    text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
+}
+
+/// Calls `act` for each child of the calling process, which has one thread. Allocates nothing: the keeper uses it.
+pub(crate) fn for_each_own_child(mut act: impl FnMut(libc::c_int)) {
+    // SAFETY: the path is a NUL-terminated constant.
+    let fd = unsafe { libc::open(c"/proc/thread-self/children".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return;
+    }
+    let mut buffer = [0u8; 4096];
+    let mut pid: libc::c_int = 0;
+    loop {
+        // SAFETY: `buffer` is valid for writing its length.
+        let read = unsafe { libc::read(fd, buffer.as_mut_ptr().cast::<libc::c_void>(), buffer.len()) };
+        let Ok(read @ 1..) = usize::try_from(read) else { break };
+        for byte in buffer.iter().take(read) {
+            match byte {
+                b'0'..=b'9' => pid = pid.wrapping_mul(10).wrapping_add(libc::c_int::from(byte - b'0')),
+                _ => {
+                    if pid > 1 {
+                        act(pid);
+                    }
+                    pid = 0;
+                }
+            }
+        }
+    }
+    if pid > 1 {
+        act(pid);
+    }
+    // SAFETY: `fd` was opened above and is used by nothing else.
+    unsafe { libc::close(fd) };
+}
