@@ -1,0 +1,91 @@
+//! The environment that a program gets.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use ringfence_policy::ResolvedPolicy;
+
+/// Searched when the host has no usable path.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Set by us from the host's own, because programs do not work without them and they hold no secret.
+const ALWAYS: &[&str] = &["HOME", "USER", "LOGNAME"];
+/// Everybody has these, and nobody misses them inside.
+const NOT_WORTH_NAMING: &[&str] = &["_", "PWD", "OLDPWD", "SHLVL", "PATH"];
+
+type Variables = Vec<(OsString, OsString)>;
+
+/// Only what the policy passes and sets; and the names of what stays outside.
+pub(crate) fn clean(policy: &ResolvedPolicy, host: &[(OsString, OsString)]) -> (Variables, Vec<String>) {
+    let mut inside: Variables = Vec::new();
+    let mut withheld = Vec::new();
+    let host_path = host.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    inside.push(("PATH".into(), absolute_entries(host_path)));
+    for (name, value) in host {
+        let text = name.to_string_lossy();
+        if name == "PATH" {
+            continue;
+        }
+        if ALWAYS.contains(&text.as_ref()) || policy.proc.env.pass.iter().any(|pass| passes(&pass.value, &text)) {
+            inside.push((name.clone(), value.clone()));
+        } else if !NOT_WORTH_NAMING.contains(&text.as_ref()) {
+            withheld.push(text.into_owned());
+        }
+    }
+    set(policy, &mut inside);
+    withheld.sort_unstable();
+    (inside, withheld)
+}
+
+/// The host's own environment, with what the policy sets.
+pub(crate) fn whole(policy: &ResolvedPolicy, host: &[(OsString, OsString)]) -> Variables {
+    let mut inside = host.to_vec();
+    set(policy, &mut inside);
+    inside
+}
+
+fn set(policy: &ResolvedPolicy, inside: &mut Variables) {
+    for (name, value) in &policy.proc.env.set {
+        inside.retain(|(known, _)| known != OsStr::new(name));
+        inside.push((name.into(), (&value.value).into()));
+    }
+}
+
+/// `NAME` or `PREFIX_*`.
+fn passes(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => !prefix.is_empty() && name.starts_with(prefix),
+        None => pattern == name,
+    }
+}
+
+/// A relative entry would let a file of the workspace stand in for a program.
+fn absolute_entries(path: Option<&OsStr>) -> OsString {
+    let entries: Vec<&[u8]> = path
+        .map(OsStr::as_bytes)
+        .unwrap_or_default()
+        .split(|byte| *byte == b':')
+        .filter(|entry| entry.starts_with(b"/"))
+        .collect();
+    if entries.is_empty() { DEFAULT_PATH.into() } else { OsStr::from_bytes(&entries.join(&b':')).to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_passes_its_name_or_its_prefix_only() {
+        assert!(passes("LANG", "LANG"));
+        assert!(!passes("LANG", "LANGUAGE"));
+        assert!(passes("LC_*", "LC_ALL"));
+        assert!(!passes("LC_*", "XLC_ALL"));
+        assert!(!passes("*", "SECRET"));
+    }
+
+    #[test]
+    fn relative_entries_of_the_path_are_dropped() {
+        assert_eq!(absolute_entries(Some(OsStr::new(".:/usr/bin::bin:/bin"))), "/usr/bin:/bin");
+        assert_eq!(absolute_entries(Some(OsStr::new("."))), DEFAULT_PATH);
+        assert_eq!(absolute_entries(None), DEFAULT_PATH);
+    }
+}

@@ -1,0 +1,169 @@
+//! Kinds of walls. A backend owns only the boundary; policy, limits, monitoring and the ledger are the engine's.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use ringfence_linux::Stage;
+use ringfence_policy::{BackendKind, ResolvedPolicy};
+
+use crate::BoxFuture;
+use crate::guarantee::{Guarantee, Strength};
+use crate::language::Language;
+use crate::outcome::{Failure, FailureKind};
+use crate::plan::Plan;
+use crate::scratch::ScratchError;
+
+pub(crate) mod environment;
+mod none;
+mod process;
+mod program;
+mod spawn;
+
+pub use none::NoWall;
+pub use process::Sandbox;
+pub use spawn::Spawn;
+
+/// A kind of wall that a [`Plan`] can be carried out behind.
+///
+/// A backend puts every guarantee of the plan in force before the program's first instruction, or fails: it never
+/// starts with less. Raising and releasing are two steps, because nothing may run that the ledger does not know of, and
+/// a wall can be raised while the ledger's entry is on its way to the disk. Dropping the [`Sandbox`] removes all that was made for it. `ringfence_testkit::conformance` attacks
+/// both promises.
+pub trait Backend: fmt::Debug + Send + Sync {
+    /// Which one.
+    fn kind(&self) -> BackendKind;
+    /// What this host can enforce now; changes nothing.
+    fn probe(&self) -> BoxFuture<'_, Result<Capabilities, Unavailable>>;
+    /// Raises the wall, with the program ready behind it. Nothing of it runs before [`Sandbox::release`].
+    fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>>;
+}
+
+/// What a backend can enforce on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    kind: BackendKind,
+    kept: Vec<(Guarantee, Strength, &'static str)>,
+}
+
+impl Capabilities {
+    /// What `kind` keeps: each guarantee, how firmly, and by what.
+    pub fn new(kind: BackendKind, kept: Vec<(Guarantee, Strength, &'static str)>) -> Self {
+        Self { kind, kept }
+    }
+
+    /// The backend.
+    pub fn kind(&self) -> BackendKind {
+        self.kind
+    }
+
+    /// How firmly a guarantee is kept; nothing when it is not.
+    pub fn strength(&self, guarantee: Guarantee) -> Option<Strength> {
+        self.kept.iter().find(|(kept, ..)| *kept == guarantee).map(|(_, strength, _)| *strength)
+    }
+
+    /// By what it is kept, with the policy's value.
+    pub fn evidence(&self, guarantee: Guarantee, policy: &ResolvedPolicy) -> String {
+        let by = self.kept.iter().find(|(kept, ..)| *kept == guarantee).map_or("", |(_, _, by)| *by);
+        let proc = &policy.proc;
+        let value = match guarantee {
+            Guarantee::TimeLimit => proc.timeout.value.to_string(),
+            Guarantee::OutputLimit => proc.output.value.to_string(),
+            Guarantee::Memory => proc.memory.value.to_string(),
+            Guarantee::Cpus => proc.cpus.value.to_string(),
+            Guarantee::Processes => proc.processes.value.to_string(),
+            Guarantee::FileSize => proc.file_size.value.to_string(),
+            Guarantee::OpenFiles => proc.open_files.value.to_string(),
+            Guarantee::FsQuota => policy.fs.size.value.to_string(),
+            _ => return by.to_owned(),
+        };
+        format!("{by}: {value}")
+    }
+}
+
+/// Why a backend cannot be used on this host, and what would change that.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Unavailable {
+    /// Why.
+    pub reason: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The program is nowhere on the path.
+    #[error("`{program}` was not found")]
+    NotFound {
+        /// Its name.
+        program: String,
+    },
+    /// There is no interpreter for the language.
+    #[error("no interpreter for {language} was found")]
+    NoInterpreter {
+        /// The language.
+        language: Language,
+    },
+    /// The working directory is not there, or not a folder.
+    #[error("could not open the working directory {path}")]
+    WorkingDirectory {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file for the run could not be written.
+    #[error("could not put the code and files of the run in place")]
+    Files(#[from] ScratchError),
+    /// Nothing was forked.
+    #[error("could not start the program")]
+    Launch(#[from] ringfence_linux::LaunchError),
+    /// A step inside the new process failed; it ended before the program's first instruction.
+    #[error("could not {}", .stage.attempt())]
+    Step {
+        /// The step.
+        stage: Stage,
+        /// Why.
+        source: io::Error,
+    },
+    /// Pipes, descriptors.
+    #[error("could not {attempt}")]
+    Io {
+        /// What was attempted.
+        attempt: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    /// The error as an outcome shows it.
+    pub fn failure(&self) -> Failure {
+        let (kind, hint) = match self {
+            Self::NotFound { .. } => {
+                (FailureKind::NotFound, Some("check the spelling, or install it where the sandbox can see it".to_owned()))
+            }
+            Self::NoInterpreter { language } => {
+                (FailureKind::NotFound, Some(language.install_advice().to_owned()))
+            }
+            Self::Step { stage: Stage::Exec, source } if source.kind() == io::ErrorKind::NotFound => {
+                (FailureKind::NotFound, Some("the file or the interpreter in its first line does not exist".to_owned()))
+            }
+            Self::Step { stage: Stage::Exec, .. } => (
+                FailureKind::NotExecutable,
+                Some("it must be a program for this machine, with permission to execute it".to_owned()),
+            ),
+            Self::WorkingDirectory { .. } => {
+                (FailureKind::Start, Some("name a folder that exists below the workspace".to_owned()))
+            }
+            Self::Files(_) | Self::Launch(_) | Self::Step { .. } | Self::Io { .. } => (FailureKind::Start, None),
+        };
+        let failure = Failure::new(kind, self);
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}

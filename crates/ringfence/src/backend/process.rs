@@ -1,0 +1,192 @@
+//! A program under its keeper, with its pipes: what every backend that runs on this host's kernel hands to the engine.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use ringfence_linux::{Keeper, Launch, Privileges, Report, Rlimit, tree};
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::PipeFlags;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+
+use super::StartError;
+use super::program::Program;
+use crate::plan::Plan;
+use crate::request::Stdin;
+use crate::scratch::Scratch;
+
+/// How long a keeper may take to answer an order before it is killed from outside.
+const KEEPER_ANSWER: Duration = Duration::from_secs(2);
+
+/// A place with a program ready in it or, once released, running. Dropping it kills the program and removes all that was made for it.
+#[derive(Debug)]
+pub struct Sandbox {
+    keeper: Keeper,
+    /// The keeper's control socket in the event loop. It only tells that there is a report: the keeper reads it.
+    control: UnixStream,
+    program: i32,
+    pub(crate) stdin: Option<pipe::Sender>,
+    pub(crate) stdout: Option<pipe::Receiver>,
+    pub(crate) stderr: Option<pipe::Receiver>,
+    // After the keeper: the files of a program are removed when it is gone.
+    _scratch: Option<Scratch>,
+}
+
+/// Makes all that `program` needs; it is executed by [`Sandbox::release`].
+pub(super) fn prepare(
+    plan: &Plan,
+    program: Program,
+    privileges: Privileges,
+    rlimits: &[Rlimit],
+) -> Result<Sandbox, StartError> {
+    let cwd = open_cwd(plan)?;
+    let (stdout_read, stdout_write) = make_pipe()?;
+    let (stderr_read, stderr_write) = make_pipe()?;
+    let (stdin_read, stdin_write) = match plan.stdin() {
+        Stdin::Empty => {
+            let null = File::open("/dev/null").map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
+            (Some(OwnedFd::from(null)), None)
+        }
+        Stdin::Bytes(_) => {
+            let (read, write) = make_pipe()?;
+            (Some(read), Some(write))
+        }
+        Stdin::Pipe(_) => (None, None),
+    };
+    let stdin = match (plan.stdin(), &stdin_read) {
+        (Stdin::Pipe(given), _) => given.as_fd(),
+        (_, Some(made)) => made.as_fd(),
+        (Stdin::Empty | Stdin::Bytes(_), None) => {
+            return Err(StartError::Io { attempt: "make standard input", source: io::ErrorKind::InvalidInput.into() });
+        }
+    };
+    let argv: Vec<&OsStr> = program.argv.iter().map(AsRef::as_ref).collect();
+    let env: Vec<(&OsStr, &OsStr)> =
+        plan.env().iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
+    let keeper = ringfence_linux::keeper::launch(&Launch {
+        program: program.file.as_os_str(),
+        argv: &argv,
+        env: &env,
+        cwd: cwd.as_fd(),
+        stdin,
+        stdout: stdout_write.as_fd(),
+        stderr: stderr_write.as_fd(),
+        privileges,
+        rlimits,
+    })?;
+    // Our copies of the program's ends: while they are open, a reader would wait for ever.
+    drop((stdin_read, stdout_write, stderr_write));
+    let watch = |source| StartError::Io { attempt: "watch the program", source };
+    Ok(Sandbox {
+        control: keeper.control().and_then(|fd| UnixStream::from_std(fd.into())).map_err(watch)?,
+        keeper,
+        program: 0,
+        stdin: stdin_write.map(writer).transpose().map_err(watch)?,
+        stdout: Some(reader(stdout_read).map_err(watch)?),
+        stderr: Some(reader(stderr_read).map_err(watch)?),
+        _scratch: program.scratch,
+    })
+}
+
+impl Sandbox {
+    /// Executes the program; everything is in force. Returns once its first instruction is about to run.
+    pub async fn release(&mut self) -> Result<(), StartError> {
+        let watch = |source| StartError::Io { attempt: "watch the program", source };
+        self.keeper.release().map_err(watch)?;
+        match self.next_report().await.map_err(watch)? {
+            Some(Report::Started { pid }) => {
+                self.program = pid;
+                Ok(())
+            }
+            Some(Report::Failed { stage, errno }) => {
+                Err(StartError::Step { stage, source: io::Error::from_raw_os_error(errno) })
+            }
+            Some(Report::Ended { .. } | Report::Gone { .. }) | None => {
+                Err(watch(io::Error::from(io::ErrorKind::UnexpectedEof)))
+            }
+        }
+    }
+
+    /// The keeper's next report; nothing when it is gone.
+    pub(crate) async fn next_report(&self) -> io::Result<Option<Report>> {
+        loop {
+            self.control.readable().await?;
+            match self.control.try_io(Interest::READABLE, || self.keeper.receive()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                report => return report,
+            }
+        }
+    }
+
+    /// Sends a signal to the program's group.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) -> io::Result<()> {
+        let number = u8::try_from(signal.as_raw()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.keeper.signal(number)
+    }
+
+    /// Kills the program and everything it started.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        self.keeper.kill()
+    }
+
+    /// Kills without the keeper's help.
+    pub(crate) fn kill_from_outside(&self) {
+        self.keeper.kill_from_outside();
+    }
+
+    /// What the program and everything it started use now.
+    pub(crate) fn sample(&self) -> tree::Sample {
+        tree::sample(self.keeper.pid())
+    }
+
+    /// How long to wait for the keeper after an order to kill.
+    pub(crate) fn answer_limit() -> Duration {
+        KEEPER_ANSWER
+    }
+
+    /// For a keeper that ended without a last word: kills the program's group, and says whether it was there.
+    pub(crate) fn kill_group_of_lost_program(&self) -> bool {
+        rustix::process::Pid::from_raw(self.program)
+            .is_some_and(|group| rustix::process::kill_process_group(group, rustix::process::Signal::KILL).is_ok())
+    }
+}
+
+/// Opens the working directory beneath the workspace; nothing on the way may lead out of it.
+fn open_cwd(plan: &Plan) -> Result<OwnedFd, StartError> {
+    let failed = |source: rustix::io::Errno| StartError::WorkingDirectory {
+        path: plan.workspace().join(plan.cwd()),
+        source: source.into(),
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let workspace = rustix::fs::open(plan.workspace(), flags, Mode::empty()).map_err(failed)?;
+    if plan.cwd().as_os_str().is_empty() {
+        return Ok(workspace);
+    }
+    rustix::fs::openat2(
+        &workspace,
+        plan.cwd(),
+        flags,
+        Mode::empty(),
+        rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_MAGICLINKS,
+    )
+    .map_err(failed)
+}
+
+fn make_pipe() -> Result<(OwnedFd, OwnedFd), StartError> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+        .map_err(|errno| StartError::Io { attempt: "make a pipe", source: errno.into() })
+}
+
+fn reader(fd: OwnedFd) -> io::Result<pipe::Receiver> {
+    rustix::io::ioctl_fionbio(&fd, true)?;
+    pipe::Receiver::from_owned_fd_unchecked(fd)
+}
+
+fn writer(fd: OwnedFd) -> io::Result<pipe::Sender> {
+    rustix::io::ioctl_fionbio(&fd, true)?;
+    pipe::Sender::from_owned_fd_unchecked(fd)
+}

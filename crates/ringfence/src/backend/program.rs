@@ -1,0 +1,84 @@
+//! Finding the file to execute on the host's path, for walls behind which the host's files are visible.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+use super::StartError;
+use crate::plan::Plan;
+use crate::request::{InputFile, Work};
+use crate::scratch::Scratch;
+use crate::state::StateFolder;
+
+/// A file to execute, its arguments, and the scratch folder that holds its code.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) file: PathBuf,
+    pub(super) argv: Vec<OsString>,
+    pub(super) scratch: Option<Scratch>,
+}
+
+/// Finds the program of `plan`, and puts its code and files in place.
+pub(super) fn find(plan: &Plan, state: &StateFolder) -> Result<Program, StartError> {
+    let path = plan.env().iter().find(|(name, _)| name == "PATH").map_or(OsStr::new(""), |(_, value)| value.as_os_str());
+    let needs_scratch = !plan.files().is_empty() || matches!(plan.work(), Work::Code { .. });
+    let scratch = needs_scratch.then(|| Scratch::create(state, plan.run_id())).transpose()?;
+    if let Some(scratch) = &scratch {
+        for file in plan.files() {
+            scratch.write(file)?;
+        }
+    }
+    match plan.work() {
+        Work::Argv(argv) => {
+            let name = argv.first().map_or(OsStr::new(""), OsString::as_os_str);
+            let file = search(name, path, &plan.workspace().join(plan.cwd()))
+                .ok_or_else(|| StartError::NotFound { program: name.to_string_lossy().into_owned() })?;
+            Ok(Program { file, argv: argv.clone(), scratch })
+        }
+        Work::Shell(line) => {
+            let (file, argv0) = shell(path)?;
+            Ok(Program { file, argv: vec![argv0, "-c".into(), line.into()], scratch })
+        }
+        Work::Code { language, source, name } => {
+            let Some(scratch) = scratch else {
+                return Err(StartError::NoInterpreter { language: *language });
+            };
+            let (interpreter, file) = language
+                .interpreters()
+                .iter()
+                .find_map(|interpreter| {
+                    Some((interpreter, search(OsStr::new(interpreter.program), path, Path::new("/"))?))
+                })
+                .ok_or(StartError::NoInterpreter { language: *language })?;
+            let name = name.as_deref().unwrap_or(language.default_file_name());
+            let code = scratch.write(&InputFile { path: name.into(), content: source.clone() })?;
+            let mut argv: Vec<OsString> = vec![interpreter.program.into()];
+            argv.extend(interpreter.arguments.iter().map(OsString::from));
+            argv.push(code.into());
+            Ok(Program { file, argv, scratch: Some(scratch) })
+        }
+    }
+}
+
+fn shell(path: &OsStr) -> Result<(PathBuf, OsString), StartError> {
+    ["bash", "sh"]
+        .into_iter()
+        .find_map(|name| Some((search(OsStr::new(name), path, Path::new("/"))?, name.into())))
+        .ok_or_else(|| StartError::NotFound { program: "sh".to_owned() })
+}
+
+/// The file that `name` means: itself when it holds a slash, else the first on `path`. A folder is none.
+fn search(name: &OsStr, path: &OsStr, cwd: &Path) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        let file = cwd.join(name);
+        // Whether it can be executed is for `execve` to say, with its own reason.
+        return file.is_file().then_some(file);
+    }
+    path.as_bytes()
+        .split(|byte| *byte == b':')
+        .filter(|entry| entry.starts_with(b"/"))
+        .map(|entry| Path::new(OsStr::from_bytes(entry)).join(name))
+        .find(|file| file.is_file() && rustix::fs::access(file, Access::EXEC_OK).is_ok())
+}

@@ -1,0 +1,86 @@
+//! `spawn`: a process of its own without a wall. Used only when it is named.
+
+use ringfence_linux::{Privileges, Rlimit, RlimitKind, tree};
+use ringfence_policy::{BackendKind, ProcPolicy};
+
+use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, process, program};
+use crate::BoxFuture;
+use crate::guarantee::{Guarantee, Strength};
+use crate::plan::Plan;
+use crate::state::StateFolder;
+
+/// Clean environment, own session, `no_new_privs`, limits by the kernel where it has them per process and by watching
+/// where it has not. The program sees the host's files and network.
+#[derive(Debug)]
+pub struct Spawn {
+    state: StateFolder,
+}
+
+impl Spawn {
+    /// A backend that keeps code and files of runs below `state`.
+    pub fn new(state: StateFolder) -> Self {
+        Self { state }
+    }
+}
+
+impl Backend for Spawn {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Spawn
+    }
+
+    fn probe(&self) -> BoxFuture<'_, Result<Capabilities, Unavailable>> {
+        Box::pin(async {
+            needs_of_the_keeper()?;
+            let mut kept = kept_by_the_keeper();
+            kept.extend([
+                (Guarantee::CleanEnvironment, Strength::Enforced, "made from the pass-list"),
+                (Guarantee::Memory, Strength::Watched, "looked at ten times a second, RLIMIT_DATA per process"),
+                (Guarantee::Processes, Strength::Watched, "looked at ten times a second"),
+                (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
+                (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
+                (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 0"),
+                (Guarantee::NoNewPrivileges, Strength::Enforced, "no_new_privs"),
+            ]);
+            Ok(Capabilities::new(BackendKind::Spawn, kept))
+        })
+    }
+
+    fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
+        Box::pin(async move {
+            let program = program::find(plan, &self.state)?;
+            process::prepare(plan, program, Privileges::NoNew, &rlimits(&plan.policy().proc))
+        })
+    }
+}
+
+fn rlimits(proc: &ProcPolicy) -> [Rlimit; 4] {
+    [
+        Rlimit { kind: RlimitKind::Data, most: proc.memory.value.get() },
+        Rlimit { kind: RlimitKind::FileSize, most: proc.file_size.value.get() },
+        Rlimit { kind: RlimitKind::OpenFiles, most: u64::from(proc.open_files.value) },
+        Rlimit { kind: RlimitKind::Core, most: 0 },
+    ]
+}
+
+/// What a keeper and the supervisor keep whatever the wall.
+pub(super) fn kept_by_the_keeper() -> Vec<(Guarantee, Strength, &'static str)> {
+    vec![
+        (Guarantee::TimeLimit, Strength::Enforced, "the supervisor's clock, then SIGTERM, then SIGKILL to the tree"),
+        (Guarantee::OutputLimit, Strength::Enforced, "head and tail kept by the supervisor"),
+        (Guarantee::PromptReturn, Strength::Enforced, "what is left is killed when the program ends"),
+        (Guarantee::NoSurvivors, Strength::Enforced, "a subreaper that ends only when it has no child"),
+        (Guarantee::CleanDescriptors, Strength::Enforced, "close_range"),
+    ]
+}
+
+/// What the keeper cannot do without.
+pub(super) fn needs_of_the_keeper() -> Result<(), Unavailable> {
+    if tree::children_are_listed() {
+        Ok(())
+    } else {
+        Err(Unavailable {
+            reason: "/proc does not list the children of a process, so survivors could not be found".to_owned(),
+            fix: "mount /proc, on a kernel built with CONFIG_PROC_CHILDREN".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! Puts an outcome together, with what a model should know about it.
+
+use ringfence_policy::ResolvedPolicy;
+
+use crate::event::Violation;
+use crate::monitor::{End, Reason, Watched};
+use crate::outcome::{Failure, FailureKind, Outcome, ResourceUsage, Status};
+use crate::plan::Plan;
+use crate::refusal::Refusal;
+use crate::run_id::RunId;
+
+/// An outcome with all that is known before the start.
+pub(crate) fn begin(run_id: RunId, plan: Option<&Plan>, policy: &ResolvedPolicy) -> Outcome {
+    Outcome {
+        run_id,
+        status: Status::CouldNotRun,
+        exit_code: None,
+        signal: None,
+        stdout: String::new(),
+        stderr: String::new(),
+        stdout_base64: None,
+        stderr_base64: None,
+        timed_out: false,
+        oom_killed: false,
+        output_truncated: false,
+        resource_usage: ResourceUsage::default(),
+        effective_policy: policy.canonical_json(),
+        enforced: plan.map(|plan| plan.receipt().to_vec()).unwrap_or_default(),
+        not_enforced: plan.map(|plan| plan.not_enforced().to_vec()).unwrap_or_default(),
+        violations: Vec::new(),
+        refusal: None,
+        error: None,
+        advice: None,
+        retryable: false,
+        backend: plan.map(Plan::backend),
+        fell_back: None,
+        image: policy.image.as_ref().map(|image| image.value.clone()),
+        started_at: jiff::Timestamp::now().to_string(),
+        env_withheld: plan.map(|plan| plan.env_withheld().to_vec()).unwrap_or_default(),
+    }
+}
+
+/// Policy would not.
+pub(crate) fn refused(outcome: Outcome, refusal: Refusal) -> Outcome {
+    Outcome {
+        status: Status::Refused,
+        advice: Some(refusal.advice.clone()),
+        retryable: refusal.retryable,
+        refusal: Some(refusal),
+        ..outcome
+    }
+}
+
+/// We could not. What was to be enforced was not shown to be.
+pub(crate) fn failed(outcome: Outcome, failure: Failure) -> Outcome {
+    let (advice, retryable) = match failure.kind {
+        FailureKind::BadRequest => ("Correct the request and try again.", true),
+        FailureKind::NotFound => ("The program is not there. Use one that is, or write the path of the program.", true),
+        FailureKind::NotExecutable => ("The file cannot be executed. Run it with its interpreter, or choose another.", true),
+        FailureKind::BackendUnavailable | FailureKind::Ledger | FailureKind::Start => {
+            ("The sandbox could not be started. Trying again will not help; tell the person you work for.", false)
+        }
+    };
+    Outcome {
+        status: Status::CouldNotRun,
+        enforced: Vec::new(),
+        advice: Some(advice.to_owned()),
+        retryable,
+        error: Some(failure),
+        ..outcome
+    }
+}
+
+/// The program ran.
+pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPolicy) -> Outcome {
+    outcome.set_output(&watched.stdout, &watched.stderr);
+    outcome.resource_usage = watched.usage;
+    outcome.violations = watched.violations;
+    let wait_status = match watched.end {
+        End::Reaped(status) => status,
+        End::Lost => {
+            outcome.violations.push(Violation {
+                rule: "proc.no-survivors".to_owned(),
+                message: "the process that keeps the program was killed".to_owned(),
+            });
+            let failure = Failure { kind: FailureKind::Start, chain: vec!["lost the program: the process that keeps it was killed".to_owned()], hint: None };
+            return failed(outcome, failure);
+        }
+    };
+    let signal = wait_status & 0x7f;
+    if signal == 0 {
+        outcome.exit_code = Some((wait_status >> 8) & 0xff);
+    } else {
+        outcome.signal = Some(signal);
+    }
+    outcome.status = match (watched.ended_by, signal) {
+        (Some(Reason::TimeLimit), _) => Status::TimedOut,
+        (Some(Reason::Memory), _) => Status::OutOfMemory,
+        (Some(Reason::Processes), _) => Status::TooManyProcesses,
+        (Some(Reason::Cancelled), _) => Status::Cancelled,
+        (None, 0) => Status::Exited,
+        (None, _) => Status::Signalled,
+    };
+    outcome.timed_out = outcome.status == Status::TimedOut;
+    outcome.oom_killed = outcome.status == Status::OutOfMemory;
+    (outcome.advice, outcome.retryable) = advise(&outcome, policy);
+    outcome
+}
+
+fn advise(outcome: &Outcome, policy: &ResolvedPolicy) -> (Option<String>, bool) {
+    let proc = &policy.proc;
+    match outcome.status {
+        Status::Exited if outcome.exit_code == Some(0) => (None, false),
+        Status::Exited => (Some("The program itself failed. Read its output, correct it, and try again.".to_owned()), true),
+        Status::Signalled => {
+            (Some("A signal ended the program, not its sandbox. Look for a crash or for a `kill` in it.".to_owned()), true)
+        }
+        Status::TimedOut => {
+            let more = if proc.timeout.value < proc.max_timeout.value {
+                format!("ask for up to {}, or ", proc.max_timeout.value)
+            } else {
+                String::new()
+            };
+            (
+                Some(format!(
+                    "The time limit of {} was reached. What it wrote until then is kept. {}make it do less at a time.",
+                    proc.timeout.value,
+                    capitalise(&more)
+                )),
+                true,
+            )
+        }
+        Status::OutOfMemory => (
+            Some(format!("The memory limit of {} was reached. Work on smaller parts at a time.", proc.memory.value)),
+            true,
+        ),
+        Status::TooManyProcesses => (
+            Some(format!("More than {} processes and threads were started. Start fewer at a time.", proc.processes.value)),
+            true,
+        ),
+        Status::Cancelled => (Some("The run was cancelled by its caller.".to_owned()), false),
+        Status::Refused | Status::CouldNotRun => (outcome.advice.clone(), outcome.retryable),
+    }
+}
+
+fn capitalise(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

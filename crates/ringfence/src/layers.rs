@@ -1,0 +1,248 @@
+//! Finds and reads the policy's layers. The files are read once; what they say then is bound for the whole run.
+
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringfence_policy::{
+    Diagnostic, Grant, Layer, LayerInput, PolicyFile, ResolvedPolicy, environment_layer, parse, resolve,
+};
+
+/// The project's policy file.
+pub const PROJECT_FILE: &str = "sandbox.policy.yaml";
+/// The operator's floor on a machine; `RINGFENCE_OPERATOR_POLICY` can add another, and never takes this one away.
+pub const OPERATOR_FILE: &str = "/etc/ringfence/policy.yaml";
+/// A policy file is at most this long.
+const MOST_BYTES: u64 = 1024 * 1024;
+
+/// Where to look for layers.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// The user's file; missing is fine.
+    pub user: Option<PathBuf>,
+    /// The project's file.
+    pub project: Project,
+    /// The operator's files, each a floor; of the first kind missing is fine. None can be taken away by another.
+    pub operator: Operators,
+    /// `RINGFENCE_*` and aliases.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The backend that the person who started us named.
+    pub chosen_backend: Option<String>,
+    /// Permissions from outside.
+    pub grants: Vec<Grant>,
+}
+
+/// The operator's files.
+#[derive(Debug, Clone, Default)]
+pub struct Operators {
+    /// The one of this machine; missing is fine.
+    pub machine: Option<PathBuf>,
+    /// Further ones, which must be there.
+    pub further: Vec<PathBuf>,
+}
+
+/// The project's layer.
+#[derive(Debug, Clone, Default)]
+pub enum Project {
+    /// None.
+    #[default]
+    None,
+    /// Looked for in this folder, and above it up to the root of its repository.
+    Search(PathBuf),
+    /// This file, which must be there.
+    File(PathBuf),
+}
+
+/// The layers, read and resolved.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What they resolve to.
+    pub policy: ResolvedPolicy,
+    /// The layers that were found, with their texts.
+    pub files: Vec<LoadedFile>,
+    /// The project's file, when there is one.
+    pub project_file: Option<PathBuf>,
+}
+
+/// One file that was read.
+#[derive(Debug, Clone)]
+pub struct LoadedFile {
+    /// Which layer.
+    pub layer: Layer,
+    /// Its name in diagnostics.
+    pub name: Arc<str>,
+    /// What it says.
+    pub text: String,
+    /// The same, parsed; nothing when that failed.
+    pub parsed: Option<PolicyFile>,
+}
+
+/// Why there is no policy.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file cannot be read.
+    #[error("could not read the policy {path}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file that others can change, or that is too long, is not read.
+    #[error("the policy {path} {problem}")]
+    Unfit {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// The layers say something wrong.
+    #[error("the policy is not valid")]
+    Invalid {
+        /// What is wrong, each with its place.
+        diagnostics: Vec<Diagnostic>,
+        /// The texts that the places point into.
+        files: Vec<LoadedFile>,
+    },
+}
+
+/// Reads all layers of `sources` and resolves them.
+pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
+    let mut files = Vec::new();
+    let mut diagnostics = Vec::new();
+    if let Some(path) = &sources.user
+        && let Some(text) = read_if_there(path)?
+    {
+        files.push(parse_layer(Layer::User, path, text, &mut diagnostics));
+    }
+    let project_file = match &sources.project {
+        Project::None => None,
+        Project::File(path) => Some(path.clone()),
+        Project::Search(folder) => find_project_file(folder),
+    };
+    if let Some(path) = &project_file {
+        files.push(parse_layer(Layer::Project, path, read(path)?, &mut diagnostics));
+    }
+    if let Some(path) = &sources.operator.machine
+        && let Some(text) = read_if_there(path)?
+    {
+        files.push(parse_layer(Layer::Operator, path, text, &mut diagnostics));
+    }
+    for path in &sources.operator.further {
+        files.push(parse_layer(Layer::Operator, path, read(path)?, &mut diagnostics));
+    }
+    let mut inputs: Vec<LayerInput> = files
+        .iter()
+        .filter_map(|file| Some(LayerInput { layer: file.layer.clone(), file: file.parsed.clone()? }))
+        .collect();
+    match environment_input(sources) {
+        Ok(input) => inputs.extend(input),
+        Err(found) => diagnostics.extend(found),
+    }
+    if !diagnostics.is_empty() {
+        return Err(LoadError::Invalid { diagnostics, files });
+    }
+    match resolve(&inputs, &sources.grants) {
+        Ok(policy) => Ok(Loaded { policy, files, project_file }),
+        Err(diagnostics) => Err(LoadError::Invalid { diagnostics, files }),
+    }
+}
+
+/// What the environment says, with the backend that was named by the person who started us.
+fn environment_input(sources: &Sources) -> Result<Option<LayerInput>, Vec<Diagnostic>> {
+    let Some(backend) = &sources.chosen_backend else {
+        return environment_layer(sources.environment.iter().cloned());
+    };
+    // Naming a backend replaces the whole choice, its fallback included.
+    let replaced = ["RINGFENCE_BACKEND", "RINGFENCE_FALLBACK", "SECURITY_ENABLE_SANDBOX"];
+    let others = sources.environment.iter().filter(|(name, _)| !replaced.iter().any(|replaced| name == replaced));
+    let chosen = [("RINGFENCE_BACKEND".into(), backend.into()), ("RINGFENCE_FALLBACK".into(), OsString::new())];
+    environment_layer(others.cloned().chain(chosen))
+}
+
+fn parse_layer(layer: Layer, path: &Path, text: String, diagnostics: &mut Vec<Diagnostic>) -> LoadedFile {
+    let name = path.to_string_lossy();
+    let parsed = match parse(&name, &text) {
+        Ok(parsed) => Some(parsed),
+        Err(found) => {
+            diagnostics.extend(found);
+            None
+        }
+    };
+    LoadedFile { layer, name: name.into(), text, parsed }
+}
+
+/// The nearest project file, from `folder` up to the root of its repository; only in `folder` where there is none.
+pub fn find_project_file(folder: &Path) -> Option<PathBuf> {
+    let root = folder.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(folder);
+    folder
+        .ancestors()
+        .take_while(|folder| folder.starts_with(root))
+        .map(|folder| folder.join(PROJECT_FILE))
+        // A broken link is found too, so that reading it fails loudly.
+        .find(|file| file.symlink_metadata().is_ok())
+}
+
+/// The user's file: `RINGFENCE_CONFIG_DIR`, `XDG_CONFIG_HOME` or `HOME`, in this order.
+pub fn user_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = absolute("RINGFENCE_CONFIG_DIR")
+        .or_else(|| absolute("XDG_CONFIG_HOME").map(|path| path.join("ringfence")))
+        .or_else(|| absolute("HOME").map(|path| path.join(".config/ringfence")))?;
+    Some(folder.join("policy.yaml"))
+}
+
+fn read_if_there(path: &Path) -> Result<Option<String>, LoadError> {
+    match path.symlink_metadata() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        _ => read(path).map(Some),
+    }
+}
+
+/// Reads a policy file, with its length, its owner and who may write it checked on the open file.
+pub fn read(path: &Path) -> Result<String, LoadError> {
+    let failed = |source| LoadError::Read { path: path.to_owned(), source };
+    let unfit = |problem: String| LoadError::Unfit { path: path.to_owned(), problem };
+    // Without waiting: the name may be a pipe's.
+    let file = rustix::fs::open(
+        path,
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK,
+        rustix::fs::Mode::empty(),
+    )
+    .map_err(|errno| failed(errno.into()))?;
+    let file = File::from(file);
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(unfit("is not a file; name a file that holds a policy".to_owned()));
+    }
+    if metadata.len() > MOST_BYTES {
+        return Err(unfit(format!("is {} bytes long; a policy has at most 1 MiB", metadata.len())));
+    }
+    if let Some(problem) = unsafe_to_follow(&metadata, path) {
+        return Err(unfit(problem));
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        unfit(format!("is not UTF-8 in line {line}; save it as UTF-8"))
+    })
+}
+
+/// A policy decides what may be run, so nobody but us, root and the owner of its folder may have written it.
+fn unsafe_to_follow(metadata: &Metadata, path: &Path) -> Option<String> {
+    if metadata.mode() & 0o002 != 0 {
+        return Some("can be written by everybody; take that away with `chmod o-w`".to_owned());
+    }
+    let owner = metadata.uid();
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let folder_owner = folder.metadata().map(|metadata| metadata.uid());
+    let trusted = owner == 0
+        || owner == rustix::process::geteuid().as_raw()
+        || folder_owner.is_ok_and(|folder_owner| folder_owner == owner);
+    (!trusted).then(|| format!("belongs to another user (uid {owner}); copy it, or have its owner changed"))
+}
+

@@ -1,0 +1,194 @@
+//! Writing to the ledger.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rustix::fs::FlockOperation;
+use serde_json::json;
+
+use super::record::{self, Entry, Kind, NO_RECORD};
+use super::{ANCHOR, FILE, MOST_LINE};
+use crate::state::StateFolder;
+
+/// Whether a write must have reached the disk before it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It survives the end of this process.
+    Written,
+    /// It survives the end of the machine.
+    Synced,
+}
+
+/// Why nothing could be written down.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// A file operation failed.
+    #[error("could not {attempt} the ledger {path}")]
+    Io {
+        /// What was attempted.
+        attempt: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A record cannot be written as JSON.
+    #[error("could not write a record as JSON")]
+    Json(#[from] serde_json::Error),
+    /// A record is over the cap.
+    #[error("a record of {0} bytes is longer than a line may be")]
+    TooLong(usize),
+    /// The end of the file is not a record.
+    #[error("the last line of the ledger {path} {problem}. Look at it with `ringfence log verify`, then move the file away to begin a new one")]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: &'static str,
+    },
+}
+
+/// The ledger of one state folder, shared with other processes.
+#[derive(Debug)]
+pub struct Ledger {
+    path: PathBuf,
+    writer: Mutex<Writer>,
+}
+
+#[derive(Debug)]
+struct Writer {
+    log: File,
+    anchor: File,
+    /// The end that we know; another process may have gone on from there.
+    known: End,
+}
+
+/// Where the chain ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct End {
+    size: u64,
+    next_seq: u64,
+    hash: String,
+    /// The file ends in the middle of a line.
+    torn: bool,
+}
+
+impl Ledger {
+    /// Opens the ledger of `state`, and makes it if it is missing.
+    pub fn open(state: &StateFolder) -> Result<Self, LedgerError> {
+        let path = state.path().join(FILE);
+        let open = |path: &Path| {
+            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(|source| {
+                LedgerError::Io { attempt: "open", path: path.to_owned(), source }
+            })
+        };
+        let log = open(&path)?;
+        let anchor_path = state.path().join(ANCHOR);
+        let anchor = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&anchor_path)
+            .map_err(|source| LedgerError::Io { attempt: "open the anchor of", path: anchor_path, source })?;
+        let known = End { size: 0, next_seq: 0, hash: NO_RECORD.to_owned(), torn: false };
+        Ok(Self { path, writer: Mutex::new(Writer { log, anchor, known }) })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends `entries` as one write: all of them or none.
+    pub fn append(&self, entries: &[Entry], durability: Durability) -> Result<(), LedgerError> {
+        // A panic while the lock was held cannot leave a half-made state that matters: the end is read again below.
+        let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let failed = |attempt| {
+            let path = self.path.clone();
+            move |source| LedgerError::Io { attempt, path, source }
+        };
+        rustix::fs::flock(&writer.log, FlockOperation::LockExclusive)
+            .map_err(|errno| failed("lock")(errno.into()))?;
+        let written = writer.append_locked(&self.path, entries, durability);
+        // The lock is shared by all holders of the descriptor, so it is given back by hand. That cannot be what stops a
+        // run: it also ends with the process.
+        rustix::fs::flock(&writer.log, FlockOperation::Unlock).map_err(|errno| failed("unlock")(errno.into()))?;
+        written
+    }
+}
+
+impl Writer {
+    fn append_locked(&mut self, path: &Path, entries: &[Entry], durability: Durability) -> Result<(), LedgerError> {
+        let failed = |attempt| {
+            let path = path.to_owned();
+            move |source| LedgerError::Io { attempt, path, source }
+        };
+        let size = self.log.metadata().map_err(failed("look at"))?.len();
+        if size != self.known.size || size == 0 {
+            self.known = read_end(&mut self.log, path, size)?;
+        }
+        let mut end = self.known.clone();
+        let mut text = String::new();
+        if std::mem::take(&mut end.torn) {
+            text.push('\n');
+            let recovered = Entry { kind: Kind::Recovered, run: String::new(), body: json!({ "at": size }) };
+            end.add(&recovered, &mut text)?;
+        }
+        for entry in entries {
+            end.add(entry, &mut text)?;
+        }
+        let written = self.log.write_all(text.as_bytes()).and_then(|()| match durability {
+            Durability::Written => Ok(()),
+            Durability::Synced => self.log.sync_data(),
+        });
+        if let Err(source) = written {
+            // Take back what reached the file, so that a full disk does not tear the chain.
+            self.log.set_len(size).map_err(failed("take back a failed write to"))?;
+            return Err(failed("write")(source));
+        }
+        end.size = size + text.len() as u64;
+        let anchor = format!("{:020} {}\n", end.next_seq, end.hash);
+        self.anchor.write_all_at(anchor.as_bytes(), 0).map_err(failed("write the anchor of"))?;
+        self.known = end;
+        Ok(())
+    }
+}
+
+impl End {
+    fn add(&mut self, entry: &Entry, text: &mut String) -> Result<(), LedgerError> {
+        let time = jiff::Timestamp::now().to_string();
+        let (line, hash) = record::seal(entry, self.next_seq, &time, &self.hash)?;
+        if line.len() >= MOST_LINE {
+            return Err(LedgerError::TooLong(line.len()));
+        }
+        text.push_str(&line);
+        text.push('\n');
+        self.next_seq += 1;
+        self.hash = hash;
+        Ok(())
+    }
+}
+
+/// The end of the chain in a file of `size` bytes, from its last whole line.
+fn read_end(log: &mut File, path: &Path, size: u64) -> Result<End, LedgerError> {
+    let failed = |source| LedgerError::Io { attempt: "read the end of", path: path.to_owned(), source };
+    let from = size.saturating_sub(2 * MOST_LINE as u64);
+    let mut bytes = Vec::new();
+    log.seek(SeekFrom::Start(from)).map_err(failed)?;
+    log.take(size - from).read_to_end(&mut bytes).map_err(failed)?;
+    let torn = bytes.last().is_some_and(|last| *last != b'\n');
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+    let line_start = bytes[..whole].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let line = &bytes[line_start..whole];
+    if line.is_empty() && from == 0 {
+        return Ok(End { size, next_seq: 0, hash: NO_RECORD.to_owned(), torn });
+    }
+    let record = record::unseal(line)
+        .map_err(|problem| LedgerError::Damaged { path: path.to_owned(), problem })?;
+    Ok(End { size, next_seq: record.seq + 1, hash: record.hash, torn })
+}

@@ -1,0 +1,50 @@
+//! Runs the commands and code that AI agents write, inside walls, under a policy, with proof.
+//!
+//! One way through, in one direction: a [`Request`] is analysed, the policy judges it, [`plan`](plan::plan) turns it
+//! into a [`Plan`] for one backend, the backend raises its wall and starts the program, and the run ends in an
+//! [`Outcome`]. [`Engine::start`] is the only door; nothing untrusted starts without a plan.
+//!
+//! This library never prints and never decides on text that an untrusted program wrote.
+
+pub mod analysis;
+pub mod approve;
+pub mod backend;
+pub mod capture;
+mod conclude;
+pub mod engine;
+pub mod event;
+pub mod guarantee;
+pub mod host;
+pub mod judge;
+pub mod language;
+pub mod layers;
+pub mod ledger;
+mod monitor;
+pub mod outcome;
+pub mod plan;
+mod pump;
+mod redact;
+pub mod refusal;
+pub mod request;
+pub mod run;
+pub mod run_id;
+pub mod scratch;
+pub mod state;
+
+pub use approve::{Approval, Approver, Ask, Nobody};
+pub use backend::{Backend, Capabilities, StartError, Unavailable};
+pub use engine::Engine;
+pub use event::{Event, Stream};
+pub use guarantee::{Evidence, Guarantee, Strength};
+pub use language::Language;
+pub use ledger::Ledger;
+pub use outcome::{Outcome, Status};
+pub use plan::Plan;
+pub use refusal::Refusal;
+pub use request::{Request, Stdin, Work};
+pub use run::Run;
+pub use run_id::RunId;
+pub use state::StateFolder;
+
+/// What an asynchronous method of a trait object returns.
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,245 @@
+//! Watches one run: the clock, memory and processes where the wall does not keep them, the end.
+
+use std::time::{Duration, Instant};
+
+use ringfence_linux::{Report, Usage};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
+
+use crate::backend::Sandbox;
+use crate::capture::Captured;
+use crate::event::{Event, Stream, UsageSample, Violation};
+use crate::outcome::ResourceUsage;
+use crate::plan::{Limits, Plan};
+use crate::pump::{read_stream, show, write_stdin};
+use crate::request::Stdin;
+
+/// The time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The first look comes early: a bomb goes off at once.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+/// Looks between two usage events.
+const LOOKS_PER_EVENT: u32 = 10;
+
+/// Why we ended a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    TimeLimit,
+    Memory,
+    Processes,
+    Cancelled,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With the status that `wait` gave.
+    Reaped(i32),
+    /// Its keeper ended without telling: only the program itself could have killed it.
+    Lost,
+}
+
+/// What watching a run brought.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) end: End,
+    pub(crate) ended_by: Option<Reason>,
+    pub(crate) usage: ResourceUsage,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) stdout: Captured,
+    pub(crate) stderr: Captured,
+}
+
+/// Watches the program of `sandbox` until nothing of it is left.
+pub(crate) async fn watch(
+    mut sandbox: Sandbox,
+    plan: &Plan,
+    events: mpsc::Sender<Event>,
+    cancel: watch::Receiver<bool>,
+    started: Instant,
+) -> Watched {
+    let limits = plan.limits();
+    let (gone_sender, gone) = watch::channel(false);
+    let input: &[u8] = match plan.stdin() {
+        Stdin::Bytes(bytes) => bytes,
+        Stdin::Empty | Stdin::Pipe(_) => &[],
+    };
+    let stdin = sandbox.stdin.take();
+    let streams = [(Stream::Stdout, sandbox.stdout.take()), (Stream::Stderr, sandbox.stderr.take())];
+    let [stdout, stderr] = streams.map(|(stream, pipe)| {
+        let (events, gone) = (events.clone(), gone.clone());
+        async move {
+            match pipe {
+                Some(pipe) => read_stream(stream, pipe, limits.output, events, gone).await,
+                None => Captured::default(),
+            }
+        }
+    });
+    let mut supervision = Supervision { sandbox: &sandbox, limits, events, started, seen: Seen::default() };
+    let supervise = async {
+        // A program that is gone reads no more: the rest of its input is dropped.
+        tokio::select! {
+            () = supervision.until_gone(cancel) => {}
+            () = async { write_stdin(stdin, input).await; std::future::pending::<()>().await } => {}
+        }
+        gone_sender.send_replace(true);
+    };
+    let (stdout, stderr, ()) = tokio::join!(stdout, stderr, supervise);
+    let seen = supervision.seen;
+    let wall = seen.ended_at.unwrap_or_else(Instant::now).duration_since(started);
+    let cpu_us = seen.usage.user_us.saturating_add(seen.usage.system_us);
+    Watched {
+        end: seen.wait_status.map_or(End::Lost, End::Reaped),
+        ended_by: seen.ended_by,
+        usage: ResourceUsage {
+            wall_time_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+            cpu_time_ms: cpu_us / 1000,
+            memory_peak_bytes: seen.peak_bytes.max(seen.usage.max_resident_bytes),
+            bytes_read: seen.usage.read_bytes,
+            bytes_written: seen.usage.written_bytes,
+        },
+        violations: seen.violations,
+        stdout,
+        stderr,
+    }
+}
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+struct Seen {
+    ended_by: Option<Reason>,
+    wait_status: Option<i32>,
+    ended_at: Option<Instant>,
+    usage: Usage,
+    peak_bytes: u64,
+    violations: Vec<Violation>,
+}
+
+struct Supervision<'a> {
+    sandbox: &'a Sandbox,
+    limits: Limits,
+    events: mpsc::Sender<Event>,
+    started: Instant,
+    seen: Seen,
+}
+
+impl Supervision<'_> {
+    async fn until_gone(&mut self, mut cancel: watch::Receiver<bool>) {
+        let deadline = self.started + self.limits.timeout;
+        let mut looks = interval_at((self.started + FIRST_LOOK).into(), LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks_left = LOOKS_PER_EVENT;
+        // When the next, firmer step is due; nothing while nothing was asked for.
+        let mut kill_at: Option<Instant> = None;
+        let mut force_at: Option<Instant> = None;
+        loop {
+            let next_step = force_at.or(kill_at).unwrap_or(deadline);
+            tokio::select! {
+                report = self.sandbox.next_report() => match report {
+                    Ok(Some(Report::Ended { wait_status, usage })) => {
+                        self.seen.wait_status = Some(wait_status);
+                        self.seen.ended_at = Some(Instant::now());
+                        self.seen.usage = usage;
+                        // What is left is being killed by the keeper now.
+                        force_at.get_or_insert(Instant::now() + Sandbox::answer_limit());
+                    }
+                    Ok(Some(Report::Gone { usage })) => {
+                        self.seen.usage = usage;
+                        return;
+                    }
+                    Ok(Some(Report::Started { .. } | Report::Failed { .. }) | None) | Err(_) => return self.lost(),
+                },
+                () = sleep_until(next_step.into()) => {
+                    if force_at.is_some() {
+                        self.sandbox.kill_from_outside();
+                        return self.lost();
+                    } else if kill_at.is_some() {
+                        force_at = Some(self.kill());
+                    } else {
+                        self.end_for(Reason::TimeLimit).await;
+                        kill_at = Some(self.ask_to_end());
+                    }
+                }
+                changed = cancel.changed(), if self.seen.ended_by.is_none() => {
+                    // A caller who is gone can no longer want the run.
+                    if changed.is_err() || *cancel.borrow_and_update() {
+                        self.end_for(Reason::Cancelled).await;
+                        kill_at = Some(self.ask_to_end());
+                    }
+                }
+                _ = looks.tick(), if force_at.is_none() => {
+                    looks_left -= 1;
+                    if let Some(reason) = self.look(looks_left == 0).await {
+                        self.end_for(reason).await;
+                        force_at = Some(self.kill());
+                    }
+                    if looks_left == 0 {
+                        looks_left = LOOKS_PER_EVENT;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The keeper is gone, or did not answer. What can still be reached is killed.
+    fn lost(&mut self) {
+        self.sandbox.kill_from_outside();
+        if self.seen.wait_status.is_none() {
+            self.sandbox.kill_group_of_lost_program();
+        }
+        self.seen.ended_at.get_or_insert_with(Instant::now);
+    }
+
+    /// Politely; returns when to be firmer.
+    fn ask_to_end(&self) -> Instant {
+        if self.sandbox.signal(rustix::process::Signal::TERM).is_err() {
+            return Instant::now();
+        }
+        Instant::now() + self.limits.grace
+    }
+
+    /// Firmly; returns when to do it without the keeper.
+    fn kill(&self) -> Instant {
+        if self.sandbox.kill().is_err() {
+            return Instant::now();
+        }
+        Instant::now() + Sandbox::answer_limit()
+    }
+
+    async fn end_for(&mut self, reason: Reason) {
+        self.seen.ended_by = Some(reason);
+        let (rule, message) = match reason {
+            Reason::TimeLimit => ("time.limit", format!("still running after {:?}", self.limits.timeout)),
+            Reason::Memory => (
+                "proc.memory",
+                format!("used {} of {} bytes", self.seen.peak_bytes, self.limits.watched_memory.unwrap_or(0)),
+            ),
+            Reason::Processes => (
+                "proc.processes",
+                format!("more than {} processes and threads", self.limits.watched_processes.unwrap_or(0)),
+            ),
+            Reason::Cancelled => return,
+        };
+        let violation = Violation { rule: rule.to_owned(), message };
+        self.seen.violations.push(violation.clone());
+        show(&self.events, Event::Violation(violation)).await;
+    }
+
+    /// Looks at what is in use; says which limit was reached.
+    async fn look(&mut self, tell: bool) -> Option<Reason> {
+        let sample = self.sandbox.sample();
+        self.seen.peak_bytes = self.seen.peak_bytes.max(sample.resident_bytes);
+        if tell {
+            let wall = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let usage =
+                UsageSample { wall_time_ms: wall, memory_bytes: sample.resident_bytes, processes: sample.tasks };
+            // A listener who is slow loses samples, not output.
+            self.events.try_send(Event::Usage(usage)).ok();
+        }
+        if self.limits.watched_memory.is_some_and(|most| sample.resident_bytes > most) {
+            return Some(Reason::Memory);
+        }
+        let too_many = self.limits.watched_processes.is_some_and(|most| sample.tasks > most || sample.capped);
+        too_many.then_some(Reason::Processes)
+    }
+}

@@ -1,0 +1,211 @@
+//! How a run ended, what it used, what was violated, what was really enforced.
+
+use base64::Engine as _;
+use ringfence_policy::BackendKind;
+use serde::Serialize;
+
+use crate::capture::Captured;
+use crate::event::Violation;
+use crate::guarantee::{Evidence, Guarantee};
+use crate::refusal::Refusal;
+use crate::run_id::RunId;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Status {
+    /// The program ended by itself; see `exitCode`.
+    Exited,
+    /// A signal ended it that was not ours; see `signal`.
+    Signalled,
+    /// It reached its time limit.
+    TimedOut,
+    /// It reached its memory limit.
+    OutOfMemory,
+    /// It reached its limit of processes.
+    TooManyProcesses,
+    /// The caller ended it.
+    Cancelled,
+    /// Policy forbids it; see `refusal`. Nothing was started.
+    Refused,
+    /// We failed; see `error`. Nothing was started, or its end could not be confirmed.
+    CouldNotRun,
+}
+
+/// What we failed at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// What kind, for exit codes and callers.
+    pub kind: FailureKind,
+    /// What was attempted, and why it failed, outermost first.
+    pub chain: Vec<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// The kinds of our failures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FailureKind {
+    /// The request itself makes no sense.
+    BadRequest,
+    /// The program does not exist.
+    NotFound,
+    /// The program exists and cannot be executed.
+    NotExecutable,
+    /// The wanted backend is not there.
+    BackendUnavailable,
+    /// The ledger cannot be written.
+    Ledger,
+    /// Anything else in raising the wall or starting the program.
+    Start,
+}
+
+/// What a run used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceUsage {
+    /// From start to end.
+    pub wall_time_ms: u64,
+    /// User and system time of all its processes.
+    pub cpu_time_ms: u64,
+    /// The most that was seen in use.
+    pub memory_peak_bytes: u64,
+    /// From block devices.
+    pub bytes_read: u64,
+    /// To block devices.
+    pub bytes_written: u64,
+}
+
+/// Why the wanted backend was not used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FellBack {
+    /// What the policy wanted.
+    pub wanted: String,
+    /// Why it could not be had.
+    pub reason: String,
+}
+
+/// The end of a run. Its JSON names are stable.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// The run.
+    pub run_id: RunId,
+    /// How it ended.
+    pub status: Status,
+    /// The program's own code, when it exited.
+    pub exit_code: Option<i32>,
+    /// The signal's number, when one ended it.
+    pub signal: Option<i32>,
+    /// Standard output, with a line where something was left out. Not always UTF-8 inside: see `stdout_base64`.
+    pub stdout: String,
+    /// Standard error, likewise.
+    pub stderr: String,
+    /// The exact bytes of standard output when they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdout_base64: Option<String>,
+    /// The exact bytes of standard error when they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stderr_base64: Option<String>,
+    /// It reached its time limit.
+    pub timed_out: bool,
+    /// It was killed for its memory.
+    pub oom_killed: bool,
+    /// Something of its output was left out.
+    pub output_truncated: bool,
+    /// What it used.
+    pub resource_usage: ResourceUsage,
+    /// The policy that this run had, every default written out.
+    pub effective_policy: serde_json::Value,
+    /// The guarantees in force, with evidence.
+    pub enforced: Vec<Evidence>,
+    /// What the policy asks for and this backend cannot keep.
+    pub not_enforced: Vec<Guarantee>,
+    /// Limits reached and rules broken.
+    pub violations: Vec<Violation>,
+    /// Why it was not run.
+    pub refusal: Option<Refusal>,
+    /// What we failed at.
+    pub error: Option<Failure>,
+    /// What a model may do now.
+    pub advice: Option<String>,
+    /// Whether a model may correct its request and try again.
+    pub retryable: bool,
+    /// The wall it ran behind.
+    pub backend: Option<BackendKind>,
+    /// The wall that was wanted and missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fell_back: Option<FellBack>,
+    /// The image, when the wall has one.
+    pub image: Option<String>,
+    /// When it started, or when it was refused.
+    pub started_at: String,
+    /// Names of variables of the host that were not passed in.
+    pub env_withheld: Vec<String>,
+}
+
+impl Outcome {
+    /// Puts in what the program wrote.
+    pub(crate) fn set_output(&mut self, stdout: &Captured, stderr: &Captured) {
+        (self.stdout, self.stdout_base64) = text_and_exact(stdout.bytes());
+        (self.stderr, self.stderr_base64) = text_and_exact(stderr.bytes());
+        self.output_truncated = stdout.omitted > 0 || stderr.omitted > 0;
+    }
+
+    /// The exit code of a command that stands for this run: the program's own, or the convention's.
+    pub fn conventional_exit_code(&self) -> u8 {
+        match self.status {
+            Status::Exited => self.exit_code.and_then(|code| u8::try_from(code).ok()).unwrap_or(125),
+            Status::Signalled | Status::OutOfMemory | Status::TooManyProcesses | Status::Cancelled => {
+                let signal = self.signal.unwrap_or(9);
+                u8::try_from(128 + signal).unwrap_or(255)
+            }
+            Status::TimedOut => 124,
+            Status::Refused => 126,
+            Status::CouldNotRun => match self.error.as_ref().map(|error| error.kind) {
+                Some(FailureKind::NotFound) => 127,
+                Some(FailureKind::BadRequest) => 2,
+                Some(
+                    FailureKind::NotExecutable
+                    | FailureKind::BackendUnavailable
+                    | FailureKind::Ledger
+                    | FailureKind::Start,
+                )
+                | None => 125,
+            },
+        }
+    }
+}
+
+fn text_and_exact(bytes: Vec<u8>) -> (String, Option<String>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => (text, None),
+        Err(error) => {
+            let exact = base64::engine::general_purpose::STANDARD.encode(error.as_bytes());
+            (String::from_utf8_lossy(error.as_bytes()).into_owned(), Some(exact))
+        }
+    }
+}
+
+impl Failure {
+    /// A failure from an error and all its causes.
+    pub fn new(kind: FailureKind, error: &dyn std::error::Error) -> Self {
+        let mut chain = vec![error.to_string()];
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            chain.push(error.to_string());
+            cause = error.source();
+        }
+        Self { kind, chain, hint: None }
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}

@@ -1,0 +1,197 @@
+//! A request that policy allows and one backend can enforce in full. Holding one is the proof.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ringfence_policy::{BackendKind, ResolvedPolicy};
+
+use crate::backend::Capabilities;
+use crate::guarantee::{self, Evidence, Guarantee, Strength};
+use crate::judge::Cleared;
+use crate::refusal::Refusal;
+use crate::request::{InputFile, Request, Stdin, Work, WorkspaceAt};
+use crate::run_id::RunId;
+
+/// The limits that the supervisor keeps, the same behind every wall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// When the program is told to end.
+    pub timeout: Duration,
+    /// How long after that it is killed.
+    pub grace: Duration,
+    /// Kept of each output stream.
+    pub output: u64,
+    /// Kept by looking at the tree, where the wall does not keep it.
+    pub watched_memory: Option<u64>,
+    /// Likewise, processes and threads.
+    pub watched_processes: Option<u64>,
+}
+
+/// What will be run, where, behind which wall, under which limits. Private fields: only [`plan`] makes one.
+#[derive(Debug)]
+pub struct Plan {
+    run_id: RunId,
+    work: Work,
+    workspace: PathBuf,
+    cwd: PathBuf,
+    env: Vec<(OsString, OsString)>,
+    env_withheld: Vec<String>,
+    stdin: Stdin,
+    files: Vec<InputFile>,
+    policy: ResolvedPolicy,
+    backend: BackendKind,
+    limits: Limits,
+    receipt: Vec<Evidence>,
+    not_enforced: Vec<Guarantee>,
+}
+
+/// The host's side of a plan: what a request cannot say.
+#[derive(Debug, Clone, Copy)]
+pub struct Host<'a> {
+    /// The workspace, absolute.
+    pub workspace: &'a Path,
+    /// The host's environment, of which the policy passes a part.
+    pub environment: &'a [(OsString, OsString)],
+}
+
+/// Turns a judged request into a plan for the backend that `capabilities` describe, or says why it cannot.
+pub fn plan(
+    run_id: RunId,
+    request: Request,
+    _cleared: &Cleared,
+    policy: ResolvedPolicy,
+    capabilities: &Capabilities,
+    host: Host<'_>,
+) -> Result<Plan, Refusal> {
+    let mut receipt = Vec::new();
+    let mut not_enforced = Vec::new();
+    for guarantee in guarantee::required(&policy) {
+        match capabilities.strength(guarantee) {
+            Some(strength) => receipt.push(Evidence {
+                guarantee,
+                strength,
+                evidence: capabilities.evidence(guarantee, &policy),
+            }),
+            None => not_enforced.push(guarantee),
+        }
+    }
+    let kind = capabilities.kind();
+    // The weak ones are chosen by name only, and that choice is the acceptance. Of a wall that isolates, all is expected.
+    if kind.isolates() && !not_enforced.is_empty() {
+        let missing: Vec<&str> = not_enforced.iter().map(|guarantee| guarantee.name()).collect();
+        return Err(Refusal::new(
+            "plan.enforceable",
+            format!("`{kind}` cannot enforce this policy here"),
+            format!("not available: {}", missing.join(", ")),
+        )
+        .hint("`ringfence doctor` says what is missing and how to get it")
+        .do_not_retry("The host cannot enforce its policy. Only a person can change that."));
+    }
+    if !kind.isolates()
+        && let WorkspaceAt::Path(path) = &request.workspace_at
+    {
+        return Err(Refusal::new(
+            "plan.workspace-at",
+            format!("the workspace cannot appear at {}", path.display()),
+            format!("`{kind}` shows the host's own files, so the workspace is where it is"),
+        )
+        .hint("leave it out, or choose a backend with its own view of files")
+        .instead("Do not ask for another path of the workspace."));
+    }
+    let watches = |guarantee| capabilities.strength(guarantee) == Some(Strength::Watched);
+    let limits = Limits {
+        timeout: policy.proc.timeout.value.get(),
+        grace: policy.proc.grace.value.get(),
+        output: policy.proc.output.value.get(),
+        watched_memory: watches(Guarantee::Memory).then(|| policy.proc.memory.value.get()),
+        watched_processes: watches(Guarantee::Processes).then(|| u64::from(policy.proc.processes.value)),
+    };
+    let (env, env_withheld) = if capabilities.strength(Guarantee::CleanEnvironment).is_some() {
+        crate::backend::environment::clean(&policy, host.environment)
+    } else {
+        (crate::backend::environment::whole(&policy, host.environment), Vec::new())
+    };
+    Ok(Plan {
+        run_id,
+        work: request.work,
+        workspace: host.workspace.to_owned(),
+        cwd: request.cwd,
+        env,
+        env_withheld,
+        stdin: request.stdin,
+        files: request.files,
+        policy,
+        backend: kind,
+        limits,
+        receipt,
+        not_enforced,
+    })
+}
+
+impl Plan {
+    /// The run.
+    pub fn run_id(&self) -> &RunId {
+        &self.run_id
+    }
+
+    /// What is run.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// The workspace on the host, absolute.
+    pub fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// Where the program starts, relative to the workspace.
+    pub fn cwd(&self) -> &Path {
+        &self.cwd
+    }
+
+    /// The program's whole environment.
+    pub fn env(&self) -> &[(OsString, OsString)] {
+        &self.env
+    }
+
+    /// Names of the host's variables that stay outside.
+    pub fn env_withheld(&self) -> &[String] {
+        &self.env_withheld
+    }
+
+    /// What the program reads.
+    pub fn stdin(&self) -> &Stdin {
+        &self.stdin
+    }
+
+    /// Files beside the code.
+    pub fn files(&self) -> &[InputFile] {
+        &self.files
+    }
+
+    /// The policy of this run.
+    pub fn policy(&self) -> &ResolvedPolicy {
+        &self.policy
+    }
+
+    /// The wall.
+    pub fn backend(&self) -> BackendKind {
+        self.backend
+    }
+
+    /// The supervisor's limits.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// What the wall will enforce, and how.
+    pub fn receipt(&self) -> &[Evidence] {
+        &self.receipt
+    }
+
+    /// What the policy asks for and the wall cannot keep.
+    pub fn not_enforced(&self) -> &[Guarantee] {
+        &self.not_enforced
+    }
+}

@@ -1,0 +1,68 @@
+//! Moves bytes between the program's pipes and us, in constant memory.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, watch};
+
+use crate::capture::{Capture, Captured};
+use crate::event::{Event, Stream};
+
+const CHUNK: usize = 64 * 1024;
+/// A pipe that is still open when nothing of the program is left is held by somebody who is not ours.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// Reads one stream to its end, keeps what the cap allows, and passes on what can be shown. `gone` turns true when
+/// nothing of the program is left.
+pub(crate) async fn read_stream(
+    stream: Stream,
+    mut pipe: pipe::Receiver,
+    most: u64,
+    events: mpsc::Sender<Event>,
+    mut gone: watch::Receiver<bool>,
+) -> Captured {
+    let mut capture = Capture::new(most);
+    let mut buffer = vec![0u8; CHUNK];
+    loop {
+        let is_gone = *gone.borrow_and_update();
+        let read = if is_gone {
+            match tokio::time::timeout(QUIET, pipe.read(&mut buffer)).await {
+                Ok(read) => read,
+                Err(_quiet) => break,
+            }
+        } else {
+            tokio::select! {
+                read = pipe.read(&mut buffer) => read,
+                // Either it is gone now, or its sender is: both end the waiting.
+                _ = gone.changed() => continue,
+            }
+        };
+        // A pipe that cannot be read has ended for us; what came before is kept.
+        let Ok(read @ 1..) = read else { break };
+        let to_show = capture.push(&buffer[..read]);
+        if to_show > 0 {
+            show(&events, Event::Output { stream, bytes: buffer[..to_show].to_vec() }).await;
+        }
+    }
+    let captured = capture.finish();
+    if captured.omitted > 0 {
+        show(&events, Event::Omitted { stream, bytes: captured.omitted }).await;
+    }
+    if !captured.tail.is_empty() {
+        show(&events, Event::Output { stream, bytes: captured.tail.clone() }).await;
+    }
+    captured
+}
+
+/// Passes on an event. Nobody listening is no reason to stop a run.
+pub(crate) async fn show(events: &mpsc::Sender<Event>, event: Event) {
+    events.send(event).await.ok();
+}
+
+/// Writes `bytes` to the program and closes its input. A program that does not read them is none of our business.
+pub(crate) async fn write_stdin(pipe: Option<pipe::Sender>, bytes: &[u8]) {
+    if let Some(mut pipe) = pipe {
+        pipe.write_all(bytes).await.ok();
+    }
+}

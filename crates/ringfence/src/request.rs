@@ -1,0 +1,396 @@
+//! What someone wants run. A request is data from outside: every part of it is checked here, once, before use.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use ringfence_policy::Overrides;
+
+use crate::language::Language;
+
+/// Of all arguments together.
+pub const MOST_ARGUMENT_BYTES: usize = 2 * 1024 * 1024;
+/// Of one argument: the kernel's own limit.
+pub const MOST_BYTES_OF_ONE_ARGUMENT: usize = 128 * 1024 - 1;
+/// Of a shell line.
+pub const MOST_SHELL_BYTES: usize = MOST_BYTES_OF_ONE_ARGUMENT;
+/// Of code.
+pub const MOST_CODE_BYTES: usize = 16 * 1024 * 1024;
+/// Of standard input given as bytes.
+pub const MOST_STDIN_BYTES: usize = 64 * 1024 * 1024;
+/// Of all files together.
+pub const MOST_FILE_BYTES: usize = 64 * 1024 * 1024;
+/// Of files.
+pub const MOST_FILES: usize = 4096;
+/// Of metadata entries, and of each one's length.
+pub const MOST_METADATA: usize = 64;
+const MOST_METADATA_BYTES: usize = 4096;
+
+/// What is to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// A program and its arguments; no shell sees them.
+    Argv(Vec<OsString>),
+    /// One line for the shell.
+    Shell(String),
+    /// Code in a language.
+    Code {
+        /// The language.
+        language: Language,
+        /// The source text.
+        source: Vec<u8>,
+        /// The file's name that tracebacks show; without folders.
+        name: Option<String>,
+    },
+}
+
+/// What the program reads from its standard input.
+#[derive(Debug, Default)]
+pub enum Stdin {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// The reading end of a pipe that the caller made for this purpose. Never a terminal or a file of the host: the
+    /// program gets the descriptor itself.
+    Pipe(OwnedFd),
+}
+
+/// A file to put beside the code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputFile {
+    /// Relative, without `..`.
+    pub path: PathBuf,
+    /// What it holds.
+    pub content: Vec<u8>,
+}
+
+/// Where the workspace appears inside.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum WorkspaceAt {
+    /// Where the backend puts it.
+    #[default]
+    Default,
+    /// At its path on the host.
+    Same,
+    /// At this path.
+    Path(PathBuf),
+}
+
+/// Who asked, for the ledger. It never decides anything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Metadata {
+    /// The front door: `cli`, `library`, …
+    pub door: String,
+    /// Names and values that the caller wants found again.
+    pub labels: Vec<(String, String)>,
+}
+
+/// What someone wants run.
+#[derive(Debug)]
+pub struct Request {
+    /// The program, line or code.
+    pub work: Work,
+    /// Where the workspace appears inside.
+    pub workspace_at: WorkspaceAt,
+    /// Where it starts, below the workspace.
+    pub cwd: PathBuf,
+    /// Variables for this run; they may not be ones that change how programs load code.
+    pub env: Vec<(String, String)>,
+    /// Standard input.
+    pub stdin: Stdin,
+    /// Files beside the code.
+    pub files: Vec<InputFile>,
+    /// Narrowing of the policy, the time limit included.
+    pub overrides: Overrides,
+    /// Who asked.
+    pub metadata: Metadata,
+    /// The session to run in.
+    pub session: Option<String>,
+}
+
+/// Why a request is no request. Nothing was judged.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadRequest {
+    /// No program.
+    #[error("there is no program to run; name one, such as `python3`")]
+    EmptyArgv,
+    /// The program's name is empty.
+    #[error("the program's name is empty")]
+    EmptyProgram,
+    /// No line or code.
+    #[error("the {0} is empty")]
+    Empty(&'static str),
+    /// A NUL byte.
+    #[error("the {0} holds a NUL byte, which no program can receive")]
+    Nul(&'static str),
+    /// Something is over its cap.
+    #[error("the {what} is {size} bytes long; the most is {most}. {instead}")]
+    TooLong {
+        /// What is.
+        what: &'static str,
+        /// How long.
+        size: usize,
+        /// The cap.
+        most: usize,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// More entries than the cap.
+    #[error("there are {count} {what}; the most is {most}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        count: usize,
+        /// The cap.
+        most: usize,
+    },
+    /// A path that could lead outside.
+    #[error("`{0}` is not a path below the workspace; write it relative and without `..`")]
+    PathOutside(String),
+    /// The workspace inside has no absolute path.
+    #[error("the workspace cannot appear at `{0}`; write an absolute path, or `same`")]
+    RelativeWorkspaceAt(String),
+    /// A variable's name that cannot be one.
+    #[error("`{0}` is not a variable's name; write letters, digits and `_`, not starting with a digit")]
+    BadVariable(String),
+    /// A file name with folders in it.
+    #[error("`{0}` is not a plain file name; write it without folders")]
+    BadFileName(String),
+    /// Sessions are not built.
+    #[error("sessions are not available in this version; leave `session` out to run in a fresh sandbox")]
+    NoSessions,
+}
+
+impl Request {
+    /// A request for `work` with everything else at its default.
+    pub fn new(work: Work) -> Self {
+        Self {
+            work,
+            workspace_at: WorkspaceAt::Default,
+            cwd: PathBuf::new(),
+            env: Vec::new(),
+            stdin: Stdin::Empty,
+            files: Vec::new(),
+            overrides: Overrides::default(),
+            metadata: Metadata { door: "library".to_owned(), labels: Vec::new() },
+            session: None,
+        }
+    }
+
+    /// A request for a program and its arguments.
+    pub fn argv<I: IntoIterator<Item = S>, S: Into<OsString>>(argv: I) -> Self {
+        Self::new(Work::Argv(argv.into_iter().map(Into::into).collect()))
+    }
+
+    /// A request for a shell line.
+    pub fn shell(line: impl Into<String>) -> Self {
+        Self::new(Work::Shell(line.into()))
+    }
+
+    /// A request for code.
+    pub fn code(language: Language, source: impl Into<Vec<u8>>) -> Self {
+        Self::new(Work::Code { language, source: source.into(), name: None })
+    }
+
+    /// Checks all that can be checked without a policy.
+    pub fn check(&self) -> Result<(), BadRequest> {
+        match &self.work {
+            Work::Argv(argv) => check_argv(argv)?,
+            Work::Shell(line) => {
+                if line.trim().is_empty() {
+                    return Err(BadRequest::Empty("shell line"));
+                }
+                no_nul(line.as_bytes(), "shell line")?;
+                at_most("shell line", line.len(), MOST_SHELL_BYTES, "Pass it as code in bash instead.")?;
+            }
+            Work::Code { source, name, .. } => {
+                if source.is_empty() {
+                    return Err(BadRequest::Empty("code"));
+                }
+                at_most("code", source.len(), MOST_CODE_BYTES, "Pass large data as files or standard input.")?;
+                if let Some(name) = name {
+                    plain_file_name(name)?;
+                }
+            }
+        }
+        if let WorkspaceAt::Path(path) = &self.workspace_at
+            && !path.is_absolute()
+        {
+            return Err(BadRequest::RelativeWorkspaceAt(shorten(&path.to_string_lossy())));
+        }
+        below(&self.cwd)?;
+        for (name, value) in &self.env {
+            if !is_variable_name(name) {
+                return Err(BadRequest::BadVariable(shorten(name)));
+            }
+            no_nul(value.as_bytes(), "value of an environment variable")?;
+            at_most("value of an environment variable", value.len(), MOST_BYTES_OF_ONE_ARGUMENT, "Pass it as a file.")?;
+        }
+        if let Stdin::Bytes(bytes) = &self.stdin {
+            at_most("standard input", bytes.len(), MOST_STDIN_BYTES, "Pass it as a stream or a file.")?;
+        }
+        if self.files.len() > MOST_FILES {
+            return Err(BadRequest::TooMany { what: "files", count: self.files.len(), most: MOST_FILES });
+        }
+        for file in &self.files {
+            below(&file.path)?;
+            if file.path.as_os_str().is_empty() {
+                return Err(BadRequest::PathOutside(String::new()));
+            }
+        }
+        let total = self.files.iter().map(|file| file.content.len()).sum();
+        at_most("total of the files", total, MOST_FILE_BYTES, "Put them into the workspace instead.")?;
+        let labels = &self.metadata.labels;
+        if labels.len() > MOST_METADATA {
+            return Err(BadRequest::TooMany { what: "labels", count: labels.len(), most: MOST_METADATA });
+        }
+        for (name, value) in labels {
+            at_most("label", name.len() + value.len(), MOST_METADATA_BYTES, "Keep it short.")?;
+        }
+        if self.session.is_some() {
+            return Err(BadRequest::NoSessions);
+        }
+        Ok(())
+    }
+}
+
+fn check_argv(argv: &[OsString]) -> Result<(), BadRequest> {
+    let program = argv.first().ok_or(BadRequest::EmptyArgv)?;
+    if program.is_empty() {
+        return Err(BadRequest::EmptyProgram);
+    }
+    let mut total = 0;
+    for argument in argv {
+        no_nul(argument.as_bytes(), "argument")?;
+        at_most("argument", argument.len(), MOST_BYTES_OF_ONE_ARGUMENT, "Pass it as a file or standard input.")?;
+        total += argument.len() + 1;
+    }
+    at_most("total of the arguments", total, MOST_ARGUMENT_BYTES, "Pass them as a file or standard input.")
+}
+
+fn at_most(what: &'static str, size: usize, most: usize, instead: &'static str) -> Result<(), BadRequest> {
+    if size > most { Err(BadRequest::TooLong { what, size, most, instead }) } else { Ok(()) }
+}
+
+fn no_nul(bytes: &[u8], what: &'static str) -> Result<(), BadRequest> {
+    if bytes.contains(&0) { Err(BadRequest::Nul(what)) } else { Ok(()) }
+}
+
+/// Only plain names, one below the other: no root, no `..`, no NUL.
+fn below(path: &Path) -> Result<(), BadRequest> {
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if plain && !path.as_os_str().as_bytes().contains(&0) {
+        Ok(())
+    } else {
+        Err(BadRequest::PathOutside(shorten(&path.to_string_lossy())))
+    }
+}
+
+fn plain_file_name(name: &str) -> Result<(), BadRequest> {
+    let mut parts = Path::new(name).components();
+    let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == OsStr::new(name));
+    if plain && !name.starts_with('-') && !name.contains('\0') {
+        Ok(())
+    } else {
+        Err(BadRequest::BadFileName(shorten(name)))
+    }
+}
+
+/// Whether a shell would take it as a variable's name.
+pub fn is_variable_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 256
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(request: Request, expected: Result<(), BadRequest>) {
+        assert_eq!(request.check(), expected);
+    }
+
+    #[test]
+    fn a_program_needs_a_name_and_no_nul() {
+        check(Request::argv(["true"]), Ok(()));
+        check(Request::argv(Vec::<OsString>::new()), Err(BadRequest::EmptyArgv));
+        check(Request::argv([""]), Err(BadRequest::EmptyProgram));
+        check(Request::argv(["echo", "a\0b"]), Err(BadRequest::Nul("argument")));
+        check(Request::argv([OsStr::from_bytes(b"\xff\xfe")]), Ok(()));
+    }
+
+    #[test]
+    fn s08_an_argument_over_the_kernels_limit_is_refused_before_anything_starts() {
+        let long = "x".repeat(1 << 20);
+        assert!(matches!(Request::argv(["echo", &long]).check(), Err(BadRequest::TooLong { what: "argument", .. })));
+        let many: Vec<String> = (0..30).map(|_| "x".repeat(100_000)).collect();
+        assert!(matches!(Request::argv(many).check(), Err(BadRequest::TooLong { what: "total of the arguments", .. })));
+        check(Request::argv(["echo", &"x".repeat(100_000)]), Ok(()));
+    }
+
+    #[test]
+    fn code_of_ten_megabytes_is_a_request_and_of_a_hundred_is_not() {
+        check(Request::code(Language::Python, vec![b'#'; 10 << 20]), Ok(()));
+        assert!(Request::code(Language::Python, vec![b'#'; 100 << 20]).check().is_err());
+        check(Request::code(Language::Python, ""), Err(BadRequest::Empty("code")));
+    }
+
+    #[test]
+    fn f18_a_working_directory_never_leads_outside_the_workspace() {
+        for bad in ["/", "..", "a/../..", "/proc/self/fd/8", "a\0"] {
+            let mut request = Request::argv(["true"]);
+            request.cwd = PathBuf::from(bad);
+            assert!(matches!(request.check(), Err(BadRequest::PathOutside(_))), "{bad}");
+        }
+        let mut request = Request::argv(["true"]);
+        request.cwd = PathBuf::from("./src/inner");
+        check(request, Ok(()));
+    }
+
+    #[test]
+    fn f20_a_file_with_a_path_that_leads_outside_rejects_the_whole_request() {
+        for bad in ["../x", "/etc/passwd", "a/../../b", ""] {
+            let mut request = Request::code(Language::Bash, "true");
+            request.files = vec![
+                InputFile { path: PathBuf::from("good"), content: Vec::new() },
+                InputFile { path: PathBuf::from(bad), content: Vec::new() },
+            ];
+            assert!(request.check().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_code_file_name_is_plain() {
+        for (name, good) in [("a.py", true), ("../a.py", false), ("a/b.py", false), ("-c", false), ("..", false), ("", false)] {
+            let request = Request::new(Work::Code {
+                language: Language::Python,
+                source: b"1".to_vec(),
+                name: Some(name.to_owned()),
+            });
+            assert_eq!(request.check().is_ok(), good, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_checked_without_a_panic(line in ".*", name in ".*", value in ".*", cwd in ".*") {
+            let mut request = Request::shell(line);
+            request.env = vec![(name.clone(), value)];
+            request.cwd = PathBuf::from(cwd);
+            request.check().ok();
+            plain_file_name(&name).ok();
+        }
+    }
+}
