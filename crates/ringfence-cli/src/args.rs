@@ -1,0 +1,304 @@
+//! The command line as clap reads it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use ringfence::Language;
+use ringfence_policy::{Bytes, Cpus, Field, HostPattern, NetMode, Preset, TimeSpan};
+
+/// `--version` with what this build can do.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (policy format 1, ledger format 1, backends: spawn, none)");
+
+/// Runs the commands and code that AI agents write, inside walls, under a policy, with proof.
+#[derive(Debug, Parser)]
+#[command(name = "ringfence", version = VERSION, max_term_width = 100, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program, a shell line or code under the policy
+    Run(Box<RunArgs>),
+    /// Show, check and compare policies
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// List past runs, show one, or verify the ledger
+    Log(LogArgs),
+    /// Say what this host can enforce, and how to get what is missing
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages
+    #[command(hide = true)]
+    Man {
+        /// The folder to write them to
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+}
+
+/// Where the policy comes from.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct LayerArgs {
+    /// The wall: auto, native, docker, podman, microvm, kubernetes, spawn or none
+    #[arg(long, visible_alias = "sandbox", value_name = "BACKEND", help_heading = "Policy")]
+    pub(crate) backend: Option<String>,
+    /// Short for --backend docker
+    #[arg(long, conflicts_with = "backend", help_heading = "Policy")]
+    pub(crate) docker: bool,
+    /// The project's policy file, instead of the nearest sandbox.policy.yaml
+    #[arg(long, value_name = "FILE", env = "RINGFENCE_POLICY", help_heading = "Policy")]
+    pub(crate) policy: Option<PathBuf>,
+    /// The folder that the program works in [default: the policy's, or this one]
+    #[arg(long, value_name = "DIR", help_heading = "Policy")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// A file with an operator's permission to go beyond the policy
+    #[arg(long, value_name = "FILE", help_heading = "Policy")]
+    pub(crate) grant_file: Vec<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(group = ArgGroup::new("work").args(["command", "shell", "lang"]).required(true))]
+#[command(after_help = "Examples:
+  ringfence run -- python3 -c 'print(1)'
+  ringfence run --timeout 10s --shell 'make && ./test'
+  ringfence run --lang python --code 'print(6 * 7)'
+  ringfence run --json --lang python script.py
+
+Exit codes: the program's own; 124 time limit, 125 we failed, 126 refused, 127 not found, 128+n signal, 2 usage.")]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
+    /// Time limit, such as 30s or 5m; at most the policy's max_timeout
+    #[arg(long, value_name = "TIME", help_heading = "Limits (they only narrow the policy)")]
+    pub(crate) timeout: Option<TimeSpan>,
+    /// Memory, such as 512MiB
+    #[arg(long, value_name = "SIZE", help_heading = "Limits (they only narrow the policy)")]
+    pub(crate) memory: Option<Bytes>,
+    /// Processors, such as 1.5
+    #[arg(long, value_name = "N", help_heading = "Limits (they only narrow the policy)")]
+    pub(crate) cpus: Option<Cpus>,
+    /// Processes and threads
+    #[arg(long, value_name = "N", help_heading = "Limits (they only narrow the policy)")]
+    pub(crate) processes: Option<u32>,
+    /// Kept of each of stdout and stderr, such as 1MiB
+    #[arg(long, value_name = "SIZE", help_heading = "Limits (they only narrow the policy)")]
+    pub(crate) output: Option<Bytes>,
+    /// The network
+    #[arg(long, value_name = "MODE", help_heading = "Limits (they only narrow the policy)")]
+    pub(crate) net: Option<NetArg>,
+    /// Reach only this host of those that the policy allows; repeatable
+    #[arg(long, value_name = "HOST", help_heading = "Limits (they only narrow the policy)")]
+    pub(crate) allow_host: Vec<HostPattern>,
+    /// Take the flags for this field (such as net.allow) as an operator's permission to widen it; repeatable.
+    /// The policy must list the field under overrides.grantable
+    #[arg(long, value_name = "FIELD", value_parser = parse_field, help_heading = "Policy")]
+    pub(crate) grant: Vec<Field>,
+    /// Set a variable inside; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Pass a variable of the host, if the policy permits it; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pass_env: Vec<String>,
+    /// Where the workspace appears inside: a path, or `same`
+    #[arg(long, value_name = "PATH")]
+    pub(crate) at: Option<PathBuf>,
+    /// The folder below the workspace to start in
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Pass standard input on to the program
+    #[arg(long)]
+    pub(crate) stdin: bool,
+    /// Print the outcome as JSON, and nothing else
+    #[arg(long, conflicts_with = "events")]
+    pub(crate) json: bool,
+    /// Print events as JSON lines while it runs
+    #[arg(long)]
+    pub(crate) events: bool,
+    /// Print the plan and start nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Say only what went wrong
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// A line for the shell
+    #[arg(long, value_name = "LINE")]
+    pub(crate) shell: Option<OsString>,
+    /// Code in a language: bash, python, javascript or typescript
+    #[arg(long, value_name = "LANGUAGE")]
+    pub(crate) lang: Option<Language>,
+    /// The code itself
+    #[arg(long, value_name = "SOURCE", requires = "lang")]
+    pub(crate) code: Option<OsString>,
+    /// A file with code, or - for standard input
+    #[arg(value_name = "FILE", requires = "lang", conflicts_with = "code")]
+    pub(crate) file: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "COMMAND", num_args = 1..)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NetArg {
+    None,
+    Allowlist,
+    Open,
+}
+
+impl From<NetArg> for NetMode {
+    fn from(mode: NetArg) -> Self {
+        match mode {
+            NetArg::None => Self::None,
+            NetArg::Allowlist => Self::Allowlist,
+            NetArg::Open => Self::Open,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Print the resolved policy, each line with the layer that set it
+    Show {
+        #[command(flatten)]
+        layers: LayerArgs,
+        /// As JSON, values only
+        #[arg(long)]
+        json: bool,
+    },
+    /// Look for mistakes and dangerous settings
+    Lint {
+        #[command(flatten)]
+        layers: LayerArgs,
+    },
+    /// Check the examples of every command rule
+    Test {
+        #[command(flatten)]
+        layers: LayerArgs,
+    },
+    /// Print the JSON Schema of sandbox.policy.yaml
+    Schema,
+    /// Say what B allows more and less than A
+    Diff {
+        /// A policy file
+        a: PathBuf,
+        /// Another policy file
+        b: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a sandbox.policy.yaml with comments
+    Init {
+        /// A preset to begin with: read-only, workspace, python, node, rust, ci or strict; repeatable
+        #[arg(long, value_name = "PRESET")]
+        preset: Vec<PresetArg>,
+        /// Print it instead of writing the file
+        #[arg(long)]
+        stdout: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PresetArg {
+    ReadOnly,
+    Workspace,
+    Python,
+    Node,
+    Rust,
+    Ci,
+    Strict,
+}
+
+impl From<PresetArg> for Preset {
+    fn from(preset: PresetArg) -> Self {
+        match preset {
+            PresetArg::ReadOnly => Self::ReadOnly,
+            PresetArg::Workspace => Self::Workspace,
+            PresetArg::Python => Self::Python,
+            PresetArg::Node => Self::Node,
+            PresetArg::Rust => Self::Rust,
+            PresetArg::Ci => Self::Ci,
+            PresetArg::Strict => Self::Strict,
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LogArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<LogCommand>,
+    /// How many runs to list
+    #[arg(long, short = 'n', default_value_t = 20, value_name = "N")]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Show all records of one run
+    Show {
+        /// The run's id, or its first letters
+        run: String,
+        /// As JSON lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check that no record was changed, moved or removed
+    Verify,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_field(text: &str) -> Result<Field, String> {
+    Field::all().find(|field| field.to_string() == text).ok_or_else(|| {
+        let names: Vec<String> = Field::all().map(|field| field.to_string()).collect();
+        format!("no such field; write one of {}", names.join(", "))
+    })
+}
+
+fn parse_variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if ringfence::request::is_variable_name(name) => Ok((name.to_owned(), value.to_owned())),
+        Some((name, _)) => Err(format!("`{name}` is not a variable's name; write NAME=VALUE")),
+        None => Err("write NAME=VALUE, or use --pass-env NAME to pass the host's value".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_needs_exactly_one_kind_of_work() {
+        let parse = |line: &[&str]| Args::try_parse_from([&["ringfence", "run"], line].concat()).is_ok();
+        assert!(parse(&["--", "true"]));
+        assert!(parse(&["--shell", "true"]));
+        assert!(parse(&["--lang", "python", "--code", "1"]));
+        assert!(parse(&["--lang", "python", "x.py"]));
+        assert!(parse(&["--lang", "python", "-"]));
+        assert!(!parse(&[]));
+        assert!(!parse(&["--"]));
+        assert!(!parse(&["--shell", "true", "--", "true"]));
+        assert!(!parse(&["--code", "1"]));
+        assert!(!parse(&["x.py"]));
+        assert!(!parse(&["--json", "--events", "--", "true"]));
+    }
+}

@@ -1,0 +1,64 @@
+//! The `ringfence` program: front doors and output only. What may run, and how, is decided in the library.
+
+mod args;
+mod chatter;
+mod doctor;
+mod generate;
+mod log;
+mod policy;
+mod render;
+mod run;
+mod setup;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+
+/// We failed: the program of a run did not, and policy did not refuse.
+const OUR_FAILURE: u8 = 125;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match args.command {
+        Command::Run(run) => run::run(*run),
+        Command::Policy(command) => policy::policy(command),
+        Command::Log(command) => log::log(command),
+        Command::Doctor(doctor) => doctor::doctor(&doctor),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man { out } => generate::man(&out),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            chatter::error(&*error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// An error that ends the program, with its exit code and what to do.
+trait Fatal: std::error::Error {
+    fn exit_code(&self) -> u8 {
+        OUR_FAILURE
+    }
+
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// More than one line about it, instead of the chain of causes.
+    fn details(&self) -> Option<String> {
+        None
+    }
+}
+
+type Done = Result<u8, Box<dyn Fatal>>;
+
+impl<E: Fatal + 'static> From<E> for Box<dyn Fatal> {
+    fn from(error: E) -> Self {
+        Box::new(error)
+    }
+}

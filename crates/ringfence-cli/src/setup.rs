@@ -1,0 +1,141 @@
+//! From flags and environment to a policy and an engine.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use ringfence::engine::{Setup, SetupError};
+use ringfence::layers::{self, LoadError, Loaded, LoadedFile, OPERATOR_FILE, Operators, Project, Sources};
+use ringfence::state::StateError;
+use ringfence::{Engine, StateFolder};
+use ringfence_policy::{Diagnostic, Grant, Layer};
+
+use crate::Fatal;
+use crate::args::LayerArgs;
+use crate::render;
+
+/// Why there is nothing to run with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SetupFailure {
+    #[error(transparent)]
+    Policy(#[from] LoadError),
+    #[error("a grant is not valid")]
+    Grant { diagnostics: Vec<Diagnostic>, file: Box<LoadedFile> },
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Engine(#[from] SetupError),
+    #[error("could not find the folder {path}")]
+    Folder { path: PathBuf, source: std::io::Error },
+    #[error("could not start the event loop")]
+    Runtime(#[source] std::io::Error),
+}
+
+impl Fatal for SetupFailure {
+    fn details(&self) -> Option<String> {
+        match self {
+            Self::Policy(LoadError::Invalid { diagnostics, files }) => Some(render::diagnostics(diagnostics, files)),
+            Self::Grant { diagnostics, file } => Some(render::diagnostics(diagnostics, std::slice::from_ref(file))),
+            _ => None,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Policy(LoadError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Some("`ringfence policy init` writes a policy to begin with".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The policy and where it holds.
+pub(crate) struct Context {
+    pub(crate) loaded: Loaded,
+    pub(crate) workspace: PathBuf,
+    grants: Vec<Grant>,
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// Reads all layers. `flag_grants` are permissions that came as flags.
+pub(crate) fn load(args: &LayerArgs, flag_grants: Vec<Grant>) -> Result<Context, SetupFailure> {
+    let here = std::env::current_dir().map_err(|source| SetupFailure::Folder { path: ".".into(), source })?;
+    let folder = match &args.workspace {
+        Some(folder) => absolute(&here, folder)?,
+        None => here.clone(),
+    };
+    let mut grants = flag_grants;
+    for path in &args.grant_file {
+        let text = layers::read(path)?;
+        let name = path.to_string_lossy().into_owned();
+        match Grant::parse(&name, &text) {
+            Ok(grant) => grants.push(grant),
+            Err(diagnostics) => {
+                let file = LoadedFile { layer: Layer::Grant, name: name.into(), text, parsed: None };
+                return Err(SetupFailure::Grant { diagnostics, file: Box::new(file) });
+            }
+        }
+    }
+    let sources = Sources {
+        user: layers::user_file(variable),
+        project: match &args.policy {
+            Some(file) => Project::File(file.clone()),
+            None => Project::Search(folder.clone()),
+        },
+        operator: Operators {
+            machine: Some(OPERATOR_FILE.into()),
+            further: variable("RINGFENCE_OPERATOR_POLICY").filter(|path| !path.is_empty()).map(PathBuf::from).into_iter().collect(),
+        },
+        environment: std::env::vars_os().collect(),
+        chosen_backend: if args.docker { Some("docker".to_owned()) } else { args.backend.clone() },
+        grants: grants.clone(),
+    };
+    let loaded = layers::load(&sources)?;
+    let workspace = match &args.workspace {
+        Some(_) => folder,
+        None => {
+            // A path in the project's file is meant from where the file is; any other, from here.
+            let from_project = loaded.policy.fs.workspace.origin.layer == Layer::Project;
+            let base = match &loaded.project_file {
+                Some(file) if from_project => absolute(&here, file.parent().unwrap_or(Path::new(".")))?,
+                _ => here,
+            };
+            absolute(&base, loaded.policy.fs.workspace.value.as_path())?
+        }
+    };
+    Ok(Context { loaded, workspace, grants })
+}
+
+fn absolute(base: &Path, path: &Path) -> Result<PathBuf, SetupFailure> {
+    let path = base.join(path);
+    path.canonicalize().map_err(|source| SetupFailure::Folder { path, source })
+}
+
+/// The engine for a context.
+pub(crate) fn engine(context: Context) -> Result<Engine, SetupFailure> {
+    let state = state()?;
+    Ok(Engine::new(Setup {
+        policy: context.loaded.policy,
+        workspace: context.workspace,
+        environment: std::env::vars_os().collect(),
+        state,
+        grants: context.grants,
+    })?)
+}
+
+/// The state folder of this user.
+pub(crate) fn state() -> Result<StateFolder, StateError> {
+    StateFolder::from_environment(variable)
+}
+
+/// An event loop on a thread of its own: what this thread prints must never hold up a time limit.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, SetupFailure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(SetupFailure::Runtime)
+}
