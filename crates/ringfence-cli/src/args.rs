@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
-use ringfence_policy::{Bytes, Cpus, Field, HostPattern, NetMode, Preset, TimeSpan};
+use ringfence_policy::{Bytes, Cpus, Field, NetMode, NetRule, Preset, TimeSpan};
 
 /// `--version` with what this build can do.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (policy format 1, ledger format 1, backends: spawn, none)");
@@ -95,7 +95,7 @@ pub(crate) struct RunArgs {
     pub(crate) net: Option<NetArg>,
     /// Reach only this host of those that the policy allows; repeatable
     #[arg(long, value_name = "HOST", help_heading = "Limits (they only narrow the policy)")]
-    pub(crate) allow_host: Vec<HostPattern>,
+    pub(crate) allow_host: Vec<NetRule>,
     /// Take the flags for this field (such as net.allow) as an operator's permission to widen it; repeatable.
     /// The policy must list the field under overrides.grantable
     #[arg(long, value_name = "FIELD", value_parser = parse_field, help_heading = "Policy")]

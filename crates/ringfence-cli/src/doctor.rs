@@ -2,7 +2,7 @@
 
 use ringfence::host::{Fact, facts};
 use ringfence::{Capabilities, Guarantee, Strength, Unavailable};
-use ringfence_policy::{BackendChoice, BackendKind};
+use ringfence_policy::BackendKind;
 use serde_json::{Value, json};
 
 use crate::args::DoctorArgs;
@@ -22,14 +22,8 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Done {
     let files = policy::names(&context.loaded.files);
     let state = setup::state().map_err(setup::SetupFailure::from)?;
     let engine = setup::engine(context)?;
-    let probed = setup::runtime()?.block_on(engine.probe());
-    let backend = &engine.policy().backend;
-    let usable = |kind: BackendKind| probed.iter().any(|(probed, result)| *probed == kind && result.is_ok());
-    let wanted = match backend.choice.value {
-        BackendChoice::Auto => probed.iter().find(|(kind, result)| kind.isolates() && result.is_ok()).map(|(kind, _)| *kind),
-        BackendChoice::Kind(kind) => Some(kind).filter(|kind| usable(*kind)),
-    };
-    let would_use = wanted.or_else(|| backend.fallback.iter().map(|kind| kind.value).find(|kind| usable(*kind)));
+    let (probed, would_use) =
+        setup::runtime()?.block_on(async { (engine.probe().await, engine.would_use().await.ok()) });
     let facts = facts();
     let text = if args.json {
         format!("{:#}\n", as_json(&facts, &probed, would_use))
@@ -47,7 +41,9 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Done {
         text.push('\n');
         text.push_str(&match would_use {
             Some(kind) if kind.isolates() => format!("A run would use `{kind}`.\n"),
-            Some(kind) => format!("A run would use `{kind}`, which is no wall: the program sees your files and network.\n"),
+            Some(kind) => {
+                format!("A run would use `{kind}`, which is no wall: the program sees your files and network.\n")
+            }
             None => format!(
                 "No backend that the policy permits can be used here.\n\nfix: {}\n",
                 "ringfence run --backend spawn -- COMMAND   (no wall; by your explicit choice)"

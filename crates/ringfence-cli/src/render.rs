@@ -13,7 +13,7 @@ const WIDTH: usize = 100;
 /// A refusal: what, by which rule, where, why, and what would permit it.
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let place = match &refusal.place {
-        Some(place) => format!("{}:{}", place.file, place.line),
+        Some(place) => place.to_string(),
         None => "built in".to_owned(),
     };
     let mut text = format!(
@@ -69,19 +69,17 @@ fn is_terminal() -> bool {
 }
 
 fn report(diagnostic: &Diagnostic, files: &[LoadedFile]) -> Report {
-    let mut shown = MietteDiagnostic::new(harmless(&diagnostic.message)).with_code(diagnostic.code).with_severity(
-        match diagnostic.severity {
+    let mut shown =
+        MietteDiagnostic::new(harmless(&diagnostic.message)).with_code(diagnostic.code).with_severity(match diagnostic
+            .severity
+        {
             Severity::Error => miette::Severity::Error,
             Severity::Warning => miette::Severity::Warning,
-        },
-    );
+        });
     if let Some(advice) = &diagnostic.advice {
         shown = shown.with_help(harmless(advice));
     }
-    let source = diagnostic
-        .place
-        .as_ref()
-        .and_then(|place| files.iter().find(|file| file.name == place.file));
+    let source = diagnostic.place.as_ref().and_then(|place| files.iter().find(|file| file.name == place.file));
     match (source, &diagnostic.span) {
         (Some(file), Some(span)) => {
             // Only whole characters of the text may be pointed at.
@@ -92,7 +90,7 @@ fn report(diagnostic: &Diagnostic, files: &[LoadedFile]) -> Report {
         }
         _ => match &diagnostic.place {
             Some(place) => {
-                shown.message = format!("{}:{}:{}: {}", place.file, place.line, place.column, shown.message);
+                shown.message = format!("{place}: {}", shown.message);
                 Report::new(shown)
             }
             None => Report::new(shown),

@@ -10,7 +10,7 @@ use ringfence::capture::marker;
 use ringfence::request::{MOST_CODE_BYTES, WorkspaceAt};
 use ringfence::run_id::NoRandomness;
 use ringfence::{Engine, Event, Outcome, Plan, Request, Run, Status, Stdin, Stream, Work};
-use ringfence_policy::{Field, Grant, NetMode, NetRule, Overrides, ResolvedPolicy};
+use ringfence_policy::{Field, Grant, NetMode, Overrides, ResolvedPolicy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::RunArgs;
@@ -39,6 +39,8 @@ enum RunFailure {
     Stdin(#[source] io::Error),
     #[error("could not listen for signals")]
     Signals(#[source] io::Error),
+    #[error("could not become the one who adopts orphans")]
+    Adopt(#[source] io::Error),
     #[error(transparent)]
     RunId(#[from] NoRandomness),
     #[error("the run was abandoned before it ended")]
@@ -58,6 +60,7 @@ impl Fatal for RunFailure {
             Self::ReadCode { .. }
             | Self::Stdin(_)
             | Self::Signals(_)
+            | Self::Adopt(_)
             | Self::RunId(_)
             | Self::Abandoned
             | Self::Output(_)
@@ -86,6 +89,7 @@ pub(crate) fn run(args: RunArgs) -> Done {
     if args.stdin {
         request.stdin = Stdin::Pipe(pass_on_stdin()?);
     }
+    ringfence::adopt_orphans().map_err(RunFailure::Adopt)?;
     let engine = setup::engine(context)?;
     let runtime = setup::runtime()?;
     runtime.block_on(async {
@@ -157,7 +161,7 @@ fn overrides(args: &RunArgs, policy: Option<&ResolvedPolicy>) -> Overrides {
     overrides.net.mode = args.net.map(NetMode::from);
     if !args.allow_host.is_empty() {
         overrides.net.mode = overrides.net.mode.or(Some(NetMode::Allowlist));
-        overrides.net.allow = Some(args.allow_host.iter().cloned().map(NetRule::new).collect());
+        overrides.net.allow = Some(args.allow_host.clone());
     }
     if !args.pass_env.is_empty() {
         let known = policy.iter().flat_map(|policy| policy.proc.env.pass.iter().map(|name| name.value.clone()));

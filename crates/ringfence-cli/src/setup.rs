@@ -87,7 +87,11 @@ pub(crate) fn load(args: &LayerArgs, flag_grants: Vec<Grant>) -> Result<Context,
         },
         operator: Operators {
             machine: Some(OPERATOR_FILE.into()),
-            further: variable("RINGFENCE_OPERATOR_POLICY").filter(|path| !path.is_empty()).map(PathBuf::from).into_iter().collect(),
+            further: variable("RINGFENCE_OPERATOR_POLICY")
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+                .into_iter()
+                .collect(),
         },
         environment: std::env::vars_os().collect(),
         chosen_backend: if args.docker { Some("docker".to_owned()) } else { args.backend.clone() },
@@ -97,10 +101,13 @@ pub(crate) fn load(args: &LayerArgs, flag_grants: Vec<Grant>) -> Result<Context,
     let workspace = match &args.workspace {
         Some(_) => folder,
         None => {
-            // A path in the project's file is meant from where the file is; any other, from here.
+            // The project's folder is the workspace, also from a folder below it. A file named by --policy can lie
+            // anywhere: only a path that it states itself is meant from where it is.
             let from_project = loaded.policy.fs.workspace.origin.layer == Layer::Project;
             let base = match &loaded.project_file {
-                Some(file) if from_project => absolute(&here, file.parent().unwrap_or(Path::new(".")))?,
+                Some(file) if from_project || args.policy.is_none() => {
+                    absolute(&here, file.parent().unwrap_or(Path::new(".")))?
+                }
                 _ => here,
             };
             absolute(&base, loaded.policy.fs.workspace.value.as_path())?
@@ -133,9 +140,5 @@ pub(crate) fn state() -> Result<StateFolder, StateError> {
 
 /// An event loop on a thread of its own: what this thread prints must never hold up a time limit.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, SetupFailure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(SetupFailure::Runtime)
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(SetupFailure::Runtime)
 }

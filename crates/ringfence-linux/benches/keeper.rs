@@ -1,6 +1,10 @@
 //! What a program under a keeper costs over a bare start of it, in turns.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its figures and stops at the first failure")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures and stops at the first failure"
+)]
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use crate::keeper_process::{self, Prepared};
+use crate::orphans;
 use crate::report::{Report, SIZE};
 
 /// Whether the program may gain privileges by executing a setuid file.
@@ -135,6 +136,7 @@ pub fn launch(launch: &Launch<'_>) -> Result<Keeper, LaunchError> {
     };
     let (pid, pidfd) = keeper_process::fork(&prepared)
         .map_err(|source| LaunchError::Prepare { attempt: "start the process that keeps the program", source })?;
+    orphans::add_keeper(pid);
     Ok(Keeper { pid, pidfd, control: ours, reaped: false })
 }
 
@@ -202,6 +204,13 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
+        self.end();
+        orphans::remove_keeper(self.pid);
+    }
+}
+
+impl Keeper {
+    fn end(&mut self) {
         if self.reaped {
             return;
         }
@@ -220,12 +229,6 @@ fn c_string(text: &OsStr, what: &'static str) -> Result<CString, LaunchError> {
 
 fn null_terminated(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|string| CStr::as_ptr(string)).chain([std::ptr::null()]).collect()
-}
-
-/// Makes the calling process adopt the orphans of its descendants, so that it can kill what outlives a keeper.
-/// It is process-wide, hence for a program that owns its process, not for a library inside another one.
-pub fn become_subreaper() -> io::Result<()> {
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(io::Error::from)
 }
 
 /// Takes ownership of a descriptor that a raw call returned.

@@ -8,6 +8,8 @@
 
 pub mod keeper;
 mod keeper_process;
+pub mod orphans;
+mod program_process;
 pub mod report;
 pub mod tree;
 

@@ -58,17 +58,20 @@ pub fn descendants(root: i32) -> Vec<i32> {
     let mut next = 0;
     let mut parent = root;
     loop {
-        for thread in threads(parent) {
-            found.extend(children(parent, thread));
-            if found.len() >= MOST_PROCESSES {
-                found.truncate(MOST_PROCESSES);
-                return found;
-            }
+        found.extend(children_of(parent));
+        if found.len() >= MOST_PROCESSES {
+            found.truncate(MOST_PROCESSES);
+            return found;
         }
         let Some(pid) = found.get(next) else { return found };
         parent = *pid;
         next += 1;
     }
+}
+
+/// The children of all threads of `pid`.
+pub fn children_of(pid: i32) -> Vec<i32> {
+    threads(pid).into_iter().flat_map(|thread| children(pid, thread)).take(MOST_PROCESSES).collect()
 }
 
 fn threads(pid: i32) -> Vec<i32> {

@@ -163,6 +163,9 @@ pub(crate) const GRANT: &str = "<grant>";
 
 /// A value that could stand at `path`.
 fn example(path: &str) -> &'static str {
+    if path.starts_with("proc.env.set.") {
+        return "\"1\"` or, when it is empty, `\"\"";
+    }
     match path.rsplit('.').next().unwrap_or(path) {
         "version" => "version: 1",
         "timeout" => "timeout: 120s",
@@ -181,7 +184,8 @@ fn example(path: &str) -> &'static str {
         "mode" => "mode: none",
         "workspace" | "path" => "path: .",
         "host" => "host: pypi.org",
-        "set" => "set: { CI: \"1\" }",
+        "deny" | "protect" => "\"**/.env\"",
+        "pass" => "LANG",
         _ => "name",
     }
 }

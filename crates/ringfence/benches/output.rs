@@ -1,6 +1,10 @@
 //! How much the supervisor's memory grows while a program writes ten gigabytes.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its figures and stops at the first failure")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures and stops at the first failure"
+)]
 
 use std::time::Instant;
 

@@ -1,7 +1,11 @@
 //! What a run through the whole engine costs over a bare start of the same program, in the same minute on the same
 //! machine, in turns.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its figures and stops at the first failure")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures and stops at the first failure"
+)]
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -26,7 +30,8 @@ fn main() {
                 assert!(output.status.success());
             }));
             ours.push(time(|| {
-                let outcome = runtime.block_on(async { engine.start(Request::argv(argv)).unwrap().outcome().await.unwrap() });
+                let outcome =
+                    runtime.block_on(async { engine.start(Request::argv(argv)).unwrap().outcome().await.unwrap() });
                 assert_eq!((outcome.status, outcome.exit_code), (Status::Exited, Some(0)));
             }));
         }

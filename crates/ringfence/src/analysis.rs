@@ -46,9 +46,7 @@ pub fn analyse(work: &Work) -> Analysis {
             Ok(script) => analyse_shell(script),
             Err(_) => Analysis { commands: Vec::new(), unknown: Some(Unknown::Code(Language::Bash)) },
         },
-        Work::Code { language, .. } => {
-            Analysis { commands: Vec::new(), unknown: Some(Unknown::Code(*language)) }
-        }
+        Work::Code { language, .. } => Analysis { commands: Vec::new(), unknown: Some(Unknown::Code(*language)) },
     }
 }
 
@@ -66,9 +64,9 @@ fn shell_line(argv: &[String]) -> Option<&str> {
     if !SHELLS.contains(&name) {
         return None;
     }
-    let option = arguments.iter().position(|argument| {
-        argument.starts_with('-') && !argument.starts_with("--") && argument.ends_with('c')
-    })?;
+    let option = arguments
+        .iter()
+        .position(|argument| argument.starts_with('-') && !argument.starts_with("--") && argument.ends_with('c'))?;
     arguments.get(option + 1).map(String::as_str)
 }
 

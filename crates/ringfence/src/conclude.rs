@@ -56,7 +56,9 @@ pub(crate) fn failed(outcome: Outcome, failure: Failure) -> Outcome {
     let (advice, retryable) = match failure.kind {
         FailureKind::BadRequest => ("Correct the request and try again.", true),
         FailureKind::NotFound => ("The program is not there. Use one that is, or write the path of the program.", true),
-        FailureKind::NotExecutable => ("The file cannot be executed. Run it with its interpreter, or choose another.", true),
+        FailureKind::NotExecutable => {
+            ("The file cannot be executed. Run it with its interpreter, or choose another.", true)
+        }
         FailureKind::BackendUnavailable | FailureKind::Ledger | FailureKind::Start => {
             ("The sandbox could not be started. Trying again will not help; tell the person you work for.", false)
         }
@@ -83,7 +85,11 @@ pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPol
                 rule: "proc.no-survivors".to_owned(),
                 message: "the process that keeps the program was killed".to_owned(),
             });
-            let failure = Failure { kind: FailureKind::Start, chain: vec!["lost the program: the process that keeps it was killed".to_owned()], hint: None };
+            let failure = Failure {
+                kind: FailureKind::Start,
+                chain: vec!["lost the program: the process that keeps it was killed".to_owned()],
+                hint: None,
+            };
             return failed(outcome, failure);
         }
     };
@@ -111,10 +117,13 @@ fn advise(outcome: &Outcome, policy: &ResolvedPolicy) -> (Option<String>, bool) 
     let proc = &policy.proc;
     match outcome.status {
         Status::Exited if outcome.exit_code == Some(0) => (None, false),
-        Status::Exited => (Some("The program itself failed. Read its output, correct it, and try again.".to_owned()), true),
-        Status::Signalled => {
-            (Some("A signal ended the program, not its sandbox. Look for a crash or for a `kill` in it.".to_owned()), true)
+        Status::Exited => {
+            (Some("The program itself failed. Read its output, correct it, and try again.".to_owned()), true)
         }
+        Status::Signalled => (
+            Some("A signal ended the program, not its sandbox. Look for a crash or for a `kill` in it.".to_owned()),
+            true,
+        ),
         Status::TimedOut => {
             let more = if proc.timeout.value < proc.max_timeout.value {
                 format!("ask for up to {}, or ", proc.max_timeout.value)
@@ -135,7 +144,10 @@ fn advise(outcome: &Outcome, policy: &ResolvedPolicy) -> (Option<String>, bool) 
             true,
         ),
         Status::TooManyProcesses => (
-            Some(format!("More than {} processes and threads were started. Start fewer at a time.", proc.processes.value)),
+            Some(format!(
+                "More than {} processes and threads were started. Start fewer at a time.",
+                proc.processes.value
+            )),
             true,
         ),
         Status::Cancelled => (Some("The run was cancelled by its caller.".to_owned()), false),

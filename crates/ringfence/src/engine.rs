@@ -39,7 +39,6 @@ pub struct Engine(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     policy: ResolvedPolicy,
-    policy_hash: String,
     workspace: PathBuf,
     environment: Vec<(OsString, OsString)>,
     backends: Vec<Box<dyn Backend>>,
@@ -103,10 +102,8 @@ impl Engine {
         }
         scratch::sweep(&setup.state)
             .map_err(|source| SetupError::Sweep { path: setup.state.path().to_owned(), source })?;
-        let policy_hash = hash_policy(&setup.policy);
         Ok(Self(Arc::new(Inner {
             policy: setup.policy,
-            policy_hash,
             workspace: setup.workspace,
             environment: setup.environment,
             ledger: Ledger::open(&setup.state)?,
@@ -137,6 +134,11 @@ impl Engine {
             probed.push((kind, self.0.probe(kind).await.map(|(_, capabilities)| capabilities)));
         }
         probed
+    }
+
+    /// The wall that a run would have now, or why it would have none.
+    pub async fn would_use(&self) -> Result<BackendKind, Unavailable> {
+        self.0.choose(&self.0.policy).await.map(|chosen| chosen.capabilities.kind())
     }
 
     /// Begins to carry out `request`. Whatever happens, the run ends in an outcome.
@@ -185,7 +187,8 @@ impl Inner {
         let prepared = match self.prepare(run_id.clone(), request).await {
             Ok(prepared) => prepared,
             Err(stopped) => {
-                let judged = json!({ "verdict": "deny", "refusal": &stopped.outcome.refusal, "error": &stopped.outcome.error });
+                let judged =
+                    json!({ "verdict": "deny", "refusal": &stopped.outcome.refusal, "error": &stopped.outcome.error });
                 let entries = [
                     requested,
                     self.entry(&run_id, Kind::Judged, judged),
@@ -201,18 +204,15 @@ impl Inner {
         let judged = json!({ "verdict": "allow", "approvedBy": cleared.approved_by() });
         let planned = json!({
             "backend": plan.backend(),
-            "policyHash": &self.policy_hash,
+            "policyHash": hash_policy(plan.policy()),
             "workspace": plan.workspace().to_string_lossy(),
             "timeoutMs": u64::try_from(plan.limits().timeout.as_millis()).unwrap_or(u64::MAX),
             "notEnforced": plan.not_enforced(),
             "fellBack": &chosen.fell_back,
             "grants": &self.grants,
         });
-        let entries = [
-            requested,
-            self.entry(&run_id, Kind::Judged, judged),
-            self.entry(&run_id, Kind::Planned, planned),
-        ];
+        let entries =
+            [requested, self.entry(&run_id, Kind::Judged, judged), self.entry(&run_id, Kind::Planned, planned)];
         let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         outcome.fell_back = chosen.fell_back;
         // The wall is raised while the ledger's entry is on its way to the disk; nothing runs before both are there.
@@ -269,8 +269,7 @@ impl Inner {
         let chosen = match self.choose(&policy).await {
             Ok(chosen) => chosen,
             Err(unavailable) => {
-                let failure =
-                    Failure::new(FailureKind::BackendUnavailable, &unavailable).hint(unavailable.fix.clone());
+                let failure = Failure::new(FailureKind::BackendUnavailable, &unavailable).hint(unavailable.fix.clone());
                 return Err(stop(conclude::failed(nothing_yet(), failure)));
             }
         };

@@ -88,10 +88,9 @@ impl Serialize for Event {
                 map.serialize_entry("event", stream)?;
                 match std::str::from_utf8(bytes) {
                     Ok(text) => map.serialize_entry("data", text)?,
-                    Err(_) => map.serialize_entry(
-                        "dataBase64",
-                        &base64::engine::general_purpose::STANDARD.encode(bytes),
-                    )?,
+                    Err(_) => {
+                        map.serialize_entry("dataBase64", &base64::engine::general_purpose::STANDARD.encode(bytes))?
+                    }
                 }
             }
             Self::Omitted { stream, bytes } => {

@@ -1,6 +1,6 @@
 //! Policy answers a request: allow, ask or deny.
 
-use ringfence_policy::{CommandRule, ResolvedPolicy, Sourced, Verdict, Widening, decide};
+use ringfence_policy::{CommandRule, Origin, ResolvedPolicy, Sourced, Verdict, Widening, decide};
 
 use crate::analysis::{Analysis, Unknown};
 use crate::approve::{Approval, Approver, Ask};
@@ -39,10 +39,14 @@ pub async fn judge(
             Verdict::Allow => {}
             Verdict::Deny => return Err(deny(argv, rule)),
             Verdict::Ask => {
-                question.get_or_insert_with(|| Ask {
-                    subject: shorten(&redact_argv(argv).join(" ")),
-                    rule: rule_name(&rule.value),
-                    reason: rule.value.why.clone().unwrap_or_else(|| "the policy asks for it".to_owned()),
+                question.get_or_insert_with(|| Question {
+                    ask: Ask {
+                        subject: shorten(&redact_argv(argv).join(" ")),
+                        rule: rule_name(&rule.value),
+                        reason: rule.value.why.clone().unwrap_or_else(|| "the policy asks for it".to_owned()),
+                    },
+                    origin: Some(rule.origin.clone()),
+                    instead: rule.value.instead.clone(),
                 });
             }
         }
@@ -52,23 +56,40 @@ pub async fn judge(
         && policy.commands.iter().any(|rule| rule.value.verdict != Verdict::Allow)
     {
         // A rule that could not be held against the line must not count as passed.
-        question = Some(Ask {
-            subject: describe(work),
-            rule: "commands.unreadable".to_owned(),
-            reason: format!("the policy has command rules, and this line cannot be held against them: {not_plain}"),
+        question = Some(Question {
+            ask: Ask {
+                subject: describe(work),
+                rule: "commands.unreadable".to_owned(),
+                reason: format!("the policy has command rules, and this line cannot be held against them: {not_plain}"),
+            },
+            origin: None,
+            instead: Some("Write it as plain commands without expansions or redirections.".to_owned()),
         });
     }
-    let Some(ask) = question else { return Ok(Cleared { approved_by: None }) };
-    match approver.decide(&ask).await {
-        Approval::Granted { by } => Ok(Cleared { approved_by: Some(by) }),
-        Approval::Denied { reason } => Err(Refusal::new(
-            &ask.rule,
-            format!("`{}` needs approval", ask.subject),
-            format!("{}, and {reason}", ask.reason),
-        )
-        .hint("allow it by a rule under `commands`, or run it where somebody can answer")
-        .instead("Write it as plain commands without expansions or redirections, or use another command.")),
-    }
+    let Some(Question { ask, origin, instead }) = question else { return Ok(Cleared { approved_by: None }) };
+    let reason = match approver.decide(&ask).await {
+        Approval::Granted { by } => return Ok(Cleared { approved_by: Some(by) }),
+        Approval::Denied { reason } => reason,
+    };
+    let refusal =
+        Refusal::new(&ask.rule, format!("`{}` needs approval", ask.subject), format!("{}, and {reason}", ask.reason))
+            .hint("allow it by a rule under `commands`, or run it where somebody can answer")
+            .instead(
+                instead.unwrap_or_else(|| {
+                    "Use another command, or tell the person you work for what you need.".to_owned()
+                }),
+            );
+    Err(match &origin {
+        Some(origin) => refusal.at(origin),
+        None => refusal,
+    })
+}
+
+/// A question, the place of the rule that asks, and what the rule recommends.
+struct Question {
+    ask: Ask,
+    origin: Option<Origin>,
+    instead: Option<String>,
 }
 
 fn deny(argv: &[String], rule: &Sourced<CommandRule>) -> Refusal {
@@ -79,7 +100,9 @@ fn deny(argv: &[String], rule: &Sourced<CommandRule>) -> Refusal {
         .hint("to permit it, change that rule under `commands`");
     match &rule.value.instead {
         Some(instead) => refusal.instead(format!("{instead} Do not retry the same by another way.")),
-        None => refusal.do_not_retry("This command is denied. Do not retry it by another way; choose another approach."),
+        None => {
+            refusal.do_not_retry("This command is denied. Do not retry it by another way; choose another approach.")
+        }
     }
 }
 
@@ -90,16 +113,13 @@ pub(crate) fn refuse_widening(widenings: &[Widening]) -> Refusal {
         .map(|widening| format!("`{}` asks for {} and may have {}", widening.field, widening.asked, widening.allowed))
         .collect();
     let fields: Vec<String> = widenings.iter().map(|widening| widening.field.to_string()).collect();
-    let refusal = Refusal::new(
-        "overrides.narrow-only",
-        "the request asks for more than the policy allows",
-        asked.join("; "),
-    )
-    .hint(format!(
-        "write it into the policy, or list `{}` under `overrides.grantable` there and pass a grant",
-        fields.join("`, `")
-    ))
-    .instead("Ask for no more than is allowed. A call can only narrow the policy.");
+    let refusal =
+        Refusal::new("overrides.narrow-only", "the request asks for more than the policy allows", asked.join("; "))
+            .hint(format!(
+                "write it into the policy, or list `{}` under `overrides.grantable` there and pass a grant",
+                fields.join("`, `")
+            ))
+            .instead("Ask for no more than is allowed. A call can only narrow the policy.");
     match widenings.first() {
         Some(widening) => refusal.at(&widening.origin),
         None => refusal,

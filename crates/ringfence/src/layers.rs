@@ -227,7 +227,8 @@ pub fn read(path: &Path) -> Result<String, LoadError> {
     let mut bytes = Vec::new();
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line =
+            error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
         unfit(format!("is not UTF-8 in line {line}; save it as UTF-8"))
     })
 }
@@ -245,4 +246,3 @@ fn unsafe_to_follow(metadata: &Metadata, path: &Path) -> Option<String> {
         || folder_owner.is_ok_and(|folder_owner| folder_owner == owner);
     (!trusted).then(|| format!("belongs to another user (uid {owner}); copy it, or have its owner changed"))
 }
-

@@ -46,5 +46,9 @@ pub use run::Run;
 pub use run_id::RunId;
 pub use state::StateFolder;
 
+/// Makes this process adopt what a program leaves behind when it kills its own keeper, so that it can be killed too. For
+/// programs that start no children of their own.
+pub use ringfence_linux::orphans::adopt_orphans;
+
 /// What an asynchronous method of a trait object returns.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

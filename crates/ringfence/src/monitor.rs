@@ -85,7 +85,13 @@ pub(crate) async fn watch(
         gone_sender.send_replace(true);
     };
     let (stdout, stderr, ()) = tokio::join!(stdout, stderr, supervise);
-    let seen = supervision.seen;
+    let mut seen = supervision.seen;
+    if seen.survivors {
+        seen.violations.push(Violation {
+            rule: "proc.no-survivors".to_owned(),
+            message: "processes that the program left behind could not all be killed".to_owned(),
+        });
+    }
     let wall = seen.ended_at.unwrap_or_else(Instant::now).duration_since(started);
     let cpu_us = seen.usage.user_us.saturating_add(seen.usage.system_us);
     Watched {
@@ -113,6 +119,7 @@ struct Seen {
     usage: Usage,
     peak_bytes: u64,
     violations: Vec<Violation>,
+    survivors: bool,
 }
 
 struct Supervision<'a> {
@@ -187,6 +194,7 @@ impl Supervision<'_> {
         if self.seen.wait_status.is_none() {
             self.sandbox.kill_group_of_lost_program();
         }
+        self.seen.survivors = !ringfence_linux::orphans::kill_adopted();
         self.seen.ended_at.get_or_insert_with(Instant::now);
     }
 

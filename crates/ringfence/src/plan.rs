@@ -68,11 +68,9 @@ pub fn plan(
     let mut not_enforced = Vec::new();
     for guarantee in guarantee::required(&policy) {
         match capabilities.strength(guarantee) {
-            Some(strength) => receipt.push(Evidence {
-                guarantee,
-                strength,
-                evidence: capabilities.evidence(guarantee, &policy),
-            }),
+            Some(strength) => {
+                receipt.push(Evidence { guarantee, strength, evidence: capabilities.evidence(guarantee, &policy) })
+            }
             None => not_enforced.push(guarantee),
         }
     }

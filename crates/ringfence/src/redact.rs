@@ -4,12 +4,43 @@
 const HIDDEN: &str = "[redacted]";
 /// Beginnings of well-known tokens, each followed by the secret itself.
 const TOKEN_STARTS: &[&str] = &[
-    "sk-", "sk_live_", "sk_test_", "rk_live_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxb-",
-    "xoxp-", "xoxa-", "xoxs-", "AKIA", "ASIA", "AIza", "ya29.", "npm_", "pypi-", "hf_", "eyJ",
+    "sk-",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "xoxs-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "ya29.",
+    "npm_",
+    "pypi-",
+    "hf_",
+    "eyJ",
 ];
 /// Words in the name of an option or variable whose value is a secret.
-const SECRET_NAMES: &[&str] =
-    &["password", "passwd", "secret", "token", "api_key", "api-key", "apikey", "access_key", "private_key", "credential"];
+const SECRET_NAMES: &[&str] = &[
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "api_key",
+    "api-key",
+    "apikey",
+    "access_key",
+    "private_key",
+    "credential",
+];
 const SHORTEST_TOKEN: usize = 12;
 
 /// The arguments with secrets taken out: tokens by their form, and values of options whose name says secret.
@@ -83,9 +114,7 @@ fn split_keeping(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
-        let end = rest
-            .find(|character| is_part_of_a_word(character) != is_part_of_a_word(first))
-            .unwrap_or(rest.len());
+        let end = rest.find(|character| is_part_of_a_word(character) != is_part_of_a_word(first)).unwrap_or(rest.len());
         let (piece, after) = rest.split_at(end);
         rest = after;
         Some(piece)

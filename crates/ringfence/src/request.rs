@@ -26,6 +26,8 @@ pub const MOST_FILES: usize = 4096;
 /// Of metadata entries, and of each one's length.
 pub const MOST_METADATA: usize = 64;
 const MOST_METADATA_BYTES: usize = 4096;
+/// Less is a mistake in the unit.
+const LEAST_MEMORY: u64 = 1024 * 1024;
 
 /// What is to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,6 +163,9 @@ pub enum BadRequest {
     /// A file name with folders in it.
     #[error("`{0}` is not a plain file name; write it without folders")]
     BadFileName(String),
+    /// A limit that leaves nothing to run with.
+    #[error("no program runs with less than one process and 1MiB of memory; ask for more")]
+    NothingCouldRun,
     /// Sessions are not built.
     #[error("sessions are not available in this version; leave `session` out to run in a fresh sandbox")]
     NoSessions,
@@ -252,6 +257,10 @@ impl Request {
         for (name, value) in labels {
             at_most("label", name.len() + value.len(), MOST_METADATA_BYTES, "Keep it short.")?;
         }
+        let proc = &self.overrides.proc;
+        if proc.processes == Some(0) || proc.memory.is_some_and(|memory| memory.get() < LEAST_MEMORY) {
+            return Err(BadRequest::NothingCouldRun);
+        }
         if self.session.is_some() {
             return Err(BadRequest::NoSessions);
         }
@@ -293,7 +302,8 @@ fn below(path: &Path) -> Result<(), BadRequest> {
 
 fn plain_file_name(name: &str) -> Result<(), BadRequest> {
     let mut parts = Path::new(name).components();
-    let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == OsStr::new(name));
+    let plain =
+        matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == OsStr::new(name));
     if plain && !name.starts_with('-') && !name.contains('\0') {
         Ok(())
     } else {
@@ -348,6 +358,16 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_that_leaves_nothing_to_run_with_is_a_bad_request() {
+        let mut request = Request::argv(["true"]);
+        request.overrides.proc.processes = Some(0);
+        check(request, Err(BadRequest::NothingCouldRun));
+        let mut request = Request::argv(["true"]);
+        request.overrides.proc.memory = Some(ringfence_policy::Bytes::new(1));
+        check(request, Err(BadRequest::NothingCouldRun));
+    }
+
+    #[test]
     fn f18_a_working_directory_never_leads_outside_the_workspace() {
         for bad in ["/", "..", "a/../..", "/proc/self/fd/8", "a\0"] {
             let mut request = Request::argv(["true"]);
@@ -373,7 +393,9 @@ mod tests {
 
     #[test]
     fn a_code_file_name_is_plain() {
-        for (name, good) in [("a.py", true), ("../a.py", false), ("a/b.py", false), ("-c", false), ("..", false), ("", false)] {
+        for (name, good) in
+            [("a.py", true), ("../a.py", false), ("a/b.py", false), ("-c", false), ("..", false), ("", false)]
+        {
             let request = Request::new(Work::Code {
                 language: Language::Python,
                 source: b"1".to_vec(),

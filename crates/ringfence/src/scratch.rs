@@ -47,12 +47,8 @@ impl Scratch {
         let no_sweep = File::open(&parent).map_err(at(&parent))?;
         rustix::fs::flock(&no_sweep, FlockOperation::LockShared).map_err(|errno| at(&parent)(errno.into()))?;
         let lock_path = parent.join(format!("{run}.{LOCK_ENDING}"));
-        let lock = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&lock_path)
-            .map_err(at(&lock_path))?;
+        let lock =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock_path).map_err(at(&lock_path))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|errno| at(&lock_path)(errno.into()))?;
         let folder = parent.join(run.as_str());
@@ -72,8 +68,7 @@ impl Scratch {
         if let Some(parent) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(failed)?;
         }
-        let mut written =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+        let mut written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
         written.write_all(&file.content).map_err(failed)?;
         Ok(path)
     }

@@ -13,7 +13,9 @@ pub struct StateFolder(PathBuf);
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// Nothing says where it should be.
-    #[error("there is no place for the ledger: none of RINGFENCE_STATE_DIR, XDG_STATE_HOME and HOME is an absolute path")]
+    #[error(
+        "there is no place for the ledger: none of RINGFENCE_STATE_DIR, XDG_STATE_HOME and HOME is an absolute path"
+    )]
     Nowhere,
     /// It could not be made or looked at.
     #[error("could not prepare the state folder {path}")]
@@ -24,7 +26,9 @@ pub enum StateError {
         source: io::Error,
     },
     /// Somebody else could write it.
-    #[error("the state folder {path} {problem}; it must be yours alone. Remove it, or set RINGFENCE_STATE_DIR to another folder")]
+    #[error(
+        "the state folder {path} {problem}; it must be yours alone. Remove it, or set RINGFENCE_STATE_DIR to another folder"
+    )]
     NotPrivate {
         /// Where.
         path: PathBuf,

@@ -142,12 +142,11 @@ impl StartError {
     /// The error as an outcome shows it.
     pub fn failure(&self) -> Failure {
         let (kind, hint) = match self {
-            Self::NotFound { .. } => {
-                (FailureKind::NotFound, Some("check the spelling, or install it where the sandbox can see it".to_owned()))
-            }
-            Self::NoInterpreter { language } => {
-                (FailureKind::NotFound, Some(language.install_advice().to_owned()))
-            }
+            Self::NotFound { .. } => (
+                FailureKind::NotFound,
+                Some("check the spelling, or install it where the sandbox can see it".to_owned()),
+            ),
+            Self::NoInterpreter { language } => (FailureKind::NotFound, Some(language.install_advice().to_owned())),
             Self::Step { stage: Stage::Exec, source } if source.kind() == io::ErrorKind::NotFound => {
                 (FailureKind::NotFound, Some("the file or the interpreter in its first line does not exist".to_owned()))
             }

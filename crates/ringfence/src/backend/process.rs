@@ -48,7 +48,8 @@ pub(super) fn prepare(
     let (stderr_read, stderr_write) = make_pipe()?;
     let (stdin_read, stdin_write) = match plan.stdin() {
         Stdin::Empty => {
-            let null = File::open("/dev/null").map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
+            let null =
+                File::open("/dev/null").map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
             (Some(OwnedFd::from(null)), None)
         }
         Stdin::Bytes(_) => {

@@ -22,7 +22,8 @@ pub(super) struct Program {
 
 /// Finds the program of `plan`, and puts its code and files in place.
 pub(super) fn find(plan: &Plan, state: &StateFolder) -> Result<Program, StartError> {
-    let path = plan.env().iter().find(|(name, _)| name == "PATH").map_or(OsStr::new(""), |(_, value)| value.as_os_str());
+    let path =
+        plan.env().iter().find(|(name, _)| name == "PATH").map_or(OsStr::new(""), |(_, value)| value.as_os_str());
     let needs_scratch = !plan.files().is_empty() || matches!(plan.work(), Work::Code { .. });
     let scratch = needs_scratch.then(|| Scratch::create(state, plan.run_id())).transpose()?;
     if let Some(scratch) = &scratch {

@@ -42,7 +42,9 @@ pub enum LedgerError {
     #[error("a record of {0} bytes is longer than a line may be")]
     TooLong(usize),
     /// The end of the file is not a record.
-    #[error("the last line of the ledger {path} {problem}. Look at it with `ringfence log verify`, then move the file away to begin a new one")]
+    #[error(
+        "the last line of the ledger {path} {problem}. Look at it with `ringfence log verify`, then move the file away to begin a new one"
+    )]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -81,9 +83,13 @@ impl Ledger {
     pub fn open(state: &StateFolder) -> Result<Self, LedgerError> {
         let path = state.path().join(FILE);
         let open = |path: &Path| {
-            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(|source| {
-                LedgerError::Io { attempt: "open", path: path.to_owned(), source }
-            })
+            OpenOptions::new()
+                .read(true)
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .open(path)
+                .map_err(|source| LedgerError::Io { attempt: "open", path: path.to_owned(), source })
         };
         let log = open(&path)?;
         let anchor_path = state.path().join(ANCHOR);
@@ -112,8 +118,7 @@ impl Ledger {
             let path = self.path.clone();
             move |source| LedgerError::Io { attempt, path, source }
         };
-        rustix::fs::flock(&writer.log, FlockOperation::LockExclusive)
-            .map_err(|errno| failed("lock")(errno.into()))?;
+        rustix::fs::flock(&writer.log, FlockOperation::LockExclusive).map_err(|errno| failed("lock")(errno.into()))?;
         let written = writer.append_locked(&self.path, entries, durability);
         // The lock is shared by all holders of the descriptor, so it is given back by hand. That cannot be what stops a
         // run: it also ends with the process.
@@ -188,7 +193,6 @@ fn read_end(log: &mut File, path: &Path, size: u64) -> Result<End, LedgerError> 
     if line.is_empty() && from == 0 {
         return Ok(End { size, next_seq: 0, hash: NO_RECORD.to_owned(), torn });
     }
-    let record = record::unseal(line)
-        .map_err(|problem| LedgerError::Damaged { path: path.to_owned(), problem })?;
+    let record = record::unseal(line).map_err(|problem| LedgerError::Damaged { path: path.to_owned(), problem })?;
     Ok(End { size, next_seq: record.seq + 1, hash: record.hash, torn })
 }

@@ -74,8 +74,7 @@ struct Unsealed<'a> {
 
 /// The line for `entry`, without its line break, and its hash.
 pub(super) fn seal(entry: &Entry, seq: u64, time: &str, prev: &str) -> serde_json::Result<(String, String)> {
-    let unsealed =
-        Unsealed { v: VERSION, seq, time, run: &entry.run, kind: entry.kind, body: &entry.body, prev };
+    let unsealed = Unsealed { v: VERSION, seq, time, run: &entry.run, kind: entry.kind, body: &entry.body, prev };
     let mut line = serde_json::to_string(&unsealed)?;
     line.pop();
     let hash = blake3::hash(line.as_bytes()).to_hex().to_string();
@@ -111,7 +110,8 @@ mod tests {
 
     #[test]
     fn s08_line_breaks_and_json_in_a_field_stay_inside_one_line() {
-        let entry = Entry { kind: Kind::Requested, run: "r".to_owned(), body: json!({"argv": ["a\n{\"kind\":\"ended\"}\n"]}) };
+        let entry =
+            Entry { kind: Kind::Requested, run: "r".to_owned(), body: json!({"argv": ["a\n{\"kind\":\"ended\"}\n"]}) };
         let (line, hash) = seal(&entry, 3, "now", NO_RECORD).unwrap();
         assert!(!line.contains('\n'));
         let record = unseal(line.as_bytes()).unwrap();
