@@ -8,7 +8,8 @@ use ringfence::Language;
 use ringfence_policy::{Bytes, Cpus, Field, NetMode, NetRule, Preset, TimeSpan};
 
 /// `--version` with what this build can do.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (policy format 1, ledger format 1, backends: spawn, none)");
+const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (policy format 1, ledger format 1, backends: native, spawn, none)");
 
 /// Runs the commands and code that AI agents write, inside walls, under a policy, with proof.
 #[derive(Debug, Parser)]
@@ -43,11 +44,14 @@ pub(crate) enum Command {
     },
 }
 
+/// What `--backend` takes.
+const BACKENDS: [&str; 8] = ["auto", "native", "docker", "podman", "microvm", "kubernetes", "spawn", "none"];
+
 /// Where the policy comes from.
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct LayerArgs {
-    /// The wall: auto, native, docker, podman, microvm, kubernetes, spawn or none
-    #[arg(long, visible_alias = "sandbox", value_name = "BACKEND", help_heading = "Policy")]
+    /// The wall
+    #[arg(long, visible_alias = "sandbox", value_name = "BACKEND", value_parser = BACKENDS, help_heading = "Policy")]
     pub(crate) backend: Option<String>,
     /// Short for --backend docker
     #[arg(long, conflicts_with = "backend", help_heading = "Policy")]
@@ -64,6 +68,9 @@ pub(crate) struct LayerArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(override_usage = "ringfence run [OPTIONS] -- COMMAND [ARGUMENT]...
+       ringfence run [OPTIONS] --shell LINE
+       ringfence run [OPTIONS] --lang LANGUAGE (--code SOURCE | FILE | -)")]
 #[command(group = ArgGroup::new("work").args(["command", "shell", "lang"]).required(true))]
 #[command(after_help = "Examples:
   ringfence run -- python3 -c 'print(1)'
@@ -115,11 +122,11 @@ pub(crate) struct RunArgs {
     /// Pass standard input on to the program
     #[arg(long)]
     pub(crate) stdin: bool,
-    /// Print the outcome as JSON, and nothing else
+    /// Print the outcome, or the plan of a dry run, as JSON and nothing else
     #[arg(long, conflicts_with = "events")]
     pub(crate) json: bool,
     /// Print events as JSON lines while it runs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "dry_run")]
     pub(crate) events: bool,
     /// Print the plan and start nothing
     #[arg(long)]
@@ -195,7 +202,7 @@ pub(crate) enum PolicyCommand {
     },
     /// Write a sandbox.policy.yaml with comments
     Init {
-        /// A preset to begin with: read-only, workspace, python, node, rust, ci or strict; repeatable
+        /// A preset to begin with; repeatable
         #[arg(long, value_name = "PRESET")]
         preset: Vec<PresetArg>,
         /// Print it instead of writing the file

@@ -6,6 +6,7 @@ use ringfence_policy::BackendKind;
 use serde_json::{Value, json};
 
 use crate::args::DoctorArgs;
+use crate::terminal::harmless;
 use crate::{Done, Fatal, chatter, policy, setup};
 
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,10 @@ use crate::{Done, Fatal, chatter, policy, setup};
 struct DoctorFailure(#[source] std::io::Error);
 
 impl Fatal for DoctorFailure {}
+
+const WIDTH: usize = 100;
+/// Where the words about a backend begin.
+const INDENT: usize = 19;
 
 type Probed = (BackendKind, Result<Capabilities, Unavailable>);
 
@@ -49,7 +54,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Done {
                 "ringfence run --backend spawn -- COMMAND   (no wall; by your explicit choice)"
             ),
         });
-        text
+        harmless(&text)
     };
     chatter::data(&text).map_err(DoctorFailure)?;
     Ok(u8::from(would_use.is_none()))
@@ -69,17 +74,34 @@ fn describe(kind: BackendKind, result: &Result<Capabilities, Unavailable>) -> St
                     .collect();
                 if names.is_empty() { "nothing".to_owned() } else { names.join(" ") }
             };
-            format!(
-                "  {:<11} yes  keeps    {}\n{:19}watches  {}\n{:19}lacks    {}\n",
-                kind.to_string(),
-                names(Some(Strength::Enforced)),
-                "",
-                names(Some(Strength::Watched)),
-                "",
-                names(None)
-            )
+            let mut text = String::new();
+            let rows = [("keeps", Some(Strength::Enforced)), ("watches", Some(Strength::Watched)), ("lacks", None)];
+            for (row, (word, strength)) in rows.into_iter().enumerate() {
+                let start = if row == 0 { format!("  {:<11} yes  ", kind.to_string()) } else { " ".repeat(INDENT) };
+                text.push_str(&wrap(&format!("{start}{word:<9}"), &names(strength)));
+            }
+            text
         }
     }
+}
+
+/// `start` and then the words, in lines of a width that a terminal has; later lines begin below the first word.
+fn wrap(start: &str, words: &str) -> String {
+    let mut text = start.to_owned();
+    let mut width = start.len();
+    for (index, word) in words.split(' ').enumerate() {
+        if index > 0 && width + 1 + word.len() > WIDTH {
+            text.push_str(&format!("\n{}", " ".repeat(start.len())));
+            width = start.len();
+        } else if index > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text.push_str(word);
+        width += word.len();
+    }
+    text.push('\n');
+    text
 }
 
 fn as_json(facts: &[Fact], probed: &[Probed], would_use: Option<BackendKind>) -> Value {

@@ -9,6 +9,9 @@ use crate::args::{LogArgs, LogCommand};
 use crate::terminal::harmless;
 use crate::{Done, Fatal, chatter, setup};
 
+/// What of a run's subject is listed.
+const MOST_LETTERS: usize = 60;
+
 #[derive(Debug, thiserror::Error)]
 enum LogFailure {
     #[error(transparent)]
@@ -50,7 +53,8 @@ fn list(limit: usize) -> Result<String, LogFailure> {
             (Some(status), _) => status.to_owned(),
             (None, _) => "not ended".to_owned(),
         };
-        let time = run.time.get(..19).unwrap_or(&run.time);
+        // To the second, in UTC.
+        let time = run.time.get(..19).map_or_else(|| run.time.clone(), |time| format!("{time}Z"));
         let wall = run.wall_time_ms.map_or_else(String::new, |wall| format!("{wall} ms"));
         let backend = run.backend.as_deref().unwrap_or("-");
         text.push_str(&format!(
@@ -63,8 +67,15 @@ fn list(limit: usize) -> Result<String, LogFailure> {
 }
 
 fn one_line(text: &str) -> String {
-    let short: String = text.chars().take(60).collect();
+    let mut short: String = text.chars().take(MOST_LETTERS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
     harmless(&short).replace('\n', "\\n").replace('\r', "\\r")
+}
+
+fn says_nothing(value: &serde_json::Value) -> bool {
+    value.is_null() || value.as_str().is_some_and(str::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
 fn show(run: &str, json: bool) -> Result<String, LogFailure> {
@@ -78,8 +89,8 @@ fn show(run: &str, json: bool) -> Result<String, LogFailure> {
         let kind = serde_json::to_value(record.kind)?;
         text.push_str(&format!("{}  {}  #{}\n", record.time, kind.as_str().unwrap_or("?"), record.seq));
         if let Some(fields) = record.body.as_object() {
-            for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-                let value = value.as_str().map_or_else(|| value.to_string(), one_line);
+            for (name, value) in fields.iter().filter(|(_, value)| !says_nothing(value)) {
+                let value = value.as_str().map_or_else(|| harmless(&value.to_string()), one_line);
                 text.push_str(&format!("    {name:<16} {value}\n"));
             }
         }

@@ -6,6 +6,7 @@ mod doctor;
 mod generate;
 mod log;
 mod policy;
+mod printer;
 mod render;
 mod run;
 mod setup;
@@ -21,6 +22,12 @@ use crate::args::{Args, Command};
 const OUR_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == setup::LAUNCHER) {
+        return match ringfence::launcher::serve() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::from(OUR_FAILURE),
+        };
+    }
     let args = Args::parse();
     let done = match args.command {
         Command::Run(run) => run::run(*run),

@@ -57,7 +57,7 @@ fn show(args: &LayerArgs, json: bool) -> Done {
     if json {
         return print(&pretty(&policy.canonical_json()));
     }
-    print(&ringfence_policy::show(&policy))
+    print(&harmless(&ringfence_policy::show(&policy)))
 }
 
 /// Exit code 1 when something was found.
@@ -80,8 +80,12 @@ fn lint(args: &LayerArgs) -> Done {
     }
     chatter::say_raw(&render::diagnostics(&found, &loaded.files));
     let errors = found.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
-    chatter::say(&format!("{} warnings, {errors} errors", found.len() - errors));
+    chatter::say(&format!("{}, {}", count(found.len() - errors, "warning"), count(errors, "error")));
     Ok(1)
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn list_or(names: &[&str], nothing: &str) -> String {
@@ -92,6 +96,9 @@ fn list_or(names: &[&str], nothing: &str) -> String {
 fn test(args: &LayerArgs) -> Done {
     let policy = setup::load(args, Vec::new())?.loaded.policy;
     let results = ringfence_policy::check_tests(&policy);
+    if results.is_empty() {
+        chatter::say("no command rule has examples; write them as `matches` and `rejects` of a rule under `commands`");
+    }
     let mut text = String::new();
     for result in &results {
         text.push_str(&example(result));
@@ -135,7 +142,8 @@ fn line(change: &Change) -> String {
         Direction::Narrower => "narrower",
         Direction::Different => "different",
     };
-    format!("{direction:<9} {}: {} -> {}\n", change.field, change.from, change.to)
+    let side = |text: &str| if text.is_empty() { "nothing".to_owned() } else { harmless(text) };
+    format!("{direction:<9} {}: {} -> {}\n", change.field, side(&change.from), side(&change.to))
 }
 
 /// A file on top of the built-in defaults, without this machine's other layers.

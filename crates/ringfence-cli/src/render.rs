@@ -9,6 +9,8 @@ use ringfence_policy::{Diagnostic, Severity};
 use crate::terminal::harmless;
 
 const WIDTH: usize = 100;
+/// A longer line of a file is not shown: it would bury what is wrong with it.
+const MOST_LINE: usize = 400;
 
 /// A refusal: what, by which rule, where, why, and what would permit it.
 pub(crate) fn refusal(refusal: &Refusal) -> String {
@@ -81,16 +83,16 @@ fn report(diagnostic: &Diagnostic, files: &[LoadedFile]) -> Report {
     }
     let source = diagnostic.place.as_ref().and_then(|place| files.iter().find(|file| file.name == place.file));
     match (source, &diagnostic.span) {
-        (Some(file), Some(span)) => {
+        (Some(file), Some(span)) if lines_are_short(&file.text, span.start) => {
             // Only whole characters of the text may be pointed at.
             let text = harmless_lines(&file.text);
             let length = span.end.saturating_sub(span.start).max(1);
             shown = shown.with_label(LabeledSpan::underline((span.start.min(text.len()), length)));
-            Report::new(shown).with_source_code(NamedSource::new(&file.name, text))
+            Report::new(shown).with_source_code(NamedSource::new(harmless(&file.name), text))
         }
         _ => match &diagnostic.place {
             Some(place) => {
-                shown.message = format!("{place}: {}", shown.message);
+                shown.message = format!("{}: {}", harmless(&place.to_string()), shown.message);
                 Report::new(shown)
             }
             None => Report::new(shown),
@@ -98,12 +100,18 @@ fn report(diagnostic: &Diagnostic, files: &[LoadedFile]) -> Report {
     }
 }
 
+/// Whether the line at `at` and its neighbours, which are shown with it, can be shown whole.
+fn lines_are_short(text: &str, at: usize) -> bool {
+    let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+    text.lines().skip(line.saturating_sub(1)).take(3).all(|line| line.len() <= MOST_LINE)
+}
+
 /// The text with every control character replaced by one of the same length, so that places in it stay right.
 fn harmless_lines(text: &str) -> String {
     text.chars()
         .flat_map(|character| {
             let acts = character.is_control() && character != '\n' && character != '\t';
-            let bidi = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+            let bidi = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{061c}');
             let (shown, count) = if acts || bidi { ('?', character.len_utf8()) } else { (character, 1) };
             std::iter::repeat_n(shown, count)
         })

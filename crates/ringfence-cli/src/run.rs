@@ -2,25 +2,27 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use ringfence::capture::marker;
 use ringfence::request::{MOST_CODE_BYTES, WorkspaceAt};
 use ringfence::run_id::NoRandomness;
-use ringfence::{Engine, Event, Outcome, Plan, Request, Run, Status, Stdin, Stream, Work};
+use ringfence::{Engine, Event, Outcome, Plan, Request, Run, Status, Stdin, Work};
 use ringfence_policy::{Field, Grant, NetMode, Overrides, ResolvedPolicy};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::RunArgs;
+use crate::printer::{Printed, Printer, Screen};
 use crate::setup;
-use crate::terminal::Harmless;
+use crate::terminal::harmless;
 use crate::{Done, Fatal, chatter, render};
 
-/// What `timeout` gives an interrupted run before a second interrupt ends us at once.
+const HUNG_UP: u8 = 129;
 const INTERRUPTED: u8 = 130;
 const BROKEN_PIPE: u8 = 141;
+const TERMINATED: u8 = 143;
 
 /// Why a run was not even asked for.
 #[derive(Debug, thiserror::Error)]
@@ -45,24 +47,34 @@ enum RunFailure {
     RunId(#[from] NoRandomness),
     #[error("the run was abandoned before it ended")]
     Abandoned,
+    #[error("could not start the thread that prints")]
+    Printer(#[source] io::Error),
     #[error("could not write to standard output")]
     Output(#[source] io::Error),
     #[error("could not write the outcome as JSON")]
     Json(#[from] serde_json::Error),
     #[error("there is no folder `{path}` below the workspace {workspace}")]
     Cwd { path: PathBuf, workspace: PathBuf },
+    #[error("--grant {0} permits nothing: no flag asks for more of it")]
+    EmptyGrant(Field),
 }
 
 impl Fatal for RunFailure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::NoCode | Self::StdinTwice | Self::NotText(_) | Self::LongCode { .. } | Self::Cwd { .. } => 2,
+            Self::NoCode
+            | Self::StdinTwice
+            | Self::NotText(_)
+            | Self::LongCode { .. }
+            | Self::Cwd { .. }
+            | Self::EmptyGrant(_) => 2,
             Self::ReadCode { .. }
             | Self::Stdin(_)
             | Self::Signals(_)
             | Self::Adopt(_)
             | Self::RunId(_)
             | Self::Abandoned
+            | Self::Printer(_)
             | Self::Output(_)
             | Self::Json(_) => crate::OUR_FAILURE,
         }
@@ -71,14 +83,22 @@ impl Fatal for RunFailure {
 
 pub(crate) fn run(args: RunArgs) -> Done {
     let work = work(&args)?;
-    let granted: Vec<Grant> = match overrides(&args, None).only(&args.grant) {
+    let mut wishes = overrides(&args, None);
+    wishes.proc.env.set.extend(args.env.iter().cloned());
+    if let Some(field) = args.grant.iter().find(|field| wishes.only(&[**field]).is_empty()) {
+        return Err(RunFailure::EmptyGrant(*field).into());
+    }
+    let granted: Vec<Grant> = match wishes.only(&args.grant) {
         widen if widen.is_empty() => Vec::new(),
         widen => vec![Grant::new(widen, format!("--grant by uid {}", rustix::process::getuid().as_raw()))],
     };
     let context = setup::load(&args.layers, granted)?;
     let mut request = Request::new(work);
     request.overrides = overrides(&args, Some(&context.loaded.policy)).without(&args.grant);
-    request.env = args.env.clone();
+    // What was granted is in the policy already; as a wish of the request it would be refused again.
+    if !args.grant.contains(&Field::EnvSet) {
+        request.env = args.env.clone();
+    }
     request.workspace_at = match &args.at {
         None => WorkspaceAt::Default,
         Some(path) if path == Path::new("same") => WorkspaceAt::Same,
@@ -86,8 +106,12 @@ pub(crate) fn run(args: RunArgs) -> Done {
     };
     request.cwd = start_folder(&args, &context.workspace)?;
     request.metadata.door = "cli".to_owned();
+    let mut input = None;
     if args.stdin {
-        request.stdin = Stdin::Pipe(pass_on_stdin()?);
+        let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|errno| RunFailure::Stdin(errno.into()))?;
+        request.stdin = Stdin::Pipe(read);
+        input = Some(write);
     }
     ringfence::adopt_orphans().map_err(RunFailure::Adopt)?;
     let engine = setup::engine(context)?;
@@ -96,7 +120,7 @@ pub(crate) fn run(args: RunArgs) -> Done {
         if args.dry_run {
             return dry_run(&engine, request, &args).await;
         }
-        follow(&engine, request, &args).await
+        follow(&engine, request, input, &args).await
     })
 }
 
@@ -170,25 +194,24 @@ fn overrides(args: &RunArgs, policy: Option<&ResolvedPolicy>) -> Overrides {
     overrides
 }
 
-/// Copies our standard input to a pipe of our own, on a thread: the program gets no descriptor of the host, and a
-/// terminal that is never closed does not hold up the end.
-fn pass_on_stdin() -> Result<OwnedFd, RunFailure> {
-    let (read, write) =
-        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| RunFailure::Stdin(errno.into()))?;
+/// Copies our standard input to `to`, on a thread: the program gets no descriptor of the host, and a terminal that is
+/// never closed does not hold up the end.
+fn pass_on_stdin(to: OwnedFd) -> Result<(), RunFailure> {
     std::thread::Builder::new()
         .name("stdin".to_owned())
         .spawn(move || {
             // A program that reads no more, or input that breaks off, ends the copy; the program sees the end of file.
-            io::copy(&mut io::stdin().lock(), &mut File::from(write)).ok();
+            io::copy(&mut io::stdin().lock(), &mut File::from(to)).ok();
         })
-        .map_err(RunFailure::Stdin)?;
-    Ok(read)
+        .map(|_| ())
+        .map_err(RunFailure::Stdin)
 }
 
 async fn dry_run(engine: &Engine, request: Request, args: &RunArgs) -> Done {
     match engine.dry_run(request).await {
         Ok(plan) => {
-            chatter::data(&show_plan(&plan)).map_err(RunFailure::Output)?;
+            let text = if args.json { plan_as_json(&plan) } else { show_plan(&plan) };
+            chatter::data(&text).map_err(RunFailure::Output)?;
             Ok(0)
         }
         Err(outcome) => {
@@ -222,7 +245,27 @@ fn show_plan(plan: &Plan) -> String {
             text.push_str(&format!("  {:<18} {}\n", guarantee.name(), guarantee.meaning()));
         }
     }
-    text
+    harmless(&text)
+}
+
+fn plan_as_json(plan: &Plan) -> String {
+    let milliseconds = |span: std::time::Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let limits = plan.limits();
+    let variables: Vec<_> = plan.env().iter().map(|(name, _)| name.to_string_lossy()).collect();
+    let plan = json!({ "plan": {
+        "work": describe_work(plan.work()),
+        "backend": plan.backend(),
+        "workspace": plan.workspace().to_string_lossy(),
+        "cwd": plan.cwd().to_string_lossy(),
+        "timeoutMs": milliseconds(limits.timeout),
+        "graceMs": milliseconds(limits.grace),
+        "variables": variables,
+        "envWithheld": plan.env_withheld(),
+        "enforced": plan.receipt(),
+        "notEnforced": plan.not_enforced(),
+        "effectivePolicy": plan.policy().canonical_json(),
+    }});
+    format!("{plan:#}\n")
 }
 
 fn describe_work(work: &Work) -> String {
@@ -236,33 +279,43 @@ fn describe_work(work: &Work) -> String {
     }
 }
 
-/// Starts the run and shows it until it ends.
-async fn follow(engine: &Engine, request: Request, args: &RunArgs) -> Done {
+/// Starts the run and shows it until it ends. Threads are made only once the program runs: until then this process may
+/// raise walls itself.
+async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, args: &RunArgs) -> Done {
     let listen = |kind| signal(kind).map_err(RunFailure::Signals);
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
     let mut run = engine.start(request).map_err(RunFailure::from)?;
-    let mut screen = Screen::new(args);
+    let mut printer = Printer::new(Screen::new(args));
     let mut stopped_by = None;
     let outcome = loop {
         let event = tokio::select! {
             event = run.next_event() => event,
             _ = interrupt.recv() => { stop(&run, &mut stopped_by, INTERRUPTED); continue }
-            _ = terminate.recv() => { stop(&run, &mut stopped_by, 143); continue }
-            _ = hangup.recv() => { stop(&run, &mut stopped_by, 129); continue }
+            _ = terminate.recv() => { stop(&run, &mut stopped_by, TERMINATED); continue }
+            _ = hangup.recv() => { stop(&run, &mut stopped_by, HUNG_UP); continue }
         };
         let event = event.ok_or(RunFailure::Abandoned)?;
-        if let Err(error) = screen.show(&event) {
-            if error.kind() != io::ErrorKind::BrokenPipe {
-                return Err(RunFailure::Output(error).into());
-            }
-            // Nobody reads what it prints: end it, and wait for its end.
-            stop(&run, &mut stopped_by, BROKEN_PIPE);
+        if let Event::Started { .. } = event
+            && let Some(input) = input.take()
+        {
+            pass_on_stdin(input)?;
         }
         if let Event::Ended(outcome) = event {
             break outcome;
         }
+        if printer.print(event).await.map_err(RunFailure::Printer)? == Printed::NobodyReads {
+            // End it, and wait for its end.
+            stop(&run, &mut stopped_by, BROKEN_PIPE);
+        }
+    };
+    let screen = match printer.finish(Event::Ended(outcome.clone())).await {
+        Ok(screen) => screen,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return Ok(BROKEN_PIPE);
+        }
+        Err(error) => return Err(RunFailure::Output(error).into()),
     };
     screen.notice_weak_wall(&outcome);
     finish(&outcome, args)?;
@@ -272,83 +325,6 @@ async fn follow(engine: &Engine, request: Request, args: &RunArgs) -> Done {
 fn stop(run: &Run, stopped_by: &mut Option<u8>, code: u8) {
     stopped_by.get_or_insert(code);
     run.cancel();
-}
-
-/// Where a run's output goes.
-struct Screen {
-    events: bool,
-    streams: bool,
-    quiet: bool,
-    chosen_by_name: bool,
-    stdout: Option<Harmless>,
-    stderr: Option<Harmless>,
-}
-
-impl Screen {
-    fn new(args: &RunArgs) -> Self {
-        Self {
-            events: args.events,
-            streams: !args.json && !args.events,
-            quiet: args.quiet,
-            chosen_by_name: args.layers.backend.is_some() || args.layers.docker,
-            stdout: io::stdout().is_terminal().then(Harmless::default),
-            stderr: io::stderr().is_terminal().then(Harmless::default),
-        }
-    }
-
-    fn show(&mut self, event: &Event) -> io::Result<()> {
-        if self.events {
-            let mut line = serde_json::to_string(event)?;
-            line.push('\n');
-            return chatter::data(&line);
-        }
-        match event {
-            Event::Output { stream, bytes } if self.streams => self.write(*stream, bytes),
-            Event::Omitted { stream, bytes } if self.streams => self.write(*stream, marker(*bytes).as_bytes()),
-            Event::Ended(_) if self.streams => {
-                let rest = [self.stdout.as_mut(), self.stderr.as_mut()].map(|open| open.map(Harmless::finish));
-                let [stdout, stderr] = rest.map(Option::unwrap_or_default);
-                io::stdout().lock().write_all(stdout.as_bytes())?;
-                io::stderr().lock().write_all(stderr.as_bytes())
-            }
-            Event::Started { .. }
-            | Event::Output { .. }
-            | Event::Omitted { .. }
-            | Event::Usage(_)
-            | Event::Violation(_)
-            | Event::Ended(_) => Ok(()),
-        }
-    }
-
-    fn write(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        fn put(mut to: impl Write, harmless: Option<&mut Harmless>, bytes: &[u8]) -> io::Result<()> {
-            match harmless {
-                Some(harmless) => to.write_all(harmless.push(bytes).as_bytes())?,
-                None => to.write_all(bytes)?,
-            }
-            to.flush()
-        }
-        match stream {
-            Stream::Stdout => put(io::stdout().lock(), self.stdout.as_mut(), bytes),
-            Stream::Stderr => put(io::stderr().lock(), self.stderr.as_mut(), bytes),
-        }
-    }
-
-    /// Says once what a weak wall did not enforce. A fallback is always said; a choice by name can be made quiet.
-    fn notice_weak_wall(&self, outcome: &Outcome) {
-        if outcome.not_enforced.is_empty() || (self.quiet && self.chosen_by_name) {
-            return;
-        }
-        let Some(backend) = outcome.backend else { return };
-        if let Some(fell_back) = &outcome.fell_back {
-            chatter::say(&format!(
-                "warning: `{}` could not be had ({}); the policy falls back to `{backend}`",
-                fell_back.wanted, fell_back.reason
-            ));
-        }
-        let names: Vec<&str> = outcome.not_enforced.iter().map(|guarantee| guarantee.name()).collect();
-        chatter::say(&format!("warning: `{backend}` is no wall; not enforced: {}", names.join(", ")));
-    }
 }
 
 /// The end of a run for a person or, with `--json`, for a program.

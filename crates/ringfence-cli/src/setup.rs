@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use ringfence::engine::{Setup, SetupError};
+use ringfence::launcher::Launcher;
 use ringfence::layers::{self, LoadError, Loaded, LoadedFile, OPERATOR_FILE, Operators, Project, Sources};
 use ringfence::state::StateError;
 use ringfence::{Engine, StateFolder};
@@ -12,6 +13,9 @@ use ringfence_policy::{Diagnostic, Grant, Layer};
 use crate::Fatal;
 use crate::args::LayerArgs;
 use crate::render;
+
+/// The hidden word that makes this program a launcher for another process.
+pub(crate) const LAUNCHER: &str = "launcher";
 
 /// Why there is nothing to run with.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +32,8 @@ pub(crate) enum SetupFailure {
     Folder { path: PathBuf, source: std::io::Error },
     #[error("could not start the event loop")]
     Runtime(#[source] std::io::Error),
+    #[error("this process may have only {0} open files; a run needs at least {FEWEST_DESCRIPTORS}")]
+    FewDescriptors(u64),
 }
 
 impl Fatal for SetupFailure {
@@ -44,6 +50,7 @@ impl Fatal for SetupFailure {
             Self::Policy(LoadError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 Some("`ringfence policy init` writes a policy to begin with".to_owned())
             }
+            Self::FewDescriptors(_) => Some("raise it first, such as by `ulimit -n 1024`".to_owned()),
             _ => None,
         }
     }
@@ -130,6 +137,7 @@ pub(crate) fn engine(context: Context) -> Result<Engine, SetupFailure> {
         environment: std::env::vars_os().collect(),
         state,
         grants: context.grants,
+        launcher: Launcher::Here,
     })?)
 }
 
@@ -138,7 +146,14 @@ pub(crate) fn state() -> Result<StateFolder, StateError> {
     StateFolder::from_environment(variable)
 }
 
-/// An event loop on a thread of its own: what this thread prints must never hold up a time limit.
+/// With fewer, the event loop would fail somewhere in the middle, and not by an error that says so.
+const FEWEST_DESCRIPTORS: u64 = 32;
+
+/// An event loop on this thread alone: as long as there is no other thread, this process may raise walls itself.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, SetupFailure> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(SetupFailure::Runtime)
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    if most < FEWEST_DESCRIPTORS {
+        return Err(SetupFailure::FewDescriptors(most));
+    }
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SetupFailure::Runtime)
 }

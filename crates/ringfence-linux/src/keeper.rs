@@ -11,10 +11,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
 
 use crate::keeper_process::{self, Prepared};
 use crate::orphans;
-use crate::report::{Report, SIZE};
+use crate::program_process::{Step, check, close_from};
+use crate::report::{self, GuestText, Report, SIZE, Stage};
 
 /// Whether the program may gain privileges by executing a setuid file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub enum Privileges {
 }
 
 /// A limit that the kernel keeps for each process by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RlimitKind {
     /// Private writable memory of one process.
     Data,
@@ -39,7 +41,7 @@ pub enum RlimitKind {
 }
 
 /// One resource limit, soft and hard at the same value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rlimit {
     /// What is limited.
     pub kind: RlimitKind,
@@ -136,11 +138,16 @@ pub fn launch(launch: &Launch<'_>) -> Result<Keeper, LaunchError> {
     };
     let (pid, pidfd) = keeper_process::fork(&prepared)
         .map_err(|source| LaunchError::Prepare { attempt: "start the process that keeps the program", source })?;
-    orphans::add_keeper(pid);
-    Ok(Keeper { pid, pidfd, control: ours, reaped: false })
+    Ok(Keeper::adopt(pid, pidfd, ours))
 }
 
 impl Keeper {
+    /// A keeper that was forked with the other end of `control`.
+    pub fn adopt(pid: i32, pidfd: OwnedFd, control: OwnedFd) -> Self {
+        orphans::add_keeper(pid);
+        Self { pid, pidfd, control, reaped: false }
+    }
+
     /// The keeper's process id; the root of the program's tree.
     pub fn pid(&self) -> i32 {
         self.pid
@@ -160,6 +167,15 @@ impl Keeper {
         }
         Report::decode(&bytes[..received]).map(Some).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "the keeper sent a message that is not one of its reports")
+        })
+    }
+
+    /// The text that a guest sends before it is released: its proofs, or what failed.
+    pub fn receive_text(&self) -> io::Result<GuestText> {
+        let mut bytes = [0u8; report::MOST_TEXT];
+        let (received, _) = rustix::net::recv(&self.control, &mut bytes[..], rustix::net::RecvFlags::empty())?;
+        GuestText::decode(bytes.get(..received).unwrap_or_default()).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "the guest sent a message that is not one of its own")
         })
     }
 
@@ -223,12 +239,33 @@ impl Keeper {
     }
 }
 
-fn c_string(text: &OsStr, what: &'static str) -> Result<CString, LaunchError> {
+pub(crate) fn c_string(text: &OsStr, what: &'static str) -> Result<CString, LaunchError> {
     CString::new(text.as_bytes()).map_err(|_| LaunchError::Nul { what })
 }
 
-fn null_terminated(strings: &[CString]) -> Vec<*const libc::c_char> {
+pub(crate) fn null_terminated(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|string| CStr::as_ptr(string)).chain([std::ptr::null()]).collect()
+}
+
+/// Puts `wanted` at 0, 1, 2, … and closes everything else.
+pub(crate) fn arrange_descriptors<const N: usize>(wanted: [i32; N]) -> Step<()> {
+    place_descriptors(wanted)?;
+    let first_free = i32::try_from(N).unwrap_or(i32::MAX);
+    close_from(first_free).map_err(|errno| (Stage::Descriptors, errno))
+}
+
+/// Puts `wanted` at 0, 1, 2, …; what else is open stays.
+pub(crate) fn place_descriptors<const N: usize>(wanted: [i32; N]) -> Step<()> {
+    let mut high = [-1; N];
+    for (copy, fd) in high.iter_mut().zip(wanted) {
+        // SAFETY: integers only. First out of the way of the low numbers, so that no step overwrites a later source.
+        *copy = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 16) }, Stage::Descriptors)?;
+    }
+    for (target, copy) in (0..).zip(high) {
+        // SAFETY: integers only; the descriptor table is this process's own copy.
+        check(unsafe { libc::dup2(copy, target) }, Stage::Descriptors)?;
+    }
+    Ok(())
 }
 
 /// Takes ownership of a descriptor that a raw call returned.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use libc::{c_char, c_int, c_void};
 
-use crate::keeper::{Privileges, Rlimit, own};
-use crate::program_process::{MAX_SIGNAL, Step, check, close_from, errno, exit, start_program};
+use crate::keeper::{Privileges, Rlimit, arrange_descriptors, own};
+use crate::program_process::{MAX_SIGNAL, Step, check, errno, exit, start_program};
 use crate::report::{Report, Stage, Usage};
 
 /// Followed by a signal number: send it to the program's process group.
@@ -23,7 +23,6 @@ pub(crate) const COMMAND_GO: u8 = b'G';
 // Where the keeper puts its descriptors, so that one call can close all others.
 pub(crate) const CONTROL: c_int = 3;
 pub(crate) const CWD: c_int = 4;
-const FIRST_FREE: c_int = 5;
 
 /// Pointers and numbers that stay valid in the copied memory of the keeper.
 pub(crate) struct Prepared<'a> {
@@ -102,29 +101,30 @@ pub(crate) fn kill_pidfd(pidfd: BorrowedFd<'_>) {
     }
 }
 
+/// `struct clone_args` of the kernel.
 #[repr(C)]
 #[derive(Default)]
-struct CloneArguments {
-    flags: u64,
-    pidfd: u64,
-    child_tid: u64,
-    parent_tid: u64,
-    exit_signal: u64,
-    stack: u64,
-    stack_size: u64,
-    tls: u64,
-    set_tid: u64,
-    set_tid_size: u64,
-    cgroup: u64,
+pub(crate) struct CloneArguments {
+    pub(crate) flags: u64,
+    pub(crate) pidfd: u64,
+    pub(crate) child_tid: u64,
+    pub(crate) parent_tid: u64,
+    pub(crate) exit_signal: u64,
+    pub(crate) stack: u64,
+    pub(crate) stack_size: u64,
+    pub(crate) tls: u64,
+    pub(crate) set_tid: u64,
+    pub(crate) set_tid_size: u64,
+    pub(crate) cgroup: u64,
 }
 
 /// All signals blocked: a handler of the supervisor must never run in the keeper, where it would act on shared pipes.
-struct SignalMask {
+pub(crate) struct SignalMask {
     before: libc::sigset_t,
 }
 
 impl SignalMask {
-    fn block_all() -> io::Result<Self> {
+    pub(crate) fn block_all() -> io::Result<Self> {
         // SAFETY: an all-zero sigset_t is a valid value; `sigfillset` overwrites it.
         let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
         let mut before = all;
@@ -138,7 +138,7 @@ impl SignalMask {
         Ok(Self { before })
     }
 
-    fn restore(&self) -> io::Result<()> {
+    pub(crate) fn restore(&self) -> io::Result<()> {
         // SAFETY: `before` was filled by `pthread_sigmask`.
         let failed = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
         if failed != 0 {
@@ -174,18 +174,9 @@ fn set_up(prepared: &Prepared<'_>, control: &mut c_int) -> Step<(c_int, c_int)> 
         // Nobody of the same user may trace the keeper or read its memory, which is a copy of the supervisor's.
         keeper(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0))?;
     }
-    let wanted = [prepared.stdio[0], prepared.stdio[1], prepared.stdio[2], prepared.control, prepared.cwd];
-    let mut high = [-1; 5];
-    for (copy, fd) in high.iter_mut().zip(wanted) {
-        // SAFETY: integers only. First out of the way of the five numbers, so that no step overwrites a later source.
-        *copy = unsafe { keeper(libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 16))? };
-    }
-    for (target, copy) in (0..).zip(high) {
-        // SAFETY: integers only; the descriptor table is this process's own copy.
-        unsafe { keeper(libc::dup2(copy, target))? };
-    }
+    let stdio = prepared.stdio;
+    arrange_descriptors([stdio[0], stdio[1], stdio[2], prepared.control, prepared.cwd])?;
     *control = CONTROL;
-    close_from(FIRST_FREE).map_err(|errno| (Stage::Descriptors, errno))?;
     let signals = child_signals()?;
     wait_for_go();
     let program = start_program(prepared)?;
@@ -197,7 +188,7 @@ fn set_up(prepared: &Prepared<'_>, control: &mut c_int) -> Step<(c_int, c_int)> 
 }
 
 /// Returns when the program may be executed; ends the keeper when it may not, or when nobody is there to say so.
-fn wait_for_go() {
+pub(crate) fn wait_for_go() {
     let mut order = [0u8; 2];
     loop {
         // SAFETY: `order` is valid for writing its length. The keeper's end of the socket blocks.
@@ -211,7 +202,7 @@ fn wait_for_go() {
 }
 
 /// A descriptor that becomes readable when a child ends. All signals are blocked already.
-fn child_signals() -> Step<c_int> {
+pub(crate) fn child_signals() -> Step<c_int> {
     // SAFETY: an all-zero sigset_t is valid; `sigemptyset` overwrites it.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: `set` is valid for writing, and outlives the calls.
@@ -223,7 +214,7 @@ fn child_signals() -> Step<c_int> {
 }
 
 /// Waits for the program's end, an order, or the supervisor's death; leaves nothing alive.
-fn supervise(signals: c_int, program: c_int) -> ! {
+pub(crate) fn supervise(signals: c_int, program: c_int) -> ! {
     loop {
         if let Some(report) = reap_children(program) {
             send(CONTROL, &report);
@@ -354,7 +345,7 @@ fn convert_usage(usage: &libc::rusage) -> Usage {
     }
 }
 
-fn send(control: c_int, report: &Report) {
+pub(crate) fn send(control: c_int, report: &Report) {
     let bytes = report.encode();
     // SAFETY: `bytes` is valid for reading its length. A supervisor that is gone cannot be told; the next wait sees the
     // closed socket and kills.

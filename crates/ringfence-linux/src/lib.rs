@@ -6,12 +6,17 @@
 #![allow(unsafe_code, reason = "the one crate that may; every block says why it is sound")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod cgroup;
 pub mod keeper;
 mod keeper_process;
+pub mod launcher;
 pub mod orphans;
+pub mod privileges;
 mod program_process;
 pub mod report;
+pub mod seccomp;
 pub mod tree;
+pub mod wall;
 
 pub use keeper::{Keeper, Launch, LaunchError, Privileges, Rlimit, RlimitKind};
-pub use report::{Report, Stage, Usage};
+pub use report::{GuestText, Report, Stage, Usage};

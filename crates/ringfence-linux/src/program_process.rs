@@ -12,6 +12,7 @@ use crate::report::Stage;
 
 pub(crate) const MAX_SIGNAL: c_int = 64;
 const PROGRAM_STACK: usize = 32 * 1024;
+const SHARING_STACK: usize = 256 * 1024;
 
 /// What a step brought, or which one failed and why.
 pub(crate) type Step<T> = Result<T, (Stage, c_int)>;
@@ -88,7 +89,7 @@ fn enforce_and_execute(prepared: &Prepared<'_>) -> (Stage, c_int) {
     (Stage::Exec, errno())
 }
 
-fn set_limit(limit: &Rlimit) -> Step<()> {
+pub(crate) fn set_limit(limit: &Rlimit) -> Step<()> {
     let resource = match limit.kind {
         RlimitKind::Data => libc::RLIMIT_DATA,
         RlimitKind::FileSize => libc::RLIMIT_FSIZE,
@@ -106,7 +107,7 @@ fn set_limit(limit: &Rlimit) -> Step<()> {
 }
 
 /// Ignored signals stay ignored across `execve`, and blocked ones blocked; a program expects neither.
-fn reset_signals() -> Step<()> {
+pub(crate) fn reset_signals() -> Step<()> {
     // The kernel's own structure, all zero: the default action, no flags, an empty mask. libc's wrapper would refuse
     // signals 32 and 33, which a parent may have left ignored.
     let default = [0u64; 4];
@@ -131,6 +132,40 @@ fn reset_signals() -> Step<()> {
         check(libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()), Stage::Signals)?;
     }
     Ok(())
+}
+
+/// Runs `child` in a new process that shares our memory, while we are stopped until it has executed or ended. Returns
+/// its process id. The caller has one thread, and `child` returns only when it could not execute.
+pub(crate) fn run_sharing_memory(child: &mut dyn FnMut()) -> std::io::Result<c_int> {
+    extern "C" fn trampoline(argument: *mut c_void) -> c_int {
+        let child = argument.cast::<&mut dyn FnMut()>();
+        // SAFETY: the pointer is to the `child` below, whose owner is stopped while we use it.
+        unsafe { (*child)() };
+        exit(127)
+    }
+    let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(SHARING_STACK / size_of::<u128>());
+    let mut child = child;
+    // SAFETY: the stack is ours, aligned and large enough for code that goes no deeper than reading a few files; the
+    // pointer is one past its end, because stacks grow down. CLONE_VFORK keeps us stopped until the child has executed
+    // or ended, so `stack` and `child` outlive its use of them. We have one thread and signals are blocked, so nobody
+    // else runs on the shared memory.
+    let pid = unsafe {
+        libc::clone(
+            trampoline,
+            stack.as_mut_ptr().add(stack.capacity()).cast::<c_void>(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            (&raw mut child).cast::<c_void>(),
+        )
+    };
+    if pid < 0 { Err(std::io::Error::last_os_error()) } else { Ok(pid) }
+}
+
+/// Lets every descriptor from `first` on close when the program is executed.
+pub(crate) fn close_from_on_exec(first: c_int) -> Result<(), c_int> {
+    // SAFETY: three integers; only flags of this process's own table change.
+    let set =
+        unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if set < 0 { Err(errno()) } else { Ok(()) }
 }
 
 pub(crate) fn close_from(first: c_int) -> Result<(), c_int> {

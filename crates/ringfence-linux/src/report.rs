@@ -158,6 +158,60 @@ impl Report {
     }
 }
 
+/// A guest's text is at most this long, its tag included.
+pub const MOST_TEXT: usize = 16 * 1024;
+
+/// What a text of a guest is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Text {
+    /// Its proofs.
+    Proven = 5,
+    /// What failed.
+    Failed = 6,
+}
+
+/// What a guest says before its program is released.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GuestText {
+    /// The wall stands; these are the proofs.
+    Proven(String),
+    /// This failed; nothing runs.
+    Failed(String),
+    /// A step of the start failed; nothing runs.
+    Report(Report),
+    /// The guest is gone.
+    Gone,
+}
+
+impl GuestText {
+    /// The text that `bytes` hold, or nothing when they are none of a guest's messages.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.is_empty() {
+            return Some(Self::Gone);
+        }
+        if let Some(report) = Report::decode(bytes) {
+            return Some(Self::Report(report));
+        }
+        let (tag, text) = bytes.split_first_chunk::<8>()?;
+        let text = String::from_utf8_lossy(text).into_owned();
+        match u64::from_le_bytes(*tag) {
+            5 => Some(Self::Proven(text)),
+            6 => Some(Self::Failed(text)),
+            _ => None,
+        }
+    }
+}
+
+/// Sends a text from inside a guest. A supervisor that is gone cannot be told; the next wait sees it.
+pub(crate) fn send_text(control: libc::c_int, kind: Text, text: &str) {
+    let mut bytes = (kind as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.truncate(MOST_TEXT);
+    // SAFETY: `bytes` is valid for reading its length.
+    unsafe { libc::send(control, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+}
+
 impl Usage {
     fn write(&self, words: &mut [u64; WORDS]) {
         words[3] = self.user_us;

@@ -78,19 +78,17 @@ pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPol
     outcome.set_output(&watched.stdout, &watched.stderr);
     outcome.resource_usage = watched.usage;
     outcome.violations = watched.violations;
-    let wait_status = match watched.end {
-        End::Reaped(status) => status,
-        End::Lost => {
+    let wait_status = match (watched.end, watched.ended_by) {
+        (End::Reaped(status), _) => status,
+        // We killed it from outside, because its keeper did not answer.
+        (End::Lost, Some(_)) => 9,
+        (End::Lost, None) => {
             outcome.violations.push(Violation {
                 rule: "proc.no-survivors".to_owned(),
                 message: "the process that keeps the program was killed".to_owned(),
             });
-            let failure = Failure {
-                kind: FailureKind::Start,
-                chain: vec!["lost the program: the process that keeps it was killed".to_owned()],
-                hint: None,
-            };
-            return failed(outcome, failure);
+            let chain = vec!["lost the program: the process that keeps it was killed".to_owned()];
+            return failed(outcome, Failure { kind: FailureKind::Start, chain, hint: None });
         }
     };
     let signal = wait_status & 0x7f;

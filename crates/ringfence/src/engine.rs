@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ringfence_linux::launcher::Launcher;
 use ringfence_policy::{BackendChoice, BackendKind, Grant, ResolvedPolicy, narrow};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::analysis::analyse;
 use crate::approve::{Approver, Nobody};
-use crate::backend::{Backend, Capabilities, NoWall, Spawn, Unavailable};
+use crate::backend::{Backend, Capabilities, Native, NoWall, Spawn, Unavailable};
 use crate::conclude;
 use crate::event::Event;
 use crate::judge::{self, Cleared, describe, judge};
@@ -60,6 +61,8 @@ pub struct Setup {
     pub state: StateFolder,
     /// The grants that went into the policy; every plan is written down with them.
     pub grants: Vec<Grant>,
+    /// Who raises native walls: this process while it has one thread, or a process started for it.
+    pub launcher: Launcher,
 }
 
 /// Why there is no engine.
@@ -108,7 +111,11 @@ impl Engine {
             environment: setup.environment,
             ledger: Ledger::open(&setup.state)?,
             grants: setup.grants.iter().map(record_grant).collect(),
-            backends: vec![Box::new(Spawn::new(setup.state.clone())), Box::new(NoWall::new(setup.state))],
+            backends: vec![
+                Box::new(Native::new(setup.launcher)),
+                Box::new(Spawn::new(setup.state.clone())),
+                Box::new(NoWall::new(setup.state)),
+            ],
             approver,
         })))
     }
@@ -131,7 +138,7 @@ impl Engine {
         ];
         let mut probed = Vec::new();
         for kind in kinds {
-            probed.push((kind, self.0.probe(kind).await.map(|(_, capabilities)| capabilities)));
+            probed.push((kind, self.0.probe(kind, &self.0.policy).await.map(|(_, capabilities)| capabilities)));
         }
         probed
     }
@@ -216,10 +223,14 @@ impl Inner {
         let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         outcome.fell_back = chosen.fell_back;
         // The wall is raised while the ledger's entry is on its way to the disk; nothing runs before both are there.
+        // In this order: a process that raises walls itself must not have a second thread yet.
         let ledger = Arc::clone(&self);
-        let known = tokio::task::spawn_blocking(move || ledger.ledger.append(&entries, Durability::Synced));
-        let raised = chosen.backend.raise(&plan).await;
-        let known = match known.await {
+        let (raised, known) = tokio::join!(
+            biased;
+            chosen.backend.raise(&plan),
+            async { tokio::task::spawn_blocking(move || ledger.ledger.append(&entries, Durability::Synced)).await }
+        );
+        let known = match known {
             Ok(known) => known.map_err(|error| ledger_failure(&error)),
             Err(error) => Err(Failure::new(FailureKind::Ledger, &error)),
         };
@@ -241,6 +252,7 @@ impl Inner {
                 } else {
                     let backend = plan.backend().to_string();
                     show(&events, Event::Started { run_id: run_id.clone(), backend }).await;
+                    outcome.prove(sandbox.proofs());
                     let watched = monitor::watch(sandbox, &plan, events, cancelled, started).await;
                     conclude::ended(outcome, watched, plan.policy())
                 }
@@ -261,8 +273,9 @@ impl Inner {
         }
         let mut overrides = request.overrides.clone();
         overrides.proc.env.set.extend(request.env.iter().cloned());
-        let policy = narrow(&self.policy, &overrides)
-            .map_err(|widenings| stop(conclude::refused(nothing_yet(), judge::refuse_widening(&widenings))))?;
+        let policy = narrow(&self.policy, &overrides).map_err(|widenings| {
+            stop(conclude::refused(nothing_yet(), judge::refuse_widening(&widenings, &self.policy)))
+        })?;
         let refuse = |refusal: Refusal| stop(conclude::refused(nothing_yet(), refusal));
         let analysis = analyse(&request.work);
         let cleared = judge(&request.work, &analysis, &policy, &*self.approver).await.map_err(refuse)?;
@@ -286,14 +299,14 @@ impl Inner {
         };
         let mut reasons = Vec::new();
         for kind in &wanted {
-            match self.probe(*kind).await {
+            match self.probe(*kind, policy).await {
                 Ok((backend, capabilities)) => return Ok(Chosen { backend, capabilities, fell_back: None }),
                 Err(unavailable) => reasons.push(format!("{kind}: {}", unavailable.reason)),
             }
         }
         let reason = reasons.join("; ");
         for kind in policy.backend.fallback.iter().map(|kind| kind.value).filter(|kind| !wanted.contains(kind)) {
-            match self.probe(kind).await {
+            match self.probe(kind, policy).await {
                 Ok((backend, capabilities)) => {
                     let fell_back = Some(FellBack { wanted: name, reason });
                     return Ok(Chosen { backend, capabilities, fell_back });
@@ -309,14 +322,18 @@ impl Inner {
         })
     }
 
-    async fn probe(&self, kind: BackendKind) -> Result<(&dyn Backend, Capabilities), Unavailable> {
+    async fn probe(
+        &self,
+        kind: BackendKind,
+        policy: &ResolvedPolicy,
+    ) -> Result<(&dyn Backend, Capabilities), Unavailable> {
         let Some(backend) = self.backends.iter().find(|backend| backend.kind() == kind) else {
             return Err(Unavailable {
                 reason: "not part of this version".to_owned(),
                 fix: format!("choose another backend than `{kind}`, such as `--backend spawn`"),
             });
         };
-        Ok((&**backend, backend.probe().await?))
+        Ok((&**backend, backend.probe(policy).await?))
     }
 
     fn entry(&self, run_id: &RunId, kind: Kind, body: Value) -> Entry {

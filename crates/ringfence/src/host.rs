@@ -40,7 +40,7 @@ fn cgroups() -> &'static str {
     }
 }
 
-fn user_namespaces() -> String {
+pub(crate) fn user_namespaces() -> String {
     let zero = |path: &str| read(path).is_some_and(|text| text == "0");
     if !Path::new("/proc/self/ns/user").exists() {
         "not in this kernel".to_owned()

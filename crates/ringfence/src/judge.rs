@@ -1,6 +1,6 @@
 //! Policy answers a request: allow, ask or deny.
 
-use ringfence_policy::{CommandRule, Origin, ResolvedPolicy, Sourced, Verdict, Widening, decide};
+use ringfence_policy::{CommandRule, Field, Origin, ResolvedPolicy, Sourced, Verdict, Widening, decide};
 
 use crate::analysis::{Analysis, Unknown};
 use crate::approve::{Approval, Approver, Ask};
@@ -107,18 +107,24 @@ fn deny(argv: &[String], rule: &Sourced<CommandRule>) -> Refusal {
 }
 
 /// Refuses overrides that would widen the policy.
-pub(crate) fn refuse_widening(widenings: &[Widening]) -> Refusal {
+pub(crate) fn refuse_widening(widenings: &[Widening], policy: &ResolvedPolicy) -> Refusal {
     let asked: Vec<String> = widenings
         .iter()
         .map(|widening| format!("`{}` asks for {} and may have {}", widening.field, widening.asked, widening.allowed))
         .collect();
-    let fields: Vec<String> = widenings.iter().map(|widening| widening.field.to_string()).collect();
+    let name = |field: Field| format!("`{field}`");
+    let is_grantable = |field: Field| policy.overrides.grantable.iter().any(|listed| listed.value == field);
+    let missing: Vec<String> =
+        widenings.iter().map(|widening| widening.field).filter(|field| !is_grantable(*field)).map(name).collect();
+    let flags: Vec<String> = widenings.iter().map(|widening| format!("`--grant {}`", widening.field)).collect();
+    let list = if missing.is_empty() {
+        String::new()
+    } else {
+        format!("list {} under `overrides.grantable` there and ", missing.join(", "))
+    };
     let refusal =
         Refusal::new("overrides.narrow-only", "the request asks for more than the policy allows", asked.join("; "))
-            .hint(format!(
-                "write it into the policy, or list `{}` under `overrides.grantable` there and pass a grant",
-                fields.join("`, `")
-            ))
+            .hint(format!("write it into the policy, or {list}pass {}", flags.join(" ")))
             .instead("Ask for no more than is allowed. A call can only narrow the policy.");
     match widenings.first() {
         Some(widening) => refusal.at(&widening.origin),

@@ -46,6 +46,9 @@ pub use run::Run;
 pub use run_id::RunId;
 pub use state::StateFolder;
 
+/// Who raises native walls for this process, and the life of the process that does it for another.
+pub use ringfence_linux::launcher;
+
 /// Makes this process adopt what a program leaves behind when it kills its own keeper, so that it can be killed too. For
 /// programs that start no children of their own.
 pub use ringfence_linux::orphans::adopt_orphans;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ringfence_linux::cgroup::CgroupUsage;
 use ringfence_linux::{Report, Usage};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
@@ -86,6 +87,7 @@ pub(crate) async fn watch(
     };
     let (stdout, stderr, ()) = tokio::join!(stdout, stderr, supervise);
     let mut seen = supervision.seen;
+    seen.take_counters(sandbox.counted());
     if seen.survivors {
         seen.violations.push(Violation {
             rule: "proc.no-survivors".to_owned(),
@@ -122,6 +124,26 @@ struct Seen {
     survivors: bool,
 }
 
+impl Seen {
+    /// Limits that the kernel kept: its counters say whether they were reached, and the end says whether that was why.
+    fn take_counters(&mut self, counted: Option<CgroupUsage>) {
+        let Some(counted) = counted else { return };
+        self.peak_bytes = counted.memory_peak.unwrap_or(self.peak_bytes);
+        let killed = self.wait_status.is_some_and(|status| status & 0x7f == 9 || status >> 8 == 128 + 9);
+        let failed = self.wait_status != Some(0);
+        if counted.oom_kills > 0 {
+            let message = format!("{} processes were killed for memory", counted.oom_kills);
+            self.violations.push(Violation { rule: "proc.memory".to_owned(), message });
+            self.ended_by = self.ended_by.or(killed.then_some(Reason::Memory));
+        }
+        if counted.pids_limit_hits > 0 {
+            let message = format!("{} times a process could not be started", counted.pids_limit_hits);
+            self.violations.push(Violation { rule: "proc.processes".to_owned(), message });
+            self.ended_by = self.ended_by.or(failed.then_some(Reason::Processes));
+        }
+    }
+}
+
 struct Supervision<'a> {
     sandbox: &'a Sandbox,
     limits: Limits,
@@ -154,7 +176,9 @@ impl Supervision<'_> {
                         self.seen.usage = usage;
                         return;
                     }
-                    Ok(Some(Report::Started { .. } | Report::Failed { .. }) | None) | Err(_) => return self.lost(),
+                    // One that comes late.
+                    Ok(Some(Report::Started { .. })) => {}
+                    Ok(Some(Report::Failed { .. }) | None) | Err(_) => return self.lost(),
                 },
                 () = sleep_until(next_step.into()) => {
                     if force_at.is_some() {

@@ -155,6 +155,15 @@ impl Outcome {
         self.output_truncated = stdout.omitted > 0 || stderr.omitted > 0;
     }
 
+    /// Puts in what was seen from inside before the program ran.
+    pub(crate) fn prove(&mut self, proofs: &[(String, String)]) {
+        for (name, found) in proofs {
+            if let Some(evidence) = self.enforced.iter_mut().find(|evidence| evidence.guarantee.name() == name) {
+                evidence.evidence = format!("{}; seen inside: {found}", evidence.evidence);
+            }
+        }
+    }
+
     /// The exit code of a command that stands for this run: the program's own, or the convention's.
     pub fn conventional_exit_code(&self) -> u8 {
         match self.status {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
 use crate::backend::Capabilities;
+use crate::backend::environment::Person;
 use crate::guarantee::{self, Evidence, Guarantee, Strength};
 use crate::judge::Cleared;
 use crate::refusal::Refusal;
@@ -34,6 +35,7 @@ pub struct Plan {
     run_id: RunId,
     work: Work,
     workspace: PathBuf,
+    workspace_at: WorkspaceAt,
     cwd: PathBuf,
     env: Vec<(OsString, OsString)>,
     env_withheld: Vec<String>,
@@ -106,7 +108,8 @@ pub fn plan(
         watched_processes: watches(Guarantee::Processes).then(|| u64::from(policy.proc.processes.value)),
     };
     let (env, env_withheld) = if capabilities.strength(Guarantee::CleanEnvironment).is_some() {
-        crate::backend::environment::clean(&policy, host.environment)
+        let person = if kind.isolates() { Person::Agent } else { Person::Host };
+        crate::backend::environment::clean(&policy, host.environment, person)
     } else {
         (crate::backend::environment::whole(&policy, host.environment), Vec::new())
     };
@@ -114,6 +117,7 @@ pub fn plan(
         run_id,
         work: request.work,
         workspace: host.workspace.to_owned(),
+        workspace_at: request.workspace_at,
         cwd: request.cwd,
         env,
         env_withheld,
@@ -141,6 +145,11 @@ impl Plan {
     /// The workspace on the host, absolute.
     pub fn workspace(&self) -> &Path {
         &self.workspace
+    }
+
+    /// Where the workspace appears inside, when that is not left to the backend.
+    pub fn workspace_at(&self) -> &WorkspaceAt {
+        &self.workspace_at
     }
 
     /// Where the program starts, relative to the workspace.

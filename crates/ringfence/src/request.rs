@@ -164,7 +164,7 @@ pub enum BadRequest {
     #[error("`{0}` is not a plain file name; write it without folders")]
     BadFileName(String),
     /// A limit that leaves nothing to run with.
-    #[error("no program runs with less than one process and 1MiB of memory; ask for more")]
+    #[error("a limit leaves nothing to run with; ask for at least one process, 1MiB of memory and 1 byte of output")]
     NothingCouldRun,
     /// Sessions are not built.
     #[error("sessions are not available in this version; leave `session` out to run in a fresh sandbox")]
@@ -258,7 +258,8 @@ impl Request {
             at_most("label", name.len() + value.len(), MOST_METADATA_BYTES, "Keep it short.")?;
         }
         let proc = &self.overrides.proc;
-        if proc.processes == Some(0) || proc.memory.is_some_and(|memory| memory.get() < LEAST_MEMORY) {
+        let nothing = proc.processes == Some(0) || proc.output.is_some_and(|output| output.get() == 0);
+        if nothing || proc.memory.is_some_and(|memory| memory.get() < LEAST_MEMORY) {
             return Err(BadRequest::NothingCouldRun);
         }
         if self.session.is_some() {

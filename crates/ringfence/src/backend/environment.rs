@@ -14,15 +14,32 @@ const NOT_WORTH_NAMING: &[&str] = &["_", "PWD", "OLDPWD", "SHLVL", "PATH"];
 
 type Variables = Vec<(OsString, OsString)>;
 
+/// Whose home and name a program has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Person {
+    /// The host's user.
+    Host,
+    /// Nobody of the host.
+    Agent,
+}
+
 /// Only what the policy passes and sets; and the names of what stays outside.
-pub(crate) fn clean(policy: &ResolvedPolicy, host: &[(OsString, OsString)]) -> (Variables, Vec<String>) {
+pub(crate) fn clean(
+    policy: &ResolvedPolicy,
+    host: &[(OsString, OsString)],
+    person: Person,
+) -> (Variables, Vec<String>) {
     let mut inside: Variables = Vec::new();
     let mut withheld = Vec::new();
+    if person == Person::Agent {
+        let made_up = [("HOME", ringfence_linux::wall::HOME), ("USER", "agent"), ("LOGNAME", "agent")];
+        inside.extend(made_up.map(|(name, value)| (name.into(), value.into())));
+    }
     let host_path = host.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
     inside.push(("PATH".into(), absolute_entries(host_path)));
     for (name, value) in host {
         let text = name.to_string_lossy();
-        if name == "PATH" {
+        if name == "PATH" || (person == Person::Agent && ALWAYS.contains(&text.as_ref())) {
             continue;
         }
         if ALWAYS.contains(&text.as_ref()) || policy.proc.env.pass.iter().any(|pass| passes(&pass.value, &text)) {

@@ -15,11 +15,13 @@ use crate::plan::Plan;
 use crate::scratch::ScratchError;
 
 pub(crate) mod environment;
+mod native;
 mod none;
 mod process;
 mod program;
 mod spawn;
 
+pub use native::Native;
 pub use none::NoWall;
 pub use process::Sandbox;
 pub use spawn::Spawn;
@@ -33,8 +35,8 @@ pub use spawn::Spawn;
 pub trait Backend: fmt::Debug + Send + Sync {
     /// Which one.
     fn kind(&self) -> BackendKind;
-    /// What this host can enforce now; changes nothing.
-    fn probe(&self) -> BoxFuture<'_, Result<Capabilities, Unavailable>>;
+    /// What this host can enforce now of what `policy` asks for; changes nothing.
+    fn probe<'a>(&'a self, policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>>;
     /// Raises the wall, with the program ready behind it. Nothing of it runs before [`Sandbox::release`].
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>>;
 }
@@ -120,6 +122,9 @@ pub enum StartError {
     /// Nothing was forked.
     #[error("could not start the program")]
     Launch(#[from] ringfence_linux::LaunchError),
+    /// The wall could not be raised, or a proof of it failed; nothing ran.
+    #[error("could not raise the wall")]
+    Wall(#[source] WallError),
     /// A step inside the new process failed; it ended before the program's first instruction.
     #[error("could not {}", .stage.attempt())]
     Step {
@@ -137,6 +142,11 @@ pub enum StartError {
         source: io::Error,
     },
 }
+
+/// What went wrong behind a wall before anything ran, in the guest's words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WallError(pub String);
 
 impl StartError {
     /// The error as an outcome shows it.
@@ -157,6 +167,7 @@ impl StartError {
             Self::WorkingDirectory { .. } => {
                 (FailureKind::Start, Some("name a folder that exists below the workspace".to_owned()))
             }
+            Self::Wall(_) => (FailureKind::Start, Some("`ringfence doctor` says what this host is missing".to_owned())),
             Self::Files(_) | Self::Launch(_) | Self::Step { .. } | Self::Io { .. } => (FailureKind::Start, None),
         };
         let failure = Failure::new(kind, self);

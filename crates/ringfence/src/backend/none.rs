@@ -1,9 +1,9 @@
 //! `none`: the program runs directly, with the host's environment. Used only when it is named.
 
 use ringfence_linux::Privileges;
-use ringfence_policy::BackendKind;
+use ringfence_policy::{BackendKind, ResolvedPolicy};
 
-use super::spawn::{kept_by_the_keeper, needs_of_the_keeper};
+use super::spawn::{BY_SUBREAPER, kept_by_the_keeper, needs_of_the_keeper};
 use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, process, program};
 use crate::BoxFuture;
 use crate::plan::Plan;
@@ -27,10 +27,10 @@ impl Backend for NoWall {
         BackendKind::None
     }
 
-    fn probe(&self) -> BoxFuture<'_, Result<Capabilities, Unavailable>> {
+    fn probe<'a>(&'a self, _policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>> {
         Box::pin(async {
             needs_of_the_keeper()?;
-            Ok(Capabilities::new(BackendKind::None, kept_by_the_keeper()))
+            Ok(Capabilities::new(BackendKind::None, kept_by_the_keeper(BY_SUBREAPER)))
         })
     }
 

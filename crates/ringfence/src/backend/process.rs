@@ -3,18 +3,19 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use ringfence_linux::{Keeper, Launch, Privileges, Report, Rlimit, tree};
+use ringfence_linux::cgroup::{Cgroup, CgroupUsage};
+use ringfence_linux::{GuestText, Keeper, Launch, Privileges, Report, Rlimit, tree};
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-use super::StartError;
 use super::program::Program;
+use super::{StartError, WallError};
 use crate::plan::Plan;
 use crate::request::Stdin;
 use crate::scratch::Scratch;
@@ -32,8 +33,72 @@ pub struct Sandbox {
     pub(crate) stdin: Option<pipe::Sender>,
     pub(crate) stdout: Option<pipe::Receiver>,
     pub(crate) stderr: Option<pipe::Receiver>,
-    // After the keeper: the files of a program are removed when it is gone.
-    _scratch: Option<Scratch>,
+    proofs: Vec<(String, String)>,
+    // After the keeper: the files and the group of a program are removed when it is gone.
+    scratch: Option<Scratch>,
+    pub(super) group: Option<Cgroup>,
+}
+
+/// The program's ends of its pipes, and ours.
+pub(super) struct Pipes {
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    our_stdin: Option<OwnedFd>,
+    our_stdout: OwnedFd,
+    our_stderr: OwnedFd,
+}
+
+impl Pipes {
+    pub(super) fn new(plan: &Plan) -> Result<Self, StartError> {
+        let (our_stdout, stdout) = make_pipe()?;
+        let (our_stderr, stderr) = make_pipe()?;
+        let (stdin, our_stdin) = match plan.stdin() {
+            Stdin::Empty => {
+                let null =
+                    File::open("/dev/null").map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
+                (Some(OwnedFd::from(null)), None)
+            }
+            Stdin::Bytes(_) => {
+                let (read, write) = make_pipe()?;
+                (Some(read), Some(write))
+            }
+            Stdin::Pipe(_) => (None, None),
+        };
+        Ok(Self { stdin, stdout, stderr, our_stdin, our_stdout, our_stderr })
+    }
+
+    /// What the program gets as its standard input, output and error.
+    pub(super) fn program_ends<'a>(&'a self, plan: &'a Plan) -> Result<[BorrowedFd<'a>; 3], StartError> {
+        let stdin = match (plan.stdin(), &self.stdin) {
+            (Stdin::Pipe(given), _) => given.as_fd(),
+            (_, Some(made)) => made.as_fd(),
+            (Stdin::Empty | Stdin::Bytes(_), None) => {
+                return Err(StartError::Io {
+                    attempt: "make standard input",
+                    source: io::ErrorKind::InvalidInput.into(),
+                });
+            }
+        };
+        Ok([stdin, self.stdout.as_fd(), self.stderr.as_fd()])
+    }
+
+    /// The sandbox of a program that was given its ends. Our copies of those are closed: while they are open, a reader
+    /// would wait for ever.
+    pub(super) fn into_sandbox(self, keeper: Keeper) -> Result<Sandbox, StartError> {
+        let watch = |source| StartError::Io { attempt: "watch the program", source };
+        Ok(Sandbox {
+            control: keeper.control().and_then(|fd| UnixStream::from_std(fd.into())).map_err(watch)?,
+            keeper,
+            program: 0,
+            stdin: self.our_stdin.map(writer).transpose().map_err(watch)?,
+            stdout: Some(reader(self.our_stdout).map_err(watch)?),
+            stderr: Some(reader(self.our_stderr).map_err(watch)?),
+            proofs: Vec::new(),
+            scratch: None,
+            group: None,
+        })
+    }
 }
 
 /// Makes all that `program` needs; it is executed by [`Sandbox::release`].
@@ -44,27 +109,8 @@ pub(super) fn prepare(
     rlimits: &[Rlimit],
 ) -> Result<Sandbox, StartError> {
     let cwd = open_cwd(plan)?;
-    let (stdout_read, stdout_write) = make_pipe()?;
-    let (stderr_read, stderr_write) = make_pipe()?;
-    let (stdin_read, stdin_write) = match plan.stdin() {
-        Stdin::Empty => {
-            let null =
-                File::open("/dev/null").map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
-            (Some(OwnedFd::from(null)), None)
-        }
-        Stdin::Bytes(_) => {
-            let (read, write) = make_pipe()?;
-            (Some(read), Some(write))
-        }
-        Stdin::Pipe(_) => (None, None),
-    };
-    let stdin = match (plan.stdin(), &stdin_read) {
-        (Stdin::Pipe(given), _) => given.as_fd(),
-        (_, Some(made)) => made.as_fd(),
-        (Stdin::Empty | Stdin::Bytes(_), None) => {
-            return Err(StartError::Io { attempt: "make standard input", source: io::ErrorKind::InvalidInput.into() });
-        }
-    };
+    let pipes = Pipes::new(plan)?;
+    let [stdin, stdout, stderr] = pipes.program_ends(plan)?;
     let argv: Vec<&OsStr> = program.argv.iter().map(AsRef::as_ref).collect();
     let env: Vec<(&OsStr, &OsStr)> =
         plan.env().iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
@@ -74,23 +120,14 @@ pub(super) fn prepare(
         env: &env,
         cwd: cwd.as_fd(),
         stdin,
-        stdout: stdout_write.as_fd(),
-        stderr: stderr_write.as_fd(),
+        stdout,
+        stderr,
         privileges,
         rlimits,
     })?;
-    // Our copies of the program's ends: while they are open, a reader would wait for ever.
-    drop((stdin_read, stdout_write, stderr_write));
-    let watch = |source| StartError::Io { attempt: "watch the program", source };
-    Ok(Sandbox {
-        control: keeper.control().and_then(|fd| UnixStream::from_std(fd.into())).map_err(watch)?,
-        keeper,
-        program: 0,
-        stdin: stdin_write.map(writer).transpose().map_err(watch)?,
-        stdout: Some(reader(stdout_read).map_err(watch)?),
-        stderr: Some(reader(stderr_read).map_err(watch)?),
-        _scratch: program.scratch,
-    })
+    let mut sandbox = pipes.into_sandbox(keeper)?;
+    sandbox.scratch = program.scratch;
+    Ok(sandbox)
 }
 
 impl Sandbox {
@@ -98,7 +135,12 @@ impl Sandbox {
     pub async fn release(&mut self) -> Result<(), StartError> {
         let watch = |source| StartError::Io { attempt: "watch the program", source };
         self.keeper.release().map_err(watch)?;
-        match self.next_report().await.map_err(watch)? {
+        let Ok(report) = tokio::time::timeout(KEEPER_ANSWER, self.next_report()).await else {
+            // A program that is not behind a wall may stop its keeper before that can say that it started. The clock of
+            // the run goes on all the same.
+            return Ok(());
+        };
+        match report.map_err(watch)? {
             Some(Report::Started { pid }) => {
                 self.program = pid;
                 Ok(())
@@ -109,6 +151,35 @@ impl Sandbox {
             Some(Report::Ended { .. } | Report::Gone { .. }) | None => {
                 Err(watch(io::Error::from(io::ErrorKind::UnexpectedEof)))
             }
+        }
+    }
+
+    /// What was seen from inside before the release: names of guarantees, and what was found.
+    pub fn proofs(&self) -> &[(String, String)] {
+        &self.proofs
+    }
+
+    /// Waits until the guest behind a wall has proven it.
+    pub(super) async fn proven(&mut self) -> Result<(), StartError> {
+        let watch = |source| StartError::Io { attempt: "watch the guest", source };
+        let text = loop {
+            self.control.readable().await.map_err(watch)?;
+            match self.control.try_io(Interest::READABLE, || self.keeper.receive_text()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                text => break text.map_err(watch)?,
+            }
+        };
+        match text {
+            GuestText::Proven(text) => {
+                let proofs = ringfence_linux::wall::read_proofs(&text);
+                self.proofs = proofs.into_iter().map(|proof| (proof.name, proof.found)).collect();
+                Ok(())
+            }
+            GuestText::Report(Report::Failed { stage, errno }) => {
+                Err(StartError::Step { stage, source: io::Error::from_raw_os_error(errno) })
+            }
+            GuestText::Failed(text) => Err(StartError::Wall(WallError(text))),
+            GuestText::Report(_) | GuestText::Gone => Err(watch(io::ErrorKind::UnexpectedEof.into())),
         }
     }
 
@@ -142,6 +213,11 @@ impl Sandbox {
     /// What the program and everything it started use now.
     pub(crate) fn sample(&self) -> tree::Sample {
         tree::sample(self.keeper.pid())
+    }
+
+    /// What the kernel counted for all processes together, where it did.
+    pub(crate) fn counted(&self) -> Option<CgroupUsage> {
+        self.group.as_ref().and_then(|group| group.usage().ok())
     }
 
     /// How long to wait for the keeper after an order to kill.

@@ -1,7 +1,7 @@
 //! `spawn`: a process of its own without a wall. Used only when it is named.
 
 use ringfence_linux::{Privileges, Rlimit, RlimitKind, tree};
-use ringfence_policy::{BackendKind, ProcPolicy};
+use ringfence_policy::{BackendKind, ProcPolicy, ResolvedPolicy};
 
 use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, process, program};
 use crate::BoxFuture;
@@ -28,19 +28,23 @@ impl Backend for Spawn {
         BackendKind::Spawn
     }
 
-    fn probe(&self) -> BoxFuture<'_, Result<Capabilities, Unavailable>> {
+    fn probe<'a>(&'a self, _policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>> {
         Box::pin(async {
             needs_of_the_keeper()?;
-            let mut kept = kept_by_the_keeper();
+            let mut kept = kept_by_the_keeper(BY_SUBREAPER);
             kept.extend([
                 (Guarantee::CleanEnvironment, Strength::Enforced, "made from the pass-list"),
                 (Guarantee::Memory, Strength::Watched, "looked at ten times a second, RLIMIT_DATA per process"),
                 (Guarantee::Processes, Strength::Watched, "looked at ten times a second"),
-                (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
-                (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
-                (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 0"),
                 (Guarantee::NoNewPrivileges, Strength::Enforced, "no_new_privs"),
             ]);
+            if !may_raise_limits() {
+                kept.extend([
+                    (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
+                    (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
+                    (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 0"),
+                ]);
+            }
             Ok(Capabilities::new(BackendKind::Spawn, kept))
         })
     }
@@ -53,7 +57,7 @@ impl Backend for Spawn {
     }
 }
 
-fn rlimits(proc: &ProcPolicy) -> [Rlimit; 4] {
+pub(super) fn rlimits(proc: &ProcPolicy) -> [Rlimit; 4] {
     [
         Rlimit { kind: RlimitKind::Data, most: proc.memory.value.get() },
         Rlimit { kind: RlimitKind::FileSize, most: proc.file_size.value.get() },
@@ -62,13 +66,24 @@ fn rlimits(proc: &ProcPolicy) -> [Rlimit; 4] {
     ]
 }
 
+/// How a keeper without a wall sees to it that nothing survives.
+pub(super) const BY_SUBREAPER: &str =
+    "a subreaper that ends only when it has no child; a hostile program of the same user could kill it";
+
+/// Whether we, and so the program, may raise a hard limit again.
+fn may_raise_limits() -> bool {
+    // What cannot be looked at must not count as kept.
+    rustix::thread::capabilities(None)
+        .map_or(true, |sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_RESOURCE))
+}
+
 /// What a keeper and the supervisor keep whatever the wall.
-pub(super) fn kept_by_the_keeper() -> Vec<(Guarantee, Strength, &'static str)> {
+pub(super) fn kept_by_the_keeper(survivors: &'static str) -> Vec<(Guarantee, Strength, &'static str)> {
     vec![
         (Guarantee::TimeLimit, Strength::Enforced, "the supervisor's clock, then SIGTERM, then SIGKILL to the tree"),
         (Guarantee::OutputLimit, Strength::Enforced, "head and tail kept by the supervisor"),
         (Guarantee::PromptReturn, Strength::Enforced, "what is left is killed when the program ends"),
-        (Guarantee::NoSurvivors, Strength::Enforced, "a subreaper that ends only when it has no child"),
+        (Guarantee::NoSurvivors, Strength::Enforced, survivors),
         (Guarantee::CleanDescriptors, Strength::Enforced, "close_range"),
     ]
 }

@@ -13,6 +13,9 @@ use super::record::{self, Entry, Kind, NO_RECORD};
 use super::{ANCHOR, FILE, MOST_LINE};
 use crate::state::StateFolder;
 
+/// Read of the end before more is.
+const FIRST_LOOK: u64 = 8 * 1024;
+
 /// Whether a write must have reached the disk before it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -153,8 +156,11 @@ impl Writer {
         });
         if let Err(source) = written {
             // Take back what reached the file, so that a full disk does not tear the chain.
-            self.log.set_len(size).map_err(failed("take back a failed write to"))?;
-            return Err(failed("write")(source));
+            let attempt = match self.log.set_len(size) {
+                Ok(()) => "write",
+                Err(_) => "write, or take back what was written of it to,",
+            };
+            return Err(failed(attempt)(source));
         }
         end.size = size + text.len() as u64;
         let anchor = format!("{:020} {}\n", end.next_seq, end.hash);
@@ -181,18 +187,33 @@ impl End {
 
 /// The end of the chain in a file of `size` bytes, from its last whole line.
 fn read_end(log: &mut File, path: &Path, size: u64) -> Result<End, LedgerError> {
+    // Most lines are short: a little is read first, and more only when the last line is longer.
+    let mut most = FIRST_LOOK;
+    loop {
+        let from = size.saturating_sub(most);
+        let bytes = read_from(log, path, from, size)?;
+        let torn = bytes.last().is_some_and(|last| *last != b'\n');
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+        let start = bytes[..whole].iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
+        match start {
+            None if from > 0 && most < 2 * MOST_LINE as u64 => most *= 8,
+            None if from == 0 && whole == 0 => {
+                return Ok(End { size, next_seq: 0, hash: NO_RECORD.to_owned(), torn });
+            }
+            start => {
+                let line = &bytes[start.unwrap_or(0)..whole];
+                let record =
+                    record::unseal(line).map_err(|problem| LedgerError::Damaged { path: path.to_owned(), problem })?;
+                return Ok(End { size, next_seq: record.seq + 1, hash: record.hash, torn });
+            }
+        }
+    }
+}
+
+fn read_from(log: &mut File, path: &Path, from: u64, size: u64) -> Result<Vec<u8>, LedgerError> {
     let failed = |source| LedgerError::Io { attempt: "read the end of", path: path.to_owned(), source };
-    let from = size.saturating_sub(2 * MOST_LINE as u64);
     let mut bytes = Vec::new();
     log.seek(SeekFrom::Start(from)).map_err(failed)?;
     log.take(size - from).read_to_end(&mut bytes).map_err(failed)?;
-    let torn = bytes.last().is_some_and(|last| *last != b'\n');
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
-    let line_start = bytes[..whole].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let line = &bytes[line_start..whole];
-    if line.is_empty() && from == 0 {
-        return Ok(End { size, next_seq: 0, hash: NO_RECORD.to_owned(), torn });
-    }
-    let record = record::unseal(line).map_err(|problem| LedgerError::Damaged { path: path.to_owned(), problem })?;
-    Ok(End { size, next_seq: record.seq + 1, hash: record.hash, torn })
+    Ok(bytes)
 }

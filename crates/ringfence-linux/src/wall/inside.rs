@@ -1,0 +1,149 @@
+//! The first steps of process 1 behind a new wall.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Gid, Uid};
+
+use super::mount_api::{INERT, READ_ONLY, attach_over_root, make_private, new_file_system};
+use super::view::{Opened, Quota, build, make_file, make_folder};
+use super::{Wall, at};
+
+/// Which step of raising the wall failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// A system call.
+    #[error("could not {step}")]
+    Step {
+        /// What was attempted.
+        step: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+/// The proof that this process is behind the wall, with its own root.
+#[derive(Debug)]
+pub(super) struct Inside(());
+
+impl Inside {
+    /// Builds the view of `wall` and makes it our root. Must be called by process 1 of new namespaces. What comes from the
+    /// host was opened while we could see it as the host's user.
+    pub(super) fn enter(wall: &Wall, opened: Vec<Opened<'_>>) -> Result<Self, SetupError> {
+        let step = |step: &str| {
+            let step = step.to_owned();
+            move |source: io::Error| SetupError::Step { step, source }
+        };
+        let host_root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(at("open the root"))?;
+        make_private(host_root.as_fd()).map_err(step("cut our mounts off from the host's"))?;
+        become_user(wall)?;
+        let root = new_file_system("tmpfs", &[("mode", "0755"), ("size", "256m"), ("nr_inodes", "16384")], INERT)
+            .map_err(at("make the root"))?;
+        let mut quota = Quota::new(wall.writable_bytes, wall.writable_files)?;
+        attach_over_root(root.as_fd()).map_err(at("attach the root"))?;
+        make_folder(root.as_fd(), Path::new(".masked/folder"))?;
+        make_file(root.as_fd(), Path::new(".masked/file"), b"")?;
+        for empty in [".masked/folder", ".masked/file"] {
+            rustix::fs::chmodat(&root, empty, Mode::empty(), rustix::fs::AtFlags::empty())
+                .map_err(at("close what masks"))?;
+        }
+        build(root.as_fd(), opened, &mut quota)?;
+        for empty in [".masked/file", ".masked/folder"] {
+            let flags =
+                if empty.ends_with("folder") { rustix::fs::AtFlags::REMOVEDIR } else { rustix::fs::AtFlags::empty() };
+            // What still covers something stays, out of sight, below its own mount.
+            rustix::fs::unlinkat(&root, empty, flags).map_err(at("take away what masks"))?;
+        }
+        rustix::process::fchdir(&root).map_err(at("enter the root"))?;
+        rustix::mount::unmount(".quota", rustix::mount::UnmountFlags::DETACH)
+            .map_err(at("take away the quota's own place"))?;
+        for folder in [".quota", ".masked"] {
+            rustix::fs::unlinkat(&root, folder, rustix::fs::AtFlags::REMOVEDIR).map_err(at("tidy the root"))?;
+        }
+        rustix::process::pivot_root(".", ".").map_err(at("change the root"))?;
+        rustix::mount::unmount(".", rustix::mount::UnmountFlags::DETACH).map_err(at("let go of the host's root"))?;
+        rustix::process::chdir("/").map_err(at("enter the new root"))?;
+        // Only the root itself: what is mounted in it has its own restrictions.
+        set_root_read_only().map_err(step("close the root"))?;
+        rustix::system::sethostname(std::os::unix::ffi::OsStrExt::as_bytes(wall.hostname.as_os_str()))
+            .map_err(at("set the name of the machine"))?;
+        bring_up_loopback().map_err(step("bring up the loopback interface"))?;
+        Ok(Self(()))
+    }
+}
+
+fn set_root_read_only() -> io::Result<()> {
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    super::mount_api::set_attributes_of_one(root.as_fd(), READ_ONLY | INERT)
+}
+
+/// From here on we are the program's user, inside and on the host; what we may do inside stays.
+fn become_user(wall: &Wall) -> Result<(), SetupError> {
+    rustix::thread::set_keep_capabilities(true).map_err(at("keep what we may do inside"))?;
+    if rustix::process::getgroups().is_ok_and(|groups| !groups.is_empty()) {
+        // Refused where an ordinary user mapped a single group: those it had lost their meaning by not being mapped.
+        match rustix::thread::set_thread_groups(&[]) {
+            Ok(()) | Err(rustix::io::Errno::PERM) => {}
+            Err(errno) => return Err(at("leave the host's groups")(errno)),
+        }
+    }
+    let (uid, gid) = (Uid::from_raw(wall.identity.uid), Gid::from_raw(wall.identity.gid));
+    rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(at("become the program's group"))?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at("become the program's user"))?;
+    raise_capabilities()
+}
+
+/// Changing the user clears the effective set; the permitted one was kept.
+fn raise_capabilities() -> Result<(), SetupError> {
+    let mut sets = rustix::thread::capabilities(None).map_err(at("read capabilities"))?;
+    sets.effective = sets.permitted;
+    rustix::thread::set_capabilities(None, sets).map_err(at("use capabilities inside"))
+}
+
+fn bring_up_loopback() -> io::Result<()> {
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // SAFETY: an all-zero ifreq is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` is, with a NUL-terminated name; it outlives the call.
+    let set =
+        unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), libc::SIOCSIFFLAGS as _, &raw const request) };
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Clears what `/proc/1/cmdline` would show: the supervisor's own arguments. The environment goes too, although nobody
+/// inside may read it.
+pub(super) fn forget_arguments() -> io::Result<()> {
+    rustix::thread::set_name(c"ringfence-guest")?;
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // After the name in brackets, which may hold anything, the third field comes first.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
+    for (start, end) in [(field(48), field(49)), (field(50), field(51))] {
+        if start != 0 && end == start {
+            // There is nothing to forget.
+            continue;
+        }
+        if start == 0 || end < start || end - start > 16 << 20 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "/proc/self/stat does not say where our arguments are",
+            ));
+        }
+        // SAFETY: the kernel put our arguments and environment into these bytes of our stack, which stay mapped and
+        // writable. This process has one thread and is a copy that reads neither again.
+        unsafe { std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(start), 0, end - start) };
+    }
+    Ok(())
+}

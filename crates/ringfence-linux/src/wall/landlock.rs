@@ -1,0 +1,81 @@
+//! Landlock: a second fence around files, and around signals and abstract sockets where the kernel has it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, RestrictionStatus, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+
+use super::Access;
+
+/// Why the second fence is not up.
+#[derive(Debug, thiserror::Error)]
+pub enum LandlockError {
+    /// The kernel has none.
+    #[error("this kernel has no Landlock")]
+    Missing,
+    /// A rule could not be made.
+    #[error("could not make Landlock rules")]
+    Rules(#[from] landlock::RulesetError),
+    /// A path of a rule is not there.
+    #[error("could not open {path} for Landlock")]
+    Path {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: landlock::PathFdError,
+    },
+    /// The kernel took only a part.
+    #[error("the kernel enforces Landlock only in part")]
+    Partly,
+}
+
+/// The version of Landlock that this kernel has; nothing when it has none.
+pub fn abi() -> Option<i32> {
+    // SAFETY: with LANDLOCK_CREATE_RULESET_VERSION the call takes a null pointer and a size of zero, and makes nothing.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, 1u32) };
+    i32::try_from(version).ok().filter(|version| *version > 0)
+}
+
+/// The versions that the library knows, by number.
+fn known(version: i32) -> ABI {
+    match version {
+        1 => ABI::V1,
+        2 => ABI::V2,
+        3 => ABI::V3,
+        4 => ABI::V4,
+        5 => ABI::V5,
+        _ => ABI::V6,
+    }
+}
+
+/// Restricts this thread to `paths` for all time. Needs `no_new_privs`.
+pub(crate) fn restrict(paths: &[(OsString, Access)]) -> Result<i32, LandlockError> {
+    let version = abi().ok_or(LandlockError::Missing)?;
+    let abi = known(version);
+    // Everything that this kernel's version has is asked for, and nothing less is accepted.
+    let mut ruleset =
+        Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
+    if version >= 6 {
+        ruleset = ruleset.scope(Scope::from_all(abi))?;
+    }
+    let mut created = ruleset.create()?;
+    for (path, access) in paths {
+        created = created.add_rule(rule(Path::new(path), *access, abi)?)?;
+    }
+    let RestrictionStatus { ruleset, .. } = created.restrict_self()?;
+    if ruleset == RulesetStatus::FullyEnforced { Ok(version) } else { Err(LandlockError::Partly) }
+}
+
+fn rule(path: &Path, access: Access, abi: ABI) -> Result<PathBeneath<PathFd>, LandlockError> {
+    let opened = PathFd::new(path).map_err(|source| LandlockError::Path { path: path.to_owned(), source })?;
+    let wanted = match access {
+        Access::ReadOnly => AccessFs::from_read(abi),
+        Access::ReadWrite => AccessFs::from_all(abi),
+    };
+    // Rights on folders make no sense on a file, and the kernel refuses them.
+    let wanted = if path.is_dir() { wanted } else { wanted & AccessFs::from_file(abi) };
+    Ok(PathBeneath::new(opened, wanted))
+}

@@ -1,0 +1,56 @@
+//! Which control groups a guest joins. They are made and removed by the supervisor; here they are only entered.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{os_path, os_paths};
+
+/// The groups of one sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Membership {
+    /// One folder of the unified hierarchy; the guest is born in it.
+    Unified(#[serde(with = "os_path")] PathBuf),
+    /// A folder for each controller of version 1.
+    PerController(#[serde(with = "os_paths")] Vec<PathBuf>),
+}
+
+/// The same, opened: nothing is looked up once the guest exists.
+pub(super) enum OpenMembership {
+    Unified(File),
+    PerController(Vec<File>),
+}
+
+impl Membership {
+    pub(super) fn open(&self) -> io::Result<OpenMembership> {
+        match self {
+            Self::Unified(folder) => File::open(folder).map(OpenMembership::Unified),
+            Self::PerController(folders) => folders
+                .iter()
+                .map(|folder| OpenOptions::new().write(true).open(folder.join("cgroup.procs")))
+                .collect::<io::Result<_>>()
+                .map(OpenMembership::PerController),
+        }
+    }
+}
+
+impl OpenMembership {
+    /// The folder to be born in.
+    pub(super) fn folder(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Unified(folder) => Some(folder.as_fd()),
+            Self::PerController(_) => None,
+        }
+    }
+
+    /// Joins `pid` where it was not born.
+    pub(super) fn add(&self, pid: i32) -> io::Result<()> {
+        match self {
+            Self::Unified(_) => Ok(()),
+            Self::PerController(files) => files.iter().try_for_each(|mut file| write!(file, "{pid}")),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A full wall on this host's kernel: namespaces, an own view of files, no privileges.
+//!
+//! [`start`] clones a process into new namespaces. There, as process 1, it builds the view, starts the program with every
+//! restriction in force, has that prove them, and holds it until it is released. The caller says exactly what is shown:
+//! nothing here knows policy.
+
+mod guest;
+mod inside;
+mod landlock;
+mod membership;
+mod mount_api;
+mod namespaces;
+mod proof;
+mod view;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use guest::{WallDescriptors, WallLaunch, control_sockets, read_proofs, start};
+pub use inside::SetupError;
+pub use landlock::{LandlockError, abi as landlock_abi};
+pub use membership::Membership;
+pub use mount_api::idmapped_tree;
+pub use namespaces::{Identity, Raised, is_single_threaded, user_namespace};
+pub use proof::Proof;
+pub use view::{Access, Entry, Source};
+
+/// What a wall shows and to whom.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Wall {
+    /// Who the program is inside and outside.
+    pub identity: Identity,
+    /// The name of the machine inside.
+    pub hostname: OsString,
+    /// The view, in order: folders before what lies in them.
+    pub entries: Vec<Entry>,
+    /// All that can be written together, in bytes.
+    pub writable_bytes: u64,
+    /// All files that can be made together.
+    pub writable_files: u64,
+}
+
+/// A step of raising a wall, for an error that names it. The name is put together only when it is needed.
+pub(crate) fn at(step: impl fmt::Display) -> impl FnOnce(rustix::io::Errno) -> SetupError {
+    move |errno| SetupError::Step { step: step.to_string(), source: io::Error::from(errno) }
+}
+
+/// The home folder inside.
+pub const HOME: &str = "/home/agent";
+
+/// A path inside, from its parts.
+pub(crate) fn inside_path(path: &std::path::Path) -> PathBuf {
+    path.strip_prefix("/").unwrap_or(path).to_owned()
+}
+
+/// Paths as bytes: those of a host need not be text.
+mod os_path {
+    use std::ffi::OsString;
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        OsString::deserialize(deserializer).map(PathBuf::from)
+    }
+}
+
+/// Likewise, a list of them.
+mod os_paths {
+    use std::ffi::OsString;
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+        paths.iter().map(|path| path.as_os_str()).collect::<Vec<_>>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+        Ok(Vec::<OsString>::deserialize(deserializer)?.into_iter().map(PathBuf::from).collect())
+    }
+}

@@ -1,0 +1,211 @@
+//! Cloning a process into new namespaces, and mapping who it is.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use libc::c_int;
+use serde::{Deserialize, Serialize};
+
+use crate::keeper::own;
+
+const ALL_NAMESPACES: c_int = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP;
+
+/// libc's constant has a type that is too small for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Who the program is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Inside.
+    pub uid: u32,
+    /// Inside.
+    pub gid: u32,
+    /// On the host; never root.
+    pub host_uid: u32,
+    /// On the host; never root.
+    pub host_gid: u32,
+}
+
+/// Process 1 of a new set of namespaces, as its parent sees it. Killing it kills everything in them.
+#[derive(Debug)]
+pub struct Raised {
+    pid: i32,
+    pidfd: OwnedFd,
+}
+
+impl Raised {
+    /// Its process id on the host.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Its process id and the descriptor that names it.
+    pub(crate) fn into_parts(self) -> (i32, OwnedFd) {
+        (self.pid, self.pidfd)
+    }
+
+    /// Kills it, and with it everything in its namespaces.
+    pub fn kill(&self) {
+        crate::keeper_process::kill_pidfd(self.pidfd.as_fd());
+    }
+
+    /// Waits until it is gone, at most `limit`; says whether it is.
+    pub fn reap(&self, limit: std::time::Duration) -> bool {
+        crate::keeper_process::reap(self.pidfd.as_fd(), limit)
+    }
+}
+
+/// Whether this process has one thread, so that a fork of it may go on with ordinary code.
+pub fn is_single_threaded() -> io::Result<bool> {
+    Ok(fs::read_dir("/proc/self/task")?.take(2).count() == 1)
+}
+
+/// Tells a new process 1 that it was put where its processes are counted.
+#[derive(Debug)]
+pub(super) struct Joined(OwnedFd);
+
+impl Joined {
+    /// Waits for it. What is started before would not be counted. Ends the process when its parent failed or died.
+    pub(super) fn wait(self) {
+        if !matches!(rustix::io::read(&self.0, &mut [0u8; 1]), Ok(1)) {
+            crate::program_process::exit(1);
+        }
+    }
+}
+
+/// Clones this process into new namespaces. The child waits until it is mapped, then runs `child`, and ends. Meanwhile
+/// `join` puts it where its processes are counted, which can take longer than all the rest.
+///
+/// This process must have one thread: the child goes on with a copy of its memory, in which a lock that another thread
+/// held would never be released.
+pub(super) fn raise(
+    identity: Identity,
+    cgroup: Option<BorrowedFd<'_>>,
+    join: impl FnOnce(i32) -> io::Result<()>,
+    child: impl FnOnce(Joined),
+) -> io::Result<Raised> {
+    if !is_single_threaded()? {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "this process has several threads"));
+    }
+    let (child_waits, parent_maps) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let mut pidfd: c_int = -1;
+    let mut flags = ALL_NAMESPACES as u64 | libc::CLONE_PIDFD as u64;
+    let mut into_cgroup = 0;
+    if let Some(cgroup) = cgroup {
+        flags |= CLONE_INTO_CGROUP;
+        into_cgroup = u64::try_from(cgroup.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    }
+    let mut arguments = crate::keeper_process::CloneArguments {
+        flags,
+        pidfd: std::ptr::from_mut(&mut pidfd).expose_provenance() as u64,
+        cgroup: into_cgroup,
+        ..Default::default()
+    };
+    // SAFETY: without CLONE_VM this is a fork of a process with one thread, checked above: the child has a whole and
+    // consistent copy of its memory. `arguments` and `pidfd` outlive the call.
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            std::ptr::from_mut(&mut arguments),
+            size_of::<crate::keeper_process::CloneArguments>(),
+        )
+    };
+    if pid == 0 {
+        drop(parent_maps);
+        // The end of file means that the parent failed or died before we were mapped.
+        let mut mapped = [0u8; 1];
+        if !matches!(rustix::io::read(&child_waits, &mut mapped), Ok(1)) {
+            crate::program_process::exit(1);
+        }
+        // Out of the way of the numbers that descriptors are arranged at.
+        if let Ok(high) = rustix::io::fcntl_dupfd_cloexec(&child_waits, super::view::ABOVE_ARRANGED) {
+            child(Joined(high));
+        }
+        crate::program_process::exit(1);
+    }
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let pid = i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidData)?;
+    let raised = Raised { pid, pidfd: own(pidfd) };
+    drop(child_waits);
+    let tell = |word: &[u8]| rustix::io::write(&parent_maps, word).map(|_| ()).map_err(io::Error::from);
+    let ready = map(pid, identity).and_then(|()| tell(b"m")).and_then(|()| join(pid)).and_then(|()| tell(b"j"));
+    if let Err(error) = ready {
+        raised.kill();
+        raised.reap(std::time::Duration::from_secs(2));
+        return Err(error);
+    }
+    Ok(raised)
+}
+
+/// Writes who `pid` is in its user namespace: one user and one group, none of them the host's root.
+fn map(pid: i32, identity: Identity) -> io::Result<()> {
+    if identity.host_uid == 0 || identity.host_gid == 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a program is never the host's root"));
+    }
+    let folder = format!("/proc/{pid}");
+    let folder = Path::new(&folder);
+    if !rustix::process::geteuid().is_root() {
+        // Without it an ordinary user may not map a group: dropping a group could lift a restriction.
+        fs::write(folder.join("setgroups"), "deny")?;
+    }
+    fs::write(folder.join("gid_map"), format!("{} {} 1\n", identity.gid, identity.host_gid))?;
+    fs::write(folder.join("uid_map"), format!("{} {} 1\n", identity.uid, identity.host_uid))
+}
+
+/// A user namespace that maps one owner on disk to one user of the host, for mounts that show files of the first as
+/// files of the second. Needs privileges on the host.
+pub fn user_namespace(disk: (u32, u32), host: (u32, u32)) -> io::Result<OwnedFd> {
+    let (hold, release) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let mut pidfd: c_int = -1;
+    let mut arguments = crate::keeper_process::CloneArguments {
+        flags: (libc::CLONE_NEWUSER | libc::CLONE_PIDFD) as u64,
+        pidfd: std::ptr::from_mut(&mut pidfd).expose_provenance() as u64,
+        ..Default::default()
+    };
+    // SAFETY: a fork, as without CLONE_VM; the child makes three system calls on memory of its own and ends, so it does
+    // not matter how many threads we have. `arguments` and `pidfd` outlive the call.
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            std::ptr::from_mut(&mut arguments),
+            size_of::<crate::keeper_process::CloneArguments>(),
+        )
+    };
+    if pid == 0 {
+        hold_until_closed(hold.as_fd(), release.as_raw_fd());
+    }
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let pidfd = own(pidfd);
+    let folder = format!("/proc/{pid}");
+    let folder = Path::new(&folder);
+    let made = fs::write(folder.join("gid_map"), format!("{} {} 1\n", disk.1, host.1))
+        .and_then(|()| fs::write(folder.join("uid_map"), format!("{} {} 1\n", disk.0, host.0)))
+        .and_then(|()| fs::File::open(folder.join("ns/user")));
+    drop(release);
+    crate::keeper_process::reap(pidfd.as_fd(), std::time::Duration::from_secs(2));
+    made.map(OwnedFd::from)
+}
+
+/// Keeps a process, and so its namespace, until the other end of a pipe is closed.
+fn hold_until_closed(hold: BorrowedFd<'_>, other_end: c_int) -> ! {
+    let mut nothing = [0u8; 1];
+    // SAFETY: our own copy of the writing end, which must be closed for the end of file to come; then one read into a
+    // buffer of one byte.
+    unsafe {
+        libc::close(other_end);
+        libc::read(hold.as_raw_fd(), nothing.as_mut_ptr().cast(), 1);
+    }
+    crate::program_process::exit(0)
+}

@@ -1,0 +1,163 @@
+//! The suite, on every backend that this machine has; and the twins by themselves.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test that cannot go on says so by a panic"
+)]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ringfence::Guarantee;
+use ringfence_policy::BackendKind;
+use ringfence_testkit::backends::{ALL, Presence, REQUIRED, presence};
+use ringfence_testkit::conformance::{Case, Setting, Verdict, attack, cases, twin};
+use ringfence_testkit::place::Place;
+
+/// The binary that raises walls for these tests; the variable is set where they were moved after they were built.
+fn launcher() -> PathBuf {
+    let built = env!("CARGO_BIN_EXE_ringfence-testkit-launcher");
+    std::env::var_os("NEXTEST_BIN_EXE_ringfence-testkit-launcher").map_or_else(|| built.into(), PathBuf::from)
+}
+
+/// How many cases run at once: each waits more than it works.
+const AT_ONCE: usize = 6;
+
+/// Does `act` for every case, several at once; the results in the order of the cases.
+fn for_each<T: Send>(cases: &[Case], act: impl Fn(&Case) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((index, case)) = cases.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push((index, act(case)));
+        }
+        done
+    };
+    let mut results: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+fn is_here(kind: BackendKind) -> bool {
+    let place = Place::new(launcher()).unwrap();
+    let engine = place.engine(&Setting::DIRECT.policy(kind), Vec::new()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    match runtime.block_on(presence(&engine, kind, &std::env::var(REQUIRED).unwrap_or_default())) {
+        Presence::Here(_) => true,
+        Presence::Skip(line) => {
+            eprintln!("{line}");
+            false
+        }
+        Presence::Fail(line) => panic!("{line}"),
+    }
+}
+
+/// Runs every case against `kind`. All that it claims must hold, and it must claim exactly `claimed`, if that is given.
+fn check(kind: BackendKind, claimed: Option<&[Guarantee]>) {
+    if !is_here(kind) {
+        return;
+    }
+    let cases = cases();
+    let verdicts = for_each(&cases, |case| attack(kind, case, &launcher()));
+    let mut wrong = Vec::new();
+    let mut held = Vec::new();
+    for (case, verdict) in cases.iter().zip(verdicts) {
+        println!("{:<14} {:<20} {:<40} {verdict:?}", kind.to_string(), case.guarantee.name(), case.id);
+        match verdict.unwrap() {
+            Verdict::Held => held.push(case.guarantee),
+            Verdict::NotClaimed => {}
+            Verdict::Broken(why) => wrong.push(format!("{} ({}) is broken: {why}", case.guarantee, case.id)),
+            Verdict::Inconclusive(why) => {
+                wrong.push(format!("{} ({}) is inconclusive: {why}", case.guarantee, case.id))
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    held.sort_unstable();
+    held.dedup();
+    if let Some(claimed) = claimed {
+        let mut claimed = claimed.to_vec();
+        claimed.sort_unstable();
+        assert_eq!(held, claimed);
+    }
+}
+
+#[test]
+fn spawn_keeps_all_that_it_claims() {
+    check(
+        BackendKind::Spawn,
+        Some(&[
+            Guarantee::TimeLimit,
+            Guarantee::OutputLimit,
+            Guarantee::PromptReturn,
+            Guarantee::NoSurvivors,
+            Guarantee::CleanEnvironment,
+            Guarantee::CleanDescriptors,
+            Guarantee::Memory,
+            Guarantee::Processes,
+            Guarantee::FileSize,
+            Guarantee::OpenFiles,
+            Guarantee::NoCoreFile,
+            Guarantee::NoNewPrivileges,
+        ]),
+    );
+}
+
+#[test]
+fn none_keeps_all_that_it_claims() {
+    check(
+        BackendKind::None,
+        Some(&[
+            Guarantee::TimeLimit,
+            Guarantee::OutputLimit,
+            Guarantee::PromptReturn,
+            Guarantee::NoSurvivors,
+            Guarantee::CleanDescriptors,
+        ]),
+    );
+}
+
+#[test]
+fn every_other_backend_keeps_all_that_it_claims_or_is_skipped_loudly() {
+    for kind in ALL.into_iter().filter(|kind| kind.isolates()) {
+        check(kind, None);
+    }
+}
+
+#[test]
+fn every_guarantee_has_a_case_and_every_case_an_id_of_its_own() {
+    let cases = cases();
+    for guarantee in Guarantee::ALL {
+        assert!(cases.iter().any(|case| case.guarantee == guarantee), "{guarantee} has no case");
+    }
+    let mut ids: Vec<&str> = cases.iter().map(|case| case.id).collect();
+    ids.sort_unstable();
+    let all = ids.len();
+    ids.dedup();
+    assert_eq!(ids.len(), all);
+}
+
+#[test]
+fn every_probe_reaches_its_canary_without_a_backend() {
+    let cases = cases();
+    let reached = for_each(&cases, |case| twin(case, &launcher()).unwrap());
+    let missed: Vec<&str> =
+        cases.iter().zip(reached).filter(|(_, how)| how.is_none()).map(|(case, _)| case.id).collect();
+    assert!(missed.is_empty(), "these prove nothing: {}", missed.join(", "));
+}
+
+#[test]
+fn a_required_backend_that_is_missing_fails_and_another_is_skipped() {
+    let place = Place::new(launcher()).unwrap();
+    let engine = place.engine(&Setting::DIRECT.policy(BackendKind::Spawn), Vec::new()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let missing = BackendKind::Kubernetes;
+    let looked = |required| runtime.block_on(presence(&engine, missing, required));
+    assert!(matches!(looked("none, kubernetes"), Presence::Fail(line) if line.contains(REQUIRED)));
+    assert!(matches!(looked("none,spawn"), Presence::Skip(line) if line.starts_with("SKIPPED: ")));
+}

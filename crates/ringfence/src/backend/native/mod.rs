@@ -1,0 +1,284 @@
+//! `native`: a full wall on this host's kernel, without a daemon.
+
+mod deny;
+mod toolchain;
+mod view;
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use ringfence_linux::RlimitKind;
+use ringfence_linux::cgroup::{self, Cgroup, Hierarchy, Limits};
+use ringfence_linux::launcher::Launcher;
+use ringfence_linux::wall::{self, Identity, Membership, Wall, WallLaunch};
+use ringfence_policy::{BackendKind, Mount, MountMode, ResolvedPolicy, WorkspaceMode};
+
+use super::process::Pipes;
+use super::spawn::{kept_by_the_keeper, rlimits};
+use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, WallError};
+use crate::BoxFuture;
+use crate::guarantee::{Guarantee, Strength};
+use crate::plan::Plan;
+use crate::request::{Work, WorkspaceAt};
+
+/// Where the workspace is, unless the request says otherwise.
+const WORKSPACE: &str = "/workspace";
+/// Where code and files of the request are.
+const CODE: &str = "/run/code";
+/// The guest, and so many more that who counts sees the limit passed, and not only reached, before the kernel stops it.
+const PROCESSES_BEYOND: u64 = 1 + 32;
+/// Users of the host that nobody is: one of these stands for a program that root started.
+const FIRST_NOBODY: u32 = 1_900_000_000;
+const NOBODIES: u32 = 1 << 24;
+
+/// Namespaces, an own view of files, no privileges, a filtered kernel, Landlock as a second fence.
+#[derive(Debug)]
+pub struct Native {
+    launcher: Launcher,
+    hierarchy: OnceLock<Result<Hierarchy, cgroup::Unavailable>>,
+}
+
+impl Native {
+    /// A backend whose walls `launcher` raises.
+    pub fn new(launcher: Launcher) -> Self {
+        Self { launcher, hierarchy: OnceLock::new() }
+    }
+
+    /// Where cgroups can be made; looked up once, when what killed supervisors left is removed too.
+    fn hierarchy(&self) -> Result<&Hierarchy, &cgroup::Unavailable> {
+        self.hierarchy
+            .get_or_init(|| {
+                let hierarchy = cgroup::probe()?;
+                cgroup::sweep(&hierarchy, cgroup::is_supervisor_alive).map_err(|error| cgroup::Unavailable {
+                    reason: format!("what earlier runs left cannot be removed: {error}"),
+                    fix: "remove the empty folders that begin with rf- below the cgroup mount".to_owned(),
+                })?;
+                Ok(hierarchy)
+            })
+            .as_ref()
+    }
+
+    /// The cgroup of one run, with its limits, where this host has one to give.
+    fn make_group(&self, plan: &Plan) -> Result<Option<Cgroup>, StartError> {
+        let Ok(hierarchy) = self.hierarchy() else { return Ok(None) };
+        let proc = &plan.policy().proc;
+        let limits = Limits {
+            memory: Some(proc.memory.value.get()),
+            // The guest is one of them.
+            processes: Some(u64::from(proc.processes.value) + 1),
+            cpu_millis: Some(proc.cpus.value.millis()),
+        };
+        let failed = |source| StartError::Io { attempt: "make a cgroup for the program", source };
+        let name = cgroup::name_for(plan.run_id().as_str()).map_err(failed)?;
+        hierarchy.create(&name, &limits).map(Some).map_err(failed)
+    }
+
+    async fn raise_wall(&self, plan: &Plan) -> Result<Sandbox, StartError> {
+        let pipes = Pipes::new(plan)?;
+        let group = self.make_group(plan)?;
+        let (mut launch, trees) = prepare(plan)?;
+        match &group {
+            Some(group) => {
+                launch.cgroup = Some(membership(group));
+                // The group counts what is used. A limit on what one process may ask for would come first, refuse
+                // programs that only reserve much, and leave nothing to tell by.
+                launch.rlimits.retain(|limit| limit.kind != RlimitKind::Data);
+            }
+            None => launch.processors = Some(plan.policy().proc.cpus.value.millis().div_ceil(1000)),
+        }
+        let keeper = self
+            .launcher
+            .start(&launch, pipes.program_ends(plan)?, &trees)
+            .map_err(|source| StartError::Io { attempt: "make namespaces for the program", source })?;
+        let mut sandbox = pipes.into_sandbox(keeper)?;
+        sandbox.group = group;
+        sandbox.proven().await?;
+        Ok(sandbox)
+    }
+}
+
+impl Backend for Native {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Native
+    }
+
+    fn probe<'a>(&'a self, policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>> {
+        Box::pin(async move {
+            needs()?;
+            let groups = if self.hierarchy().is_ok() { Groups::Kept } else { Groups::Missing };
+            Ok(Capabilities::new(BackendKind::Native, kept(policy, groups)))
+        })
+    }
+
+    fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
+        Box::pin(self.raise_wall(plan))
+    }
+}
+
+/// Whether this host gives us cgroups to keep limits with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Groups {
+    Kept,
+    Missing,
+}
+
+fn membership(group: &Cgroup) -> Membership {
+    match (group.folder_fd(), group.folders().next()) {
+        (Some(_), Some(folder)) => Membership::Unified(folder.to_owned()),
+        _ => Membership::PerController(group.folders().map(Path::to_owned).collect()),
+    }
+}
+
+/// What this kernel must have.
+fn needs() -> Result<(), Unavailable> {
+    let missing = |reason: &str, fix: &str| Err(Unavailable { reason: reason.to_owned(), fix: fix.to_owned() });
+    if wall::landlock_abi().is_none() {
+        return missing(
+            "this kernel has no Landlock",
+            "use Linux 5.13 or newer with `landlock` in the boot parameter lsm=",
+        );
+    }
+    match crate::host::user_namespaces().as_str() {
+        "available" => Ok(()),
+        _ if rustix::process::geteuid().is_root() && Path::new("/proc/self/ns/user").exists() => Ok(()),
+        why => missing(
+            &format!("an ordinary user may not make user namespaces here: {why}"),
+            "sysctl -w user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1 (and, with AppArmor, kernel.apparmor_restrict_unprivileged_userns=0)",
+        ),
+    }
+}
+
+fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'static str)> {
+    let mut kept = kept_by_the_keeper("process 1 of its own namespace: with it, the kernel ends everything in it");
+    kept.extend(match groups {
+        Groups::Kept => [
+            (Guarantee::Memory, Strength::Enforced, "cgroup, swap counted"),
+            (Guarantee::Cpus, Strength::Enforced, "cgroup"),
+            (Guarantee::Processes, Strength::Enforced, "cgroup"),
+        ],
+        Groups::Missing => [
+            (Guarantee::Memory, Strength::Watched, "looked at ten times a second, RLIMIT_DATA per process"),
+            (Guarantee::Cpus, Strength::Watched, "pinned to that many processors"),
+            (Guarantee::Processes, Strength::Watched, "looked at ten times a second, RLIMIT_NPROC a little above"),
+        ],
+    });
+    kept.extend([
+        (Guarantee::CleanEnvironment, Strength::Enforced, "made from the pass-list"),
+        (Guarantee::FsConfined, Strength::Enforced, "own root by pivot_root, Landlock"),
+        (Guarantee::FsQuota, Strength::Enforced, "one tmpfs for all that can be written"),
+        (Guarantee::FsDeny, Strength::Enforced, "matching files of the workspace are masked at the start"),
+        (Guarantee::FsWorkspaceMode, Strength::Enforced, "mounts of its own"),
+        (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only"),
+        (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
+        (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
+        (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 0"),
+        (Guarantee::NoNewPrivileges, Strength::Enforced, "no_new_privs"),
+        (Guarantee::Unprivileged, Strength::Enforced, "own user namespace, one id that is not root's, no capability"),
+        (Guarantee::KernelFilter, Strength::Enforced, "seccomp"),
+        (Guarantee::ProcessesHidden, Strength::Enforced, "own process namespace"),
+    ]);
+    // What goes straight to the host cannot be kept from it by a layer.
+    let writable = |mount: &Mount| matches!(mount, Mount::Host { mode: MountMode::ReadWrite, .. });
+    if policy.fs.mode.value != WorkspaceMode::Direct && !policy.fs.mounts.iter().any(|mount| writable(&mount.value)) {
+        kept.push((Guarantee::FsProtect, Strength::Enforced, "nothing written reaches the host"));
+    }
+    kept
+}
+
+/// Everything that is decided on the host before the wall is raised.
+fn prepare(plan: &Plan) -> Result<(WallLaunch, Vec<std::os::fd::OwnedFd>), StartError> {
+    let identity = identity(plan);
+    let at = match plan.workspace_at() {
+        WorkspaceAt::Default => PathBuf::from(WORKSPACE),
+        WorkspaceAt::Same => plan.workspace().to_owned(),
+        WorkspaceAt::Path(path) => path.clone(),
+    };
+    let mut trees = Vec::new();
+    let mut view = view::system(identity);
+    let path = plan.env().iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
+    view.extend(toolchain::entries(&path, plan.workspace()));
+    view.extend(view::hide_workspace(&view, plan.workspace()));
+    view.extend(view::workspace(plan, &at, identity, &mut trees)?);
+    view.extend(view::mounts(plan)?);
+    view.extend(view::files(plan, Path::new(CODE)));
+    let cwd = at.join(plan.cwd());
+    let (programs, argv) = programs(plan, &path, &cwd)?;
+    let writable = view::writable_paths(&view);
+    let launch = WallLaunch {
+        wall: Wall {
+            identity,
+            hostname: "sandbox".into(),
+            entries: view,
+            writable_bytes: plan.policy().fs.size.value.get(),
+            writable_files: (plan.policy().fs.size.value.get() / 4096).clamp(1024, 1 << 20),
+        },
+        programs,
+        argv,
+        env: plan.env().to_vec(),
+        cwd: cwd.into_os_string(),
+        rlimits: rlimits(&plan.policy().proc).to_vec(),
+        paths: writable,
+        cgroup: None,
+        processors: None,
+        processes: u64::from(plan.policy().proc.processes.value) + PROCESSES_BEYOND,
+    };
+    Ok((launch, trees))
+}
+
+/// Inside as the policy says; on the host ourselves, or nobody when we are root.
+fn identity(plan: &Plan) -> Identity {
+    let user = plan.policy().proc.user.value;
+    let (euid, egid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let (host_uid, host_gid) = if euid.is_root() {
+        // Another one for each run: what one leaves behind, another must not own.
+        let hash = blake3::hash(plan.run_id().as_str().as_bytes());
+        let number = u32::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1], hash.as_bytes()[2], 0]) % NOBODIES;
+        (FIRST_NOBODY + number, FIRST_NOBODY + number)
+    } else {
+        (euid.as_raw(), egid.as_raw())
+    };
+    Identity { uid: user.uid, gid: user.gid, host_uid, host_gid }
+}
+
+/// The files to try to execute inside, and the arguments.
+fn programs(plan: &Plan, path: &OsString, cwd: &Path) -> Result<(Vec<PathBuf>, Vec<OsString>), StartError> {
+    let on_path =
+        |name: &Path| -> Vec<PathBuf> { std::env::split_paths(path).map(|folder| folder.join(name)).collect() };
+    match plan.work() {
+        Work::Argv(argv) => {
+            let name = argv.first().map(PathBuf::from).unwrap_or_default();
+            let has_folder = name.components().count() > 1 || name.is_absolute();
+            let programs = if has_folder { vec![cwd.join(&name)] } else { on_path(&name) };
+            Ok((programs, argv.clone()))
+        }
+        Work::Shell(line) => {
+            let shells = ["/bin/bash", "/usr/bin/bash", "/bin/sh"].map(PathBuf::from).to_vec();
+            Ok((shells, vec!["sh".into(), "-c".into(), line.into()]))
+        }
+        Work::Code { language, name, .. } => {
+            // The system's folders and toolchains look the same inside and outside.
+            let found = language.interpreters().iter().find(|interpreter| {
+                on_path(Path::new(interpreter.program)).iter().any(|candidate| candidate.is_file())
+            });
+            let interpreter = found.ok_or(StartError::NoInterpreter { language: *language })?;
+            let file = Path::new(CODE).join(name.as_deref().unwrap_or(language.default_file_name()));
+            let mut argv: Vec<OsString> = vec![interpreter.program.into()];
+            argv.extend(interpreter.arguments.iter().map(OsString::from));
+            argv.push(file.into());
+            Ok((on_path(Path::new(interpreter.program)), argv))
+        }
+    }
+}
+
+/// Who owns a folder of the host.
+fn owner(path: &Path) -> Result<(u32, u32), StartError> {
+    let metadata = path.metadata().map_err(|source| StartError::WorkingDirectory { path: path.to_owned(), source })?;
+    Ok((metadata.uid(), metadata.gid()))
+}
+
+/// An error in preparing a part of the view.
+fn wall_error(attempt: &str, source: &std::io::Error) -> StartError {
+    StartError::Wall(WallError(format!("could not {attempt}: {source}")))
+}

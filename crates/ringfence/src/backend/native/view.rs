@@ -1,0 +1,189 @@
+//! What a program sees: a system to work with, the workspace, nothing else of the host.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, Source};
+use ringfence_policy::{Mount, MountMode, WorkspaceMode};
+
+use super::{StartError, deny, owner, wall_error};
+use crate::plan::Plan;
+use crate::request::{InputFile, Work};
+
+/// Folders of the system; on most hosts all but the first are links into it.
+const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+/// What programs need of `/etc` and holds no secret.
+const FROM_ETC: [&str; 4] =
+    ["/etc/alternatives", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted"];
+/// Small files of `/etc` that are copied.
+const COPIED_FROM_ETC: [&str; 3] = ["/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ssl/openssl.cnf"];
+const MOST_COPIED: u64 = 1024 * 1024;
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// The system part of the view.
+pub(super) fn system(identity: Identity) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for path in SYSTEM {
+        entries.extend(as_on_host(Path::new(path)));
+    }
+    entries.extend(FROM_ETC.iter().filter(|path| Path::new(path).is_dir()).map(|path| read_only(Path::new(path))));
+    for path in COPIED_FROM_ETC {
+        let small = fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MOST_COPIED);
+        if small && let Ok(content) = fs::read(path) {
+            entries.push(Entry::File { at: path.into(), content });
+        }
+    }
+    if let Ok(target) = fs::read_link("/etc/localtime") {
+        entries.push(Entry::Link { at: "/etc/localtime".into(), target });
+    }
+    let (uid, gid) = (identity.uid, identity.gid);
+    let file = |at: &str, content: String| Entry::File { at: at.into(), content: content.into_bytes() };
+    entries.extend([
+        file("/etc/passwd", format!("root:x:0:0:root:/nonexistent:/bin/false\nagent:x:{uid}:{gid}:agent:{HOME}:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n")),
+        file("/etc/group", format!("root:x:0:\nagent:x:{gid}:\nnogroup:x:65534:\n")),
+        file("/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n".to_owned()),
+        file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_owned()),
+        file("/etc/hostname", "sandbox\n".to_owned()),
+        file("/etc/resolv.conf", String::new()),
+    ]);
+    entries.extend(DEVICES.map(|name| Entry::Device { name: name.to_owned() }));
+    entries.push(Entry::Terminals);
+    let link = |at: &str, target: &str| Entry::Link { at: at.into(), target: target.into() };
+    entries.extend([
+        link("/dev/ptmx", "pts/ptmx"),
+        link("/dev/fd", "/proc/self/fd"),
+        link("/dev/stdin", "/proc/self/fd/0"),
+        link("/dev/stdout", "/proc/self/fd/1"),
+        link("/dev/stderr", "/proc/self/fd/2"),
+        Entry::Proc,
+        Entry::Scratch { at: "/tmp".into(), mode: 0o1777 },
+        Entry::Scratch { at: "/dev/shm".into(), mode: 0o1777 },
+        Entry::Scratch { at: HOME.into(), mode: 0o700 },
+        link("/var/tmp", "/tmp"),
+    ]);
+    entries
+}
+
+/// A folder as the host has it, or the same link.
+fn as_on_host(path: &Path) -> Option<Entry> {
+    let metadata = path.symlink_metadata().ok()?;
+    if metadata.is_symlink() {
+        let target = fs::read_link(path).ok()?;
+        return Some(Entry::Link { at: path.to_owned(), target });
+    }
+    metadata.is_dir().then(|| read_only(path))
+}
+
+pub(super) fn read_only(path: &Path) -> Entry {
+    Entry::Bind { source: Source::Host(path.to_owned()), at: path.to_owned(), access: Access::ReadOnly }
+}
+
+/// The workspace, as its mode says.
+pub(super) fn workspace(
+    plan: &Plan,
+    at: &Path,
+    identity: Identity,
+    trees: &mut Vec<OwnedFd>,
+) -> Result<Vec<Entry>, StartError> {
+    let mode = plan.policy().fs.mode.value;
+    if mode == WorkspaceMode::Ephemeral {
+        return Ok(vec![Entry::Scratch { at: at.to_owned(), mode: 0o755 }]);
+    }
+    let source = source(plan.workspace(), identity, trees)?;
+    let denied = deny::find(plan.workspace(), &plan.policy().fs.deny)?;
+    let access = match mode {
+        WorkspaceMode::Review => Access::ReadWrite,
+        // Not a bind: a socket of a host's service in it would answer.
+        WorkspaceMode::ReadOnly | WorkspaceMode::Ephemeral => Access::ReadOnly,
+        WorkspaceMode::Direct => {
+            let mut entries = vec![Entry::Bind { source, at: at.to_owned(), access: Access::ReadWrite }];
+            entries.extend(denied.into_iter().map(|path| Entry::Masked { at: at.join(path) }));
+            return Ok(entries);
+        }
+    };
+    Ok(vec![Entry::CopyOnWrite { source, at: at.to_owned(), absent: denied, access }])
+}
+
+/// Hides the workspace where `shown`, folders of the host, would show it a second time without what is denied in it.
+pub(super) fn hide_workspace(shown: &[Entry], workspace: &Path) -> Vec<Entry> {
+    let hidden = shown.iter().filter_map(|entry| {
+        let Entry::Bind { source: Source::Host(source), at, .. } = entry else { return None };
+        let rest = workspace.strip_prefix(source.canonicalize().ok()?).ok()?;
+        Some(Entry::Masked { at: at.join(rest) })
+    });
+    hidden.collect()
+}
+
+/// A folder of the host. Root's files must be the program's files inside, although the program is not root outside.
+fn source(path: &Path, identity: Identity, trees: &mut Vec<OwnedFd>) -> Result<Source, StartError> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(Source::Host(path.to_owned()));
+    }
+    let mapping = wall::user_namespace(owner(path)?, (identity.host_uid, identity.host_gid))
+        .map_err(|error| wall_error("map the owner of the workspace", &error))?;
+    let tree = wall::idmapped_tree(path, mapping.as_fd())
+        .map_err(|error| wall_error("show the workspace's files as the program's own", &error))?;
+    trees.push(tree);
+    Ok(Source::Tree(trees.len() - 1))
+}
+
+/// The policy's further mounts.
+pub(super) fn mounts(plan: &Plan) -> Result<Vec<Entry>, StartError> {
+    plan.policy()
+        .fs
+        .mounts
+        .iter()
+        .map(|mount| match &mount.value {
+            Mount::Tmpfs { tmpfs, .. } => Ok(Entry::Scratch { at: tmpfs.as_path().to_owned(), mode: 0o1777 }),
+            Mount::Host { host, at, mode } => {
+                let path = plan.workspace().join(host.as_path());
+                let path = path.canonicalize().map_err(|source| StartError::WorkingDirectory { path, source })?;
+                // A link may lead to what was refused by name.
+                ringfence_policy::check_source(&path)
+                    .map_err(|invalid| StartError::Wall(super::WallError(invalid.message)))?;
+                let access = match mode {
+                    MountMode::ReadOnly => Access::ReadOnly,
+                    MountMode::ReadWrite => Access::ReadWrite,
+                };
+                Ok(Entry::Bind { source: Source::Host(path), at: at.as_path().to_owned(), access })
+            }
+        })
+        .collect()
+}
+
+/// Code and files of the request, in a folder of the read-only root.
+pub(super) fn files(plan: &Plan, folder: &Path) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = plan
+        .files()
+        .iter()
+        .map(|InputFile { path, content }| Entry::File { at: folder.join(path), content: content.clone() })
+        .collect();
+    if let Work::Code { language, source, name } = plan.work() {
+        let name = name.as_deref().unwrap_or(language.default_file_name());
+        entries.push(Entry::File { at: folder.join(name), content: source.clone() });
+    }
+    entries
+}
+
+/// The second fence: everything that is shown may be read, and only this may be written.
+pub(super) fn writable_paths(entries: &[Entry]) -> Vec<(OsString, Access)> {
+    let writable = entries.iter().filter_map(|entry| match entry {
+        Entry::Bind { at, access: Access::ReadWrite, .. }
+        | Entry::Scratch { at, .. }
+        | Entry::CopyOnWrite { at, access: Access::ReadWrite, .. } => Some(at.clone()),
+        Entry::Device { name } => Some(Path::new("/dev").join(name)),
+        Entry::Proc => Some(PathBuf::from("/proc")),
+        Entry::Terminals => Some(PathBuf::from("/dev/pts")),
+        Entry::Folder { .. }
+        | Entry::File { .. }
+        | Entry::Link { .. }
+        | Entry::Masked { .. }
+        | Entry::Bind { access: Access::ReadOnly, .. }
+        | Entry::CopyOnWrite { access: Access::ReadOnly, .. } => None,
+    });
+    let mut paths = vec![(OsString::from("/"), Access::ReadOnly)];
+    paths.extend(writable.map(|path| (path.into_os_string(), Access::ReadWrite)));
+    paths
+}
