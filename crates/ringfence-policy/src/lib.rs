@@ -26,6 +26,7 @@ mod reader;
 mod resolve;
 mod schema;
 mod section;
+mod shape;
 mod show;
 mod units;
 mod variable;

@@ -12,6 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use crate::diagnostic::{Invalid, quote};
+use crate::shape::Shape;
 
 const BAD_PATH: &str = "policy::bad-path";
 const BAD_GLOB: &str = "policy::bad-glob";
@@ -145,6 +146,7 @@ pub struct Glob(Arc<Compiled>);
 
 struct Compiled {
     text: Box<str>,
+    shape: Option<Shape>,
     parsed: globset::Glob,
     /// Compiling costs far more than parsing, and most loads never match.
     matcher: OnceLock<Option<GlobMatcher>>,
@@ -158,6 +160,12 @@ impl Glob {
 
     /// Whether the pattern matches all of `path`.
     pub fn matches(&self, path: impl AsRef<Path>) -> bool {
+        let path = path.as_ref();
+        if let Some(matched) =
+            self.0.shape.as_ref().and_then(|shape| shape.matches(path.as_os_str().as_encoded_bytes()))
+        {
+            return matched;
+        }
         let matcher = self.0.matcher.get_or_init(|| compile(&self.0.parsed));
         // `None` cannot be: what may fail to compile was compiled at load. If it were, a deny rule must still deny.
         matcher.as_ref().is_none_or(|matcher| matcher.is_match(path))
@@ -188,7 +196,8 @@ impl FromStr for Glob {
                 let message = format!("{} is not a pattern: {}", quote(text), error.kind());
                 Invalid::new(BAD_GLOB, message, "write it such as `**/.env` or `secrets/*.key`")
             })?;
-        let glob = Self(Arc::new(Compiled { text: text.into(), parsed, matcher: OnceLock::new() }));
+        let glob =
+            Self(Arc::new(Compiled { text: text.into(), shape: Shape::of(text), parsed, matcher: OnceLock::new() }));
         if text.len() > PLAIN_GLOB || text.contains('{') { glob.compiled() } else { Ok(glob) }
     }
 }

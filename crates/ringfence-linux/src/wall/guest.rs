@@ -125,13 +125,6 @@ fn guest(launch: &WallLaunch, strings: &Strings, descriptors: WallDescriptors<'_
     match prepare(launch, strings, descriptors, joined, &mut control) {
         Ok((signals, program)) => {
             keeper_process::send(CONTROL, &Report::Started { pid: program });
-            // Nothing is left to do that would need a privilege. What fails here ends the run: process 1 is gone.
-            let closed = privileges::drop_all()
-                .and_then(|_| privileges::set_no_new_privileges())
-                .and_then(|()| seccomp::install(seccomp::program()));
-            if closed.is_err() {
-                exit(1);
-            }
             keeper_process::supervise(signals, program)
         }
         Err(Failed::Step(stage, errno)) => {
@@ -173,6 +166,10 @@ fn prepare(
     // What else the supervisor had open ends here.
     crate::program_process::close_from(CONTROL + 1).map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
     let signals = keeper_process::child_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))?;
+    // Nothing is left to do that needs a privilege. The program's process inherits all three, and proves them.
+    privileges::set_no_new_privileges().map_err(|error| said(&error))?;
+    let _bounding = privileges::drop_all().map_err(|error| said(&error))?;
+    seccomp::install(seccomp::program()).map_err(|error| said(&error))?;
     let mut failure = None;
     let started = run_sharing_memory(&mut || {
         failure = Some(become_program(launch, strings));
@@ -223,11 +220,7 @@ fn restrict(launch: &WallLaunch, strings: &Strings) -> Result<(), Failed> {
     if let Some(processors) = launch.processors {
         pin(processors).map_err(|error| said(&error))?;
     }
-    privileges::set_no_new_privileges().map_err(|error| said(&error))?;
-    // The proof below accepts nothing but an empty bounding set.
-    let _bounding = privileges::drop_all().map_err(|error| said(&error))?;
     let version = landlock::restrict(&launch.paths).map_err(|error| said(&error))?;
-    seccomp::install(seccomp::program()).map_err(|error| said(&error))?;
     let expected = Expected { identity: launch.wall.identity, shown: launch.paths.len(), landlock: version };
     let proofs = prove(&expected).map_err(|error| said(&error))?;
     report::send_text(CONTROL, report::Text::Proven, &write_proofs(&proofs));

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::Path;
 
 use super::Identity;
-use crate::privileges;
+use crate::privileges::{self, Status};
 
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,9 +55,10 @@ pub(super) fn prove(expected: &Expected) -> Result<Vec<Proof>, Unproven> {
         proofs.push(Proof { name: name.to_owned(), found: found? });
         Ok(())
     };
-    add("priv.none", no_privileges(expected.identity))?;
-    add("priv.no-new", no_new_privileges())?;
-    add("kernel.filter", filtered())?;
+    let status = privileges::read_status().map_err(|source| Unproven::Unreadable { name: "priv.none", source })?;
+    add("priv.none", no_privileges(&status, expected.identity))?;
+    add("priv.no-new", no_new_privileges(&status))?;
+    add("kernel.filter", filtered(&status))?;
     add("proc.hidden", few_processes())?;
     add("net.none", no_network())?;
     add("fs.confined", confined(expected))?;
@@ -65,9 +66,8 @@ pub(super) fn prove(expected: &Expected) -> Result<Vec<Proof>, Unproven> {
     Ok(proofs)
 }
 
-fn no_privileges(identity: Identity) -> Result<String, Unproven> {
+fn no_privileges(status: &Status, identity: Identity) -> Result<String, Unproven> {
     let name = "priv.none";
-    let status = privileges::read_status().map_err(|source| Unproven::Unreadable { name, source })?;
     let sets = status.cap_eff | status.cap_prm | status.cap_inh | status.cap_amb | status.cap_bnd;
     let uid = rustix::process::getuid().as_raw();
     let map = read(name, "/proc/self/uid_map")?;
@@ -81,9 +81,8 @@ fn no_privileges(identity: Identity) -> Result<String, Unproven> {
     Ok(format!("uid {uid}, one id mapped, no capability in any set"))
 }
 
-fn no_new_privileges() -> Result<String, Unproven> {
+fn no_new_privileges(status: &Status) -> Result<String, Unproven> {
     let name = "priv.no-new";
-    let status = privileges::read_status().map_err(|source| Unproven::Unreadable { name, source })?;
     if status.no_new_privs {
         Ok("NoNewPrivs 1".to_owned())
     } else {
@@ -91,9 +90,8 @@ fn no_new_privileges() -> Result<String, Unproven> {
     }
 }
 
-fn filtered() -> Result<String, Unproven> {
+fn filtered(status: &Status) -> Result<String, Unproven> {
     let name = "kernel.filter";
-    let status = privileges::read_status().map_err(|source| Unproven::Unreadable { name, source })?;
     if status.seccomp != 2 {
         return Err(Unproven::Broken { name, found: format!("Seccomp {}", status.seccomp) });
     }

@@ -23,6 +23,9 @@ use crate::scratch::Scratch;
 /// How long a keeper may take to answer an order before it is killed from outside.
 const KEEPER_ANSWER: Duration = Duration::from_secs(2);
 
+/// How long a wall may take to be raised.
+const RAISING: Duration = Duration::from_secs(30);
+
 /// A place with a program ready in it or, once released, running. Dropping it kills the program and removes all that was made for it.
 #[derive(Debug)]
 pub struct Sandbox {
@@ -162,14 +165,16 @@ impl Sandbox {
     /// Waits until the guest behind a wall has proven it.
     pub(super) async fn proven(&mut self) -> Result<(), StartError> {
         let watch = |source| StartError::Io { attempt: "watch the guest", source };
-        let text = loop {
-            self.control.readable().await.map_err(watch)?;
-            match self.control.try_io(Interest::READABLE, || self.keeper.receive_text()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                text => break text.map_err(watch)?,
+        let text = tokio::time::timeout(RAISING, async {
+            loop {
+                self.control.readable().await?;
+                match self.control.try_io(Interest::READABLE, || self.keeper.receive_text()) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    text => return text,
+                }
             }
-        };
-        match text {
+        });
+        match text.await.map_err(|_| watch(io::ErrorKind::TimedOut.into()))?.map_err(watch)? {
             GuestText::Proven(text) => {
                 let proofs = ringfence_linux::wall::read_proofs(&text);
                 self.proofs = proofs.into_iter().map(|proof| (proof.name, proof.found)).collect();

@@ -58,5 +58,6 @@ pub(super) fn find(workspace: &Path, deny: &[Sourced<Glob>]) -> Result<Vec<PathB
 
 /// A rule for all below a folder is a rule for the folder.
 fn matches(deny: &[Sourced<Glob>], path: &Path, is_folder: bool) -> bool {
-    deny.iter().any(|glob| glob.value.matches(path) || (is_folder && glob.value.matches(path.join("x"))))
+    let below = is_folder.then(|| path.join("x"));
+    deny.iter().any(|glob| glob.value.matches(path) || below.as_ref().is_some_and(|below| glob.value.matches(below)))
 }
