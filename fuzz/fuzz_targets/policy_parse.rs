@@ -8,7 +8,8 @@ use ringfence_policy::{Grant, Layer, LayerInput, Overrides, parse, resolve, show
 fuzz_target!(|text: &str| {
     match parse("fuzz.yaml", text) {
         Ok(file) => {
-            let policy = resolve(&[LayerInput { layer: Layer::Project, file }], &[]).expect("a file that parses resolves");
+            let policy =
+                resolve(&[LayerInput { layer: Layer::Project, file }], &[]).expect("a file that parses resolves");
             parse("shown.yaml", &show(&policy)).expect("what is shown parses");
         }
         Err(problems) => {

@@ -14,10 +14,7 @@ fuzz_target!(|text: &str| {
         let text = format!("version: 1\n{}", parts.next().unwrap_or_default());
         parse("fuzz.yaml", &text).unwrap_or_default()
     };
-    let lower = [
-        LayerInput { layer: Layer::User, file: file() },
-        LayerInput { layer: Layer::Project, file: file() },
-    ];
+    let lower = [LayerInput { layer: Layer::User, file: file() }, LayerInput { layer: Layer::Project, file: file() }];
     let operator = file();
     let without = resolve(&lower, &[]).expect("layers that parse resolve");
     assert!(without.is_within(&without));

@@ -10,6 +10,7 @@ use crate::terminal::harmless;
 use crate::{Done, Fatal, chatter, setup};
 
 /// What of a run's subject is listed.
+const MOST_LETTERS_OF_A_FIELD: usize = 1000;
 const MOST_LETTERS: usize = 60;
 
 #[derive(Debug, thiserror::Error)]
@@ -60,14 +61,14 @@ fn list(limit: usize) -> Result<String, LogFailure> {
         text.push_str(&format!(
             "{}  {time}  {backend:<6}  {status:<16}  {wall:>9}  {}\n",
             run.run,
-            one_line(&run.subject)
+            one_line(&run.subject, MOST_LETTERS)
         ));
     }
     Ok(text)
 }
 
-fn one_line(text: &str) -> String {
-    let mut short: String = text.chars().take(MOST_LETTERS).collect();
+fn one_line(text: &str, most: usize) -> String {
+    let mut short: String = text.chars().take(most).collect();
     if short.len() < text.len() {
         short.push('…');
     }
@@ -90,7 +91,9 @@ fn show(run: &str, json: bool) -> Result<String, LogFailure> {
         text.push_str(&format!("{}  {}  #{}\n", record.time, kind.as_str().unwrap_or("?"), record.seq));
         if let Some(fields) = record.body.as_object() {
             for (name, value) in fields.iter().filter(|(_, value)| !says_nothing(value)) {
-                let value = value.as_str().map_or_else(|| harmless(&value.to_string()), one_line);
+                let value = value
+                    .as_str()
+                    .map_or_else(|| harmless(&value.to_string()), |text| one_line(text, MOST_LETTERS_OF_A_FIELD));
                 text.push_str(&format!("    {name:<16} {value}\n"));
             }
         }

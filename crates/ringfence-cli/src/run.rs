@@ -348,6 +348,12 @@ fn finish(outcome: &Outcome, args: &RunArgs) -> Result<(), RunFailure> {
         if outcome.output_truncated {
             chatter::say("some output was left out; the policy's proc.output is the cap");
         }
+        if outcome.workspace_changed {
+            chatter::say(
+                "the program changed the workspace in a private layer, which is gone now; your files are as they were \
+                 (fs.workspace.mode: review)",
+            );
+        }
         match outcome.status {
             Status::TimedOut | Status::OutOfMemory | Status::TooManyProcesses => {
                 let rules: Vec<String> = outcome

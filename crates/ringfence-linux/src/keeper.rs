@@ -97,7 +97,17 @@ pub struct Keeper {
     pid: i32,
     pidfd: OwnedFd,
     control: OwnedFd,
+    guards: Guards,
     reaped: bool,
+}
+
+/// What ends with a keeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Guards {
+    /// A tree of the host's processes, which it must kill itself.
+    Tree,
+    /// Everything behind a wall: the kernel ends it with process 1.
+    Wall,
 }
 
 /// Makes a keeper that holds `launch` ready. Nothing of the program runs before [`Keeper::release`].
@@ -138,14 +148,14 @@ pub fn launch(launch: &Launch<'_>) -> Result<Keeper, LaunchError> {
     };
     let (pid, pidfd) = keeper_process::fork(&prepared)
         .map_err(|source| LaunchError::Prepare { attempt: "start the process that keeps the program", source })?;
-    Ok(Keeper::adopt(pid, pidfd, ours))
+    Ok(Keeper::adopt(pid, pidfd, ours, Guards::Tree))
 }
 
 impl Keeper {
     /// A keeper that was forked with the other end of `control`.
-    pub fn adopt(pid: i32, pidfd: OwnedFd, control: OwnedFd) -> Self {
+    pub(crate) fn adopt(pid: i32, pidfd: OwnedFd, control: OwnedFd, guards: Guards) -> Self {
         orphans::add_keeper(pid);
-        Self { pid, pidfd, control, reaped: false }
+        Self { pid, pidfd, control, guards, reaped: false }
     }
 
     /// The keeper's process id; the root of the program's tree.
@@ -205,8 +215,15 @@ impl Keeper {
 
     /// Kills from outside, for a keeper that does not answer: the program can stop a process of its own user.
     pub fn kill_from_outside(&self) {
-        crate::tree::kill_below(self.pid);
+        if self.guards == Guards::Tree {
+            crate::tree::kill_below(self.pid);
+        }
         keeper_process::kill_pidfd(self.pidfd.as_fd());
+    }
+
+    /// Whether the numbers of processes in its reports are the host's.
+    pub fn is_on_the_host(&self) -> bool {
+        self.guards == Guards::Tree
     }
 
     /// Waits until the keeper's process is gone, at most `limit`; says whether it is.

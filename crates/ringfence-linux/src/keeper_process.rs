@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use libc::{c_char, c_int, c_void};
 
 use crate::keeper::{Privileges, Rlimit, arrange_descriptors, own};
-use crate::program_process::{MAX_SIGNAL, Step, check, errno, exit, start_program};
-use crate::report::{Report, Stage, Usage};
+use crate::program_process::{MAX_SIGNAL, Step, check, errno, exit, reset_signal, start_program};
+use crate::report::{Layer, Report, Stage, Usage};
 
 /// Followed by a signal number: send it to the program's process group.
 pub(crate) const COMMAND_SIGNAL: u8 = b'S';
@@ -154,7 +154,7 @@ fn keep(prepared: &Prepared<'_>) -> ! {
     match set_up(prepared, &mut control) {
         Ok((signals, program)) => {
             send(control, &Report::Started { pid: program });
-            supervise(signals, program)
+            supervise(signals, program, &|| Layer::Unchanged)
         }
         Err((stage, errno)) => {
             send(control, &Report::Failed { stage, errno });
@@ -203,6 +203,8 @@ pub(crate) fn wait_for_go() {
 
 /// A descriptor that becomes readable when a child ends. All signals are blocked already.
 pub(crate) fn child_signals() -> Step<c_int> {
+    // A parent may have left it ignored, and then the kernel would reap the program without telling us.
+    reset_signal(libc::SIGCHLD)?;
     // SAFETY: an all-zero sigset_t is valid; `sigemptyset` overwrites it.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: `set` is valid for writing, and outlives the calls.
@@ -214,7 +216,7 @@ pub(crate) fn child_signals() -> Step<c_int> {
 }
 
 /// Waits for the program's end, an order, or the supervisor's death; leaves nothing alive.
-pub(crate) fn supervise(signals: c_int, program: c_int) -> ! {
+pub(crate) fn supervise(signals: c_int, program: c_int, layer: &dyn Fn() -> Layer) -> ! {
     loop {
         if let Some(report) = reap_children(program) {
             send(CONTROL, &report);
@@ -235,7 +237,7 @@ pub(crate) fn supervise(signals: c_int, program: c_int) -> ! {
         }
     }
     kill_everything(signals, program);
-    send(CONTROL, &Report::Gone { usage: usage_of_children() });
+    send(CONTROL, &Report::Gone { usage: usage_of_children(), layer: layer() });
     exit(0)
 }
 

@@ -19,7 +19,7 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-use crate::keeper::Keeper;
+use crate::keeper::{Guards, Keeper};
 use crate::wall::{self, WallDescriptors, WallLaunch};
 
 /// Stdin, stdout, stderr, control, and the request itself.
@@ -49,7 +49,7 @@ impl Launcher {
             rustix::net::SocketFlags::CLOEXEC,
             None,
         )?;
-        // A session of its own, so that a signal for our group does not end it while guests are being made.
+        // A group of its own, so that a signal for ours does not end it while guests are being made.
         Command::new(program).args(arguments).env_clear().stdin(theirs).process_group(0).spawn()?;
         Ok(Self::Process(Mutex::new(ours)))
     }
@@ -65,7 +65,7 @@ impl Launcher {
                 ask(&socket, launch, descriptors)?
             }
         };
-        Ok(Keeper::adopt(pid, pidfd, ours))
+        Ok(Keeper::adopt(pid, pidfd, ours, Guards::Wall))
     }
 }
 
@@ -86,7 +86,13 @@ fn ask(socket: &OwnedFd, launch: &WallLaunch, descriptors: WallDescriptors<'_>) 
     }
     sendmsg(socket, &[IoSlice::new(b"raise")], &mut ancillary, SendFlags::NOSIGNAL)?;
     let mut answer = [0u8; ANSWER];
-    let (length, mut received) = receive(socket, &mut answer)?;
+    // An answer that is not waited for would be taken for the next one's.
+    let (length, mut received) = loop {
+        match receive(socket, &mut answer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            received => break received?,
+        }
+    };
     let [kind, value] = [answer[..4].try_into(), answer[4..].try_into()].map(|word| word.map_or(0, i32::from_le_bytes));
     match (length, kind, received.pop()) {
         (ANSWER, 1, Some(pidfd)) => Ok((value, pidfd)),
@@ -114,7 +120,6 @@ pub fn serve() -> io::Result<()> {
     if !wall::is_single_threaded()? {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "a launcher must have one thread"));
     }
-    crate::privileges::set_not_dumpable()?;
     // SAFETY: whoever starts a launcher gives it this descriptor, and nothing else in this process uses it.
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET) };
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;

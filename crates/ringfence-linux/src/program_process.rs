@@ -106,23 +106,23 @@ pub(crate) fn set_limit(limit: &Rlimit) -> Step<()> {
     Ok(())
 }
 
-/// Ignored signals stay ignored across `execve`, and blocked ones blocked; a program expects neither.
-pub(crate) fn reset_signals() -> Step<()> {
+/// Gives one signal its default action back.
+pub(crate) fn reset_signal(signal: c_int) -> Step<()> {
     // The kernel's own structure, all zero: the default action, no flags, an empty mask. libc's wrapper would refuse
     // signals 32 and 33, which a parent may have left ignored.
     let default = [0u64; 4];
-    for signal in 1..=MAX_SIGNAL {
-        if signal == libc::SIGKILL || signal == libc::SIGSTOP {
-            continue;
-        }
-        // SAFETY: `default` is as large as the kernel's structure and valid for reading. Without CLONE_SIGHAND the
-        // table is this process's own.
-        let reset = unsafe {
-            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<c_void>(), 8usize)
-        };
-        if reset < 0 {
-            return Err((Stage::Signals, errno()));
-        }
+    // SAFETY: `default` is as large as the kernel's structure and valid for reading. Without CLONE_SIGHAND the table is
+    // this process's own.
+    let reset = unsafe {
+        libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null_mut::<c_void>(), 8usize)
+    };
+    if reset < 0 { Err((Stage::Signals, errno())) } else { Ok(()) }
+}
+
+/// Ignored signals stay ignored across `execve`, and blocked ones blocked; a program expects neither.
+pub(crate) fn reset_signals() -> Step<()> {
+    for signal in (1..=MAX_SIGNAL).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal)) {
+        reset_signal(signal)?;
     }
     // SAFETY: an all-zero sigset_t is valid; `sigemptyset` overwrites it.
     let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -169,9 +169,17 @@ pub(crate) fn close_from_on_exec(first: c_int) -> Result<(), c_int> {
 }
 
 pub(crate) fn close_from(first: c_int) -> Result<(), c_int> {
+    close_between(first, c_int::MAX)
+}
+
+/// Closes the descriptors from `first` to `last`; none where that is before the first.
+pub(crate) fn close_between(first: c_int, last: c_int) -> Result<(), c_int> {
+    if last < first {
+        return Ok(());
+    }
     // SAFETY: `close_range` takes three integers and reads no memory of ours. It closes descriptors that Rust may own;
     // the table is a copy in a process that never runs an owner's destructor.
-    let closed = unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), u32::MAX, 0u32) };
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first.cast_unsigned(), last.cast_unsigned(), 0u32) };
     if closed < 0 { Err(errno()) } else { Ok(()) }
 }
 

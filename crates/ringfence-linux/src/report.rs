@@ -78,6 +78,15 @@ pub struct Usage {
     pub written_bytes: u64,
 }
 
+/// What is in the private layers of a wall when nothing runs any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// Nothing, or there is none.
+    Unchanged,
+    /// Something was written, changed or removed.
+    Changed,
+}
+
 /// One message from the keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
@@ -104,6 +113,8 @@ pub enum Report {
     Gone {
         /// What the program and everything it started used.
         usage: Usage,
+        /// Whether a private layer holds changes.
+        layer: Layer,
     },
 }
 
@@ -126,8 +137,9 @@ impl Report {
                 words[1] = u64::from(wait_status.cast_unsigned());
                 usage.write(&mut words);
             }
-            Self::Gone { usage } => {
+            Self::Gone { usage, layer } => {
                 words[0] = 4;
+                words[1] = u64::from(layer == Layer::Changed);
                 usage.write(&mut words);
             }
         }
@@ -152,7 +164,10 @@ impl Report {
             1 => Self::Started { pid: small(words[1])? },
             2 => Self::Failed { stage: Stage::from_word(words[1])?, errno: small(words[2])? },
             3 => Self::Ended { wait_status: small(words[1])?, usage: Usage::read(&words) },
-            4 => Self::Gone { usage: Usage::read(&words) },
+            4 => {
+                let layer = if words[1] == 0 { Layer::Unchanged } else { Layer::Changed };
+                Self::Gone { usage: Usage::read(&words), layer }
+            }
             _ => return None,
         })
     }
@@ -243,7 +258,8 @@ mod tests {
             Report::Started { pid: 42 },
             Report::Failed { stage: Stage::Exec, errno: 2 },
             Report::Ended { wait_status: -1, usage },
-            Report::Gone { usage },
+            Report::Gone { usage, layer: Layer::Changed },
+            Report::Gone { usage, layer: Layer::Unchanged },
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }

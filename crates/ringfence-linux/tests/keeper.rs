@@ -1,5 +1,7 @@
 //! The keeper's promises, each shown on real processes.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first failure")]
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;

@@ -1,7 +1,7 @@
 //! The attacks that every backend must survive, and the canaries that show whether it did.
 //!
 //! A negative test proves nothing unless its twin succeeds: [`conformance`] runs each probe without the guarantee first,
-//! and a probe that does not reach its [canary](canary) there makes the case inconclusive. What a probe prints, and the
+//! and a probe that does not reach its [canary] there makes the case inconclusive. What a probe prints, and the
 //! code that it exits with, decide nothing where an effect on the host can be seen.
 
 pub mod backends;

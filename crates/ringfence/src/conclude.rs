@@ -23,6 +23,7 @@ pub(crate) fn begin(run_id: RunId, plan: Option<&Plan>, policy: &ResolvedPolicy)
         timed_out: false,
         oom_killed: false,
         output_truncated: false,
+        workspace_changed: false,
         resource_usage: ResourceUsage::default(),
         effective_policy: policy.canonical_json(),
         enforced: plan.map(|plan| plan.receipt().to_vec()).unwrap_or_default(),
@@ -51,6 +52,12 @@ pub(crate) fn refused(outcome: Outcome, refusal: Refusal) -> Outcome {
     }
 }
 
+/// The caller wanted it no more before it began.
+pub(crate) fn cancelled(outcome: Outcome) -> Outcome {
+    let advice = Some("The run was cancelled by its caller before it began.".to_owned());
+    Outcome { status: Status::Cancelled, enforced: Vec::new(), advice, signal: Some(15), ..outcome }
+}
+
 /// We could not. What was to be enforced was not shown to be.
 pub(crate) fn failed(outcome: Outcome, failure: Failure) -> Outcome {
     let (advice, retryable) = match failure.kind {
@@ -76,6 +83,7 @@ pub(crate) fn failed(outcome: Outcome, failure: Failure) -> Outcome {
 /// The program ran.
 pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPolicy) -> Outcome {
     outcome.set_output(&watched.stdout, &watched.stderr);
+    outcome.workspace_changed = watched.layer_changed;
     outcome.resource_usage = watched.usage;
     outcome.violations = watched.violations;
     let wait_status = match (watched.end, watched.ended_by) {

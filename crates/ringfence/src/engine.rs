@@ -112,7 +112,7 @@ impl Engine {
             ledger: Ledger::open(&setup.state)?,
             grants: setup.grants.iter().map(record_grant).collect(),
             backends: vec![
-                Box::new(Native::new(setup.launcher)),
+                Box::new(Native::new(setup.launcher, setup.state.clone())),
                 Box::new(Spawn::new(setup.state.clone())),
                 Box::new(NoWall::new(setup.state)),
             ],
@@ -225,11 +225,19 @@ impl Inner {
         // The wall is raised while the ledger's entry is on its way to the disk; nothing runs before both are there.
         // In this order: a process that raises walls itself must not have a second thread yet.
         let ledger = Arc::clone(&self);
-        let (raised, known) = tokio::join!(
+        let both = async {
+            tokio::join!(
+                biased;
+                chosen.backend.raise(&plan),
+                async { tokio::task::spawn_blocking(move || ledger.ledger.append(&entries, Durability::Synced)).await }
+            )
+        };
+        let (raised, known) = tokio::select! {
             biased;
-            chosen.backend.raise(&plan),
-            async { tokio::task::spawn_blocking(move || ledger.ledger.append(&entries, Durability::Synced)).await }
-        );
+            both = both => both,
+            // A wall that is being raised is dropped, and with it all that was made for it.
+            () = until_cancelled(cancelled.clone()) => return self.write_end(&run_id, conclude::cancelled(outcome)),
+        };
         let known = match known {
             Ok(known) => known.map_err(|error| ledger_failure(&error)),
             Err(error) => Err(Failure::new(FailureKind::Ledger, &error)),
@@ -258,9 +266,13 @@ impl Inner {
                 }
             }
         };
-        match self.ledger.append(&[self.entry(&run_id, Kind::Ended, ended_body(&outcome))], Durability::Written) {
+        self.write_end(&run_id, outcome)
+    }
+
+    /// Writes the end down. The program has run: its outcome stays, and says when its end is missing from the ledger.
+    fn write_end(&self, run_id: &RunId, outcome: Outcome) -> Outcome {
+        match self.ledger.append(&[self.entry(run_id, Kind::Ended, ended_body(&outcome))], Durability::Written) {
             Ok(()) => outcome,
-            // The program has run: its outcome stays, and says that its end is missing from the ledger.
             Err(error) => Outcome { error: Some(ledger_failure(&error)), ..outcome },
         }
     }
@@ -348,6 +360,15 @@ impl Inner {
 
 fn hash_policy(policy: &ResolvedPolicy) -> String {
     blake3::hash(policy.canonical_json().to_string().as_bytes()).to_hex().to_string()
+}
+
+/// Waits until the caller wants the run no more, or is gone.
+async fn until_cancelled(mut cancelled: watch::Receiver<bool>) {
+    while !*cancelled.borrow_and_update() {
+        if cancelled.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 fn record_grant(grant: &Grant) -> Value {

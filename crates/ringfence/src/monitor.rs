@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ringfence_linux::cgroup::CgroupUsage;
-use ringfence_linux::{Report, Usage};
+use ringfence_linux::{Layer, Report, Usage};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
@@ -12,7 +12,7 @@ use crate::capture::Captured;
 use crate::event::{Event, Stream, UsageSample, Violation};
 use crate::outcome::ResourceUsage;
 use crate::plan::{Limits, Plan};
-use crate::pump::{read_stream, show, write_stdin};
+use crate::pump::{read_stream, write_stdin};
 use crate::request::Stdin;
 
 /// The time between two looks.
@@ -49,6 +49,7 @@ pub(crate) struct Watched {
     pub(crate) violations: Vec<Violation>,
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
+    pub(crate) layer_changed: bool,
 }
 
 /// Watches the program of `sandbox` until nothing of it is left.
@@ -109,6 +110,7 @@ pub(crate) async fn watch(
         violations: seen.violations,
         stdout,
         stderr,
+        layer_changed: seen.layer_changed,
     }
 }
 
@@ -122,6 +124,7 @@ struct Seen {
     peak_bytes: u64,
     violations: Vec<Violation>,
     survivors: bool,
+    layer_changed: bool,
 }
 
 impl Seen {
@@ -129,15 +132,16 @@ impl Seen {
     fn take_counters(&mut self, counted: Option<CgroupUsage>) {
         let Some(counted) = counted else { return };
         self.peak_bytes = counted.memory_peak.unwrap_or(self.peak_bytes);
-        let killed = self.wait_status.is_some_and(|status| status & 0x7f == 9 || status >> 8 == 128 + 9);
+        // A guest that was killed itself leaves no status.
+        let killed = self.wait_status.is_none_or(|status| status & 0x7f == 9 || status >> 8 == 128 + 9);
         let failed = self.wait_status != Some(0);
         if counted.oom_kills > 0 {
-            let message = format!("{} processes were killed for memory", counted.oom_kills);
+            let message = format!("processes killed for memory: {}", counted.oom_kills);
             self.violations.push(Violation { rule: "proc.memory".to_owned(), message });
             self.ended_by = self.ended_by.or(killed.then_some(Reason::Memory));
         }
         if counted.pids_limit_hits > 0 {
-            let message = format!("{} times a process could not be started", counted.pids_limit_hits);
+            let message = format!("starts of a process or thread that were refused: {}", counted.pids_limit_hits);
             self.violations.push(Violation { rule: "proc.processes".to_owned(), message });
             self.ended_by = self.ended_by.or(failed.then_some(Reason::Processes));
         }
@@ -172,8 +176,9 @@ impl Supervision<'_> {
                         // What is left is being killed by the keeper now.
                         force_at.get_or_insert(Instant::now() + Sandbox::answer_limit());
                     }
-                    Ok(Some(Report::Gone { usage })) => {
+                    Ok(Some(Report::Gone { usage, layer })) => {
                         self.seen.usage = usage;
+                        self.seen.layer_changed = layer == Layer::Changed;
                         return;
                     }
                     // One that comes late.
@@ -187,21 +192,21 @@ impl Supervision<'_> {
                     } else if kill_at.is_some() {
                         force_at = Some(self.kill());
                     } else {
-                        self.end_for(Reason::TimeLimit).await;
+                        self.end_for(Reason::TimeLimit);
                         kill_at = Some(self.ask_to_end());
                     }
                 }
                 changed = cancel.changed(), if self.seen.ended_by.is_none() => {
                     // A caller who is gone can no longer want the run.
                     if changed.is_err() || *cancel.borrow_and_update() {
-                        self.end_for(Reason::Cancelled).await;
+                        self.end_for(Reason::Cancelled);
                         kill_at = Some(self.ask_to_end());
                     }
                 }
                 _ = looks.tick(), if force_at.is_none() => {
                     looks_left -= 1;
                     if let Some(reason) = self.look(looks_left == 0).await {
-                        self.end_for(reason).await;
+                        self.end_for(reason);
                         force_at = Some(self.kill());
                     }
                     if looks_left == 0 {
@@ -238,7 +243,7 @@ impl Supervision<'_> {
         Instant::now() + Sandbox::answer_limit()
     }
 
-    async fn end_for(&mut self, reason: Reason) {
+    fn end_for(&mut self, reason: Reason) {
         self.seen.ended_by = Some(reason);
         let (rule, message) = match reason {
             Reason::TimeLimit => ("time.limit", format!("still running after {:?}", self.limits.timeout)),
@@ -254,7 +259,8 @@ impl Supervision<'_> {
         };
         let violation = Violation { rule: rule.to_owned(), message };
         self.seen.violations.push(violation.clone());
-        show(&self.events, Event::Violation(violation)).await;
+        // A listener who is slow finds it in the outcome: waiting for one must not hold up the end.
+        self.events.try_send(Event::Violation(violation)).ok();
     }
 
     /// Looks at what is in use; says which limit was reached.

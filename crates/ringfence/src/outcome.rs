@@ -116,6 +116,8 @@ pub struct Outcome {
     pub oom_killed: bool,
     /// Something of its output was left out.
     pub output_truncated: bool,
+    /// The program changed the workspace in its private layer; the host's files are as they were.
+    pub workspace_changed: bool,
     /// What it used.
     pub resource_usage: ResourceUsage,
     /// The policy that this run had, every default written out.

@@ -123,9 +123,9 @@ fn guest(launch: &WallLaunch, strings: &Strings, descriptors: WallDescriptors<'_
     // Where it can be told what failed, until descriptors are arranged.
     let mut control = descriptors.control.as_raw_fd();
     match prepare(launch, strings, descriptors, joined, &mut control) {
-        Ok((signals, program)) => {
+        Ok(Ready { signals, program, inside }) => {
             keeper_process::send(CONTROL, &Report::Started { pid: program });
-            keeper_process::supervise(signals, program)
+            keeper_process::supervise(signals, program, &|| inside.layer())
         }
         Err(Failed::Step(stage, errno)) => {
             keeper_process::send(control, &Report::Failed { stage, errno });
@@ -136,6 +136,13 @@ fn guest(launch: &WallLaunch, strings: &Strings, descriptors: WallDescriptors<'_
             exit(1)
         }
     }
+}
+
+/// A guest whose program was executed.
+struct Ready {
+    signals: c_int,
+    program: c_int,
+    inside: Inside,
 }
 
 enum Failed {
@@ -149,22 +156,23 @@ fn prepare(
     descriptors: WallDescriptors<'_>,
     joined: Joined,
     control: &mut c_int,
-) -> Result<(c_int, c_int), Failed> {
+) -> Result<Ready, Failed> {
     let said = |error: &dyn std::error::Error| Failed::Said(chain(error));
     privileges::set_not_dumpable().map_err(|error| said(&error))?;
     super::inside::forget_arguments().map_err(|error| said(&error))?;
+    super::inside::cut_off().map_err(|error| said(&error))?;
     // Opened before all else is closed: prepared trees are descriptors too.
     let sources = open_sources(&launch.wall.entries, descriptors.trees).map_err(|error| said(&error))?;
     let stdio = descriptors.stdio.map(|fd| fd.as_raw_fd());
     place_descriptors([stdio[0], stdio[1], stdio[2], descriptors.control.as_raw_fd()])
         .map_err(|(stage, errno)| Failed::Step(stage, errno))?;
     *control = CONTROL;
-    Inside::enter(&launch.wall, sources).map_err(|error| said(&error))?;
+    let inside = Inside::enter(&launch.wall, sources).map_err(|error| said(&error))?;
     // Once more: becoming another user has set it to what the host prefers.
     privileges::set_not_dumpable().map_err(|error| said(&error))?;
     joined.wait();
     // What else the supervisor had open ends here.
-    crate::program_process::close_from(CONTROL + 1).map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
+    inside.close_all_but_layers(CONTROL + 1).map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
     let signals = keeper_process::child_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))?;
     // Nothing is left to do that needs a privilege. The program's process inherits all three, and proves them.
     privileges::set_no_new_privileges().map_err(|error| said(&error))?;
@@ -182,7 +190,7 @@ fn prepare(
         // SAFETY: closes descriptors of this process alone. The program has its own; ours would hide the pipes' ends.
         unsafe { libc::close(fd) };
     }
-    Ok((signals, program))
+    Ok(Ready { signals, program, inside })
 }
 
 /// Runs in the program's own process. Returns only when something failed.

@@ -7,9 +7,12 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Uid};
 
+use super::layer::PrivateLayer;
 use super::mount_api::{INERT, READ_ONLY, attach_over_root, make_private, new_file_system};
 use super::view::{Opened, Quota, build, make_file, make_folder};
 use super::{Wall, at};
+use crate::program_process::{close_between, close_from};
+use crate::report::Layer;
 
 /// Which step of raising the wall failed.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +29,9 @@ pub enum SetupError {
 
 /// The proof that this process is behind the wall, with its own root.
 #[derive(Debug)]
-pub(super) struct Inside(());
+pub(super) struct Inside {
+    layers: Vec<PrivateLayer>,
+}
 
 impl Inside {
     /// Builds the view of `wall` and makes it our root. Must be called by process 1 of new namespaces. What comes from the
@@ -36,9 +41,6 @@ impl Inside {
             let step = step.to_owned();
             move |source: io::Error| SetupError::Step { step, source }
         };
-        let host_root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(at("open the root"))?;
-        make_private(host_root.as_fd()).map_err(step("cut our mounts off from the host's"))?;
         become_user(wall)?;
         let root = new_file_system("tmpfs", &[("mode", "0755"), ("size", "256m"), ("nr_inodes", "16384")], INERT)
             .map_err(at("make the root"))?;
@@ -50,7 +52,7 @@ impl Inside {
             rustix::fs::chmodat(&root, empty, Mode::empty(), rustix::fs::AtFlags::empty())
                 .map_err(at("close what masks"))?;
         }
-        build(root.as_fd(), opened, &mut quota)?;
+        let layers = build(root.as_fd(), opened, &mut quota)?;
         for empty in [".masked/file", ".masked/folder"] {
             let flags =
                 if empty.ends_with("folder") { rustix::fs::AtFlags::REMOVEDIR } else { rustix::fs::AtFlags::empty() };
@@ -71,8 +73,33 @@ impl Inside {
         rustix::system::sethostname(std::os::unix::ffi::OsStrExt::as_bytes(wall.hostname.as_os_str()))
             .map_err(at("set the name of the machine"))?;
         bring_up_loopback().map_err(step("bring up the loopback interface"))?;
-        Ok(Self(()))
+        Ok(Self { layers })
     }
+
+    /// Whether the program wrote to a private layer.
+    pub(super) fn layer(&self) -> Layer {
+        if self.layers.iter().any(PrivateLayer::is_changed) { Layer::Changed } else { Layer::Unchanged }
+    }
+
+    /// Closes every descriptor from `first` on but those of the private layers.
+    pub(super) fn close_all_but_layers(&self, first: i32) -> Result<(), i32> {
+        let mut kept: Vec<i32> = self.layers.iter().map(PrivateLayer::descriptor).collect();
+        kept.sort_unstable();
+        let mut next = first;
+        for descriptor in kept {
+            close_between(next, descriptor - 1)?;
+            next = descriptor + 1;
+        }
+        close_from(next)
+    }
+}
+
+/// Cuts our mounts off from the host's, before anything is taken from them.
+pub(super) fn cut_off() -> Result<(), SetupError> {
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(at("open the root"))?;
+    make_private(root.as_fd())
+        .map_err(|source| SetupError::Step { step: "cut our mounts off from the host's".to_owned(), source })
 }
 
 fn set_root_read_only() -> io::Result<()> {
@@ -84,7 +111,8 @@ fn set_root_read_only() -> io::Result<()> {
 fn become_user(wall: &Wall) -> Result<(), SetupError> {
     rustix::thread::set_keep_capabilities(true).map_err(at("keep what we may do inside"))?;
     if rustix::process::getgroups().is_ok_and(|groups| !groups.is_empty()) {
-        // Refused where an ordinary user mapped a single group: those it had lost their meaning by not being mapped.
+        // Refused where an ordinary user mapped a single group. The kernel still counts those that the user has; the
+        // proof says how many.
         match rustix::thread::set_thread_groups(&[]) {
             Ok(()) | Err(rustix::io::Errno::PERM) => {}
             Err(errno) => return Err(at("leave the host's groups")(errno)),

@@ -7,6 +7,7 @@
 mod guest;
 mod inside;
 mod landlock;
+mod layer;
 mod membership;
 mod mount_api;
 mod namespaces;

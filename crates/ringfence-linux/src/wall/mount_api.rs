@@ -24,13 +24,15 @@ pub(super) const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 /// No set-user-id and no device ever counts inside.
 pub(super) const INERT: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
-/// A copy of the mounts at `path`, attached nowhere.
-pub(super) fn clone_tree(path: &Path) -> rustix::io::Result<OwnedFd> {
-    open_tree(
+/// A copy of the mounts at `path`, attached nowhere and cut off from the host's: nothing goes from one to the other.
+pub(super) fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
+    let tree = open_tree(
         CWD,
         path,
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE,
-    )
+    )?;
+    make_private(tree.as_fd())?;
+    Ok(tree)
 }
 
 /// Sets attributes on a whole tree.
@@ -73,6 +75,8 @@ pub fn idmapped_tree(path: &Path, user_namespace: BorrowedFd<'_>) -> io::Result<
     let tree = open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
     let attributes = MountAttributes {
         set: libc::MOUNT_ATTR_IDMAP,
+        // A copy of a shared mount is a peer of it: what is laid over it inside would be laid over the host's as well.
+        propagation: libc::MS_PRIVATE,
         userns_fd: u64::try_from(user_namespace.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?,
         ..MountAttributes::default()
     };

@@ -127,7 +127,8 @@ pub(super) fn raise(
         }
         // Out of the way of the numbers that descriptors are arranged at.
         if let Ok(high) = rustix::io::fcntl_dupfd_cloexec(&child_waits, super::view::ABOVE_ARRANGED) {
-            child(Joined(high));
+            // A panic must never go on in the code of the parent, of which this process is a copy.
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(Joined(high)))).ok();
         }
         crate::program_process::exit(1);
     }

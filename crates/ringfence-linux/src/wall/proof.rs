@@ -78,7 +78,8 @@ fn no_privileges(status: &Status, identity: Identity) -> Result<String, Unproven
     if uid != identity.uid || map.len() != 3 || map.get(2) != Some(&"1") || uid == 0 {
         return Err(Unproven::Broken { name, found: format!("uid {uid}, map {map:?}") });
     }
-    Ok(format!("uid {uid}, one id mapped, no capability in any set"))
+    let groups = rustix::process::getgroups().map_or(0, |groups| groups.len());
+    Ok(format!("uid {uid}, one id mapped, no capability in any set, {groups} further groups of the host"))
 }
 
 fn no_new_privileges(status: &Status) -> Result<String, Unproven> {
@@ -143,6 +144,10 @@ fn confined(expected: &Expected) -> Result<String, Unproven> {
         if Path::new(path).symlink_metadata().is_ok() {
             return Err(Unproven::Broken { name, found: format!("{path} is there") });
         }
+    }
+    let mounts = read(name, "/proc/self/mountinfo")?;
+    if mounts.lines().any(|line| line.contains(" shared:") || line.contains(" master:")) {
+        return Err(Unproven::Broken { name, found: "a mount is tied to the host's".to_owned() });
     }
     for path in ["/.probe", "/usr/.probe", "/dev/.probe"] {
         match fs::File::create(path) {

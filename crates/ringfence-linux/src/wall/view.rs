@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use serde::{Deserialize, Serialize};
 
+use super::layer::PrivateLayer;
 use super::mount_api::{INERT, READ_ONLY, attach, clone_tree, new_file_system, set_attributes};
 use super::{SetupError, at, inside_path, os_path, os_paths};
 
@@ -75,13 +76,15 @@ pub enum Entry {
         /// Its name below `/dev`.
         name: String,
     },
-    /// An empty folder that can be written, part of the one quota.
+    /// An empty folder that can be written, part of the one quota unless it has a size of its own.
     Scratch {
         /// Where.
         #[serde(with = "os_path")]
         at: PathBuf,
         /// Its permissions.
         mode: u32,
+        /// Of its own, beside the quota.
+        size: Option<u64>,
     },
     /// A folder of the host whose changes go to a private layer, part of the one quota.
     CopyOnWrite {
@@ -148,8 +151,8 @@ fn open_source(entry: &Entry, trees: &[OwnedFd]) -> Result<Option<OwnedFd>, Setu
 /// Clones out of the way of the numbers that descriptors are arranged at.
 fn clone(path: &Path) -> Result<OwnedFd, SetupError> {
     clone_tree(path)
-        .and_then(|tree| rustix::io::fcntl_dupfd_cloexec(&tree, ABOVE_ARRANGED))
-        .map_err(at(format_args!("show {}", path.display())))
+        .and_then(|tree| rustix::io::fcntl_dupfd_cloexec(&tree, ABOVE_ARRANGED).map_err(std::io::Error::from))
+        .map_err(|source| SetupError::Step { step: format!("show {}", path.display()), source })
 }
 
 /// The one file system that holds all that can be written.
@@ -182,7 +185,12 @@ impl Quota {
 }
 
 /// Puts `opened` together below `root`.
-pub(super) fn build(root: BorrowedFd<'_>, opened: Vec<Opened<'_>>, quota: &mut Quota) -> Result<(), SetupError> {
+pub(super) fn build(
+    root: BorrowedFd<'_>,
+    opened: Vec<Opened<'_>>,
+    quota: &mut Quota,
+) -> Result<Vec<PrivateLayer>, SetupError> {
+    let mut layers = Vec::new();
     // Overlay needs its layers as paths: the quota is attached where it can be named, and taken away at the end.
     make_folder(root, Path::new(".quota"))?;
     attach_at(root, Path::new(".quota"), &quota.tree)?;
@@ -202,13 +210,27 @@ pub(super) fn build(root: BorrowedFd<'_>, opened: Vec<Opened<'_>>, quota: &mut Q
                 // A device must work, so it is not made inert; the folder that it lies in is read-only.
                 bind(root, &Path::new("dev").join(name), &tree, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC)?;
             }
-            (Entry::Scratch { at: path, mode }, _) => {
+            (Entry::Scratch { at: path, mode, size: Some(size) }, _) => {
+                let inodes = (size / 4096).clamp(16, 1 << 20);
+                let tree = new_file_system(
+                    "tmpfs",
+                    &[
+                        ("size", &size.to_string()),
+                        ("nr_inodes", &inodes.to_string()),
+                        ("mode", &format!("{mode:04o}")),
+                    ],
+                    INERT,
+                )
+                .map_err(at(format_args!("make a file system for {}", path.display())))?;
+                bind(root, &inside_path(path), &tree, INERT)?;
+            }
+            (Entry::Scratch { at: path, mode, size: None }, _) => {
                 let (name, _folder) = quota.folder(*mode)?;
                 let tree = clone_below(root, &Path::new(".quota").join(name))?;
                 bind(root, &inside_path(path), &tree, INERT)?;
             }
             (Entry::CopyOnWrite { at: path, absent, access, .. }, Some(tree)) => {
-                copy_on_write(root, &inside_path(path), &tree, absent, *access, quota)?;
+                layers.push(copy_on_write(root, &inside_path(path), &tree, absent, *access, quota)?);
             }
             (Entry::Masked { at: path }, _) => mask(root, &inside_path(path))?,
             (Entry::Proc, _) => {
@@ -229,7 +251,7 @@ pub(super) fn build(root: BorrowedFd<'_>, opened: Vec<Opened<'_>>, quota: &mut Q
             }
         }
     }
-    Ok(())
+    Ok(layers)
 }
 
 fn read_only_if(access: Access) -> u64 {
@@ -266,7 +288,7 @@ fn copy_on_write(
     absent: &[PathBuf],
     access: Access,
     quota: &mut Quota,
-) -> Result<(), SetupError> {
+) -> Result<PrivateLayer, SetupError> {
     bind(root, path, lower, INERT | READ_ONLY)?;
     let mode = rustix::fs::fstat(lower).map_err(at("look at what is laid over"))?.st_mode & 0o7777;
     let (upper, upper_folder) = quota.folder(mode)?;
@@ -285,7 +307,11 @@ fn copy_on_write(
     let options: Vec<(&str, &str)> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let tree = new_file_system("overlay", &options, INERT | read_only_if(access))
         .map_err(at(format_args!("lay a private layer over {}", path.display())))?;
-    attach_at(root, path, &tree)
+    attach_at(root, path, &tree)?;
+    // Out of the way of the numbers that descriptors are arranged at.
+    rustix::io::fcntl_dupfd_cloexec(&upper_folder, ABOVE_ARRANGED)
+        .and_then(PrivateLayer::new)
+        .map_err(at("look at the private layer"))
 }
 
 /// Makes `path` of the lower folder be absent, by a mark for overlay in the upper one.

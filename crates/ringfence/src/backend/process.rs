@@ -32,7 +32,8 @@ pub struct Sandbox {
     keeper: Keeper,
     /// The keeper's control socket in the event loop. It only tells that there is a report: the keeper reads it.
     control: UnixStream,
-    program: i32,
+    /// Its number on the host; nothing behind a wall, where it has another.
+    program: Option<i32>,
     pub(crate) stdin: Option<pipe::Sender>,
     pub(crate) stdout: Option<pipe::Receiver>,
     pub(crate) stderr: Option<pipe::Receiver>,
@@ -93,7 +94,7 @@ impl Pipes {
         Ok(Sandbox {
             control: keeper.control().and_then(|fd| UnixStream::from_std(fd.into())).map_err(watch)?,
             keeper,
-            program: 0,
+            program: None,
             stdin: self.our_stdin.map(writer).transpose().map_err(watch)?,
             stdout: Some(reader(self.our_stdout).map_err(watch)?),
             stderr: Some(reader(self.our_stderr).map_err(watch)?),
@@ -145,7 +146,7 @@ impl Sandbox {
         };
         match report.map_err(watch)? {
             Some(Report::Started { pid }) => {
-                self.program = pid;
+                self.program = Some(pid).filter(|_| self.keeper.is_on_the_host());
                 Ok(())
             }
             Some(Report::Failed { stage, errno }) => {
@@ -232,7 +233,8 @@ impl Sandbox {
 
     /// For a keeper that ended without a last word: kills the program's group, and says whether it was there.
     pub(crate) fn kill_group_of_lost_program(&self) -> bool {
-        rustix::process::Pid::from_raw(self.program)
+        self.program
+            .and_then(rustix::process::Pid::from_raw)
             .is_some_and(|group| rustix::process::kill_process_group(group, rustix::process::Signal::KILL).is_ok())
     }
 }

@@ -33,6 +33,8 @@ pub(super) fn find(workspace: &Path, deny: &[Sourced<Glob>]) -> Result<Vec<PathB
                 found.push(folder);
                 continue;
             }
+            // Its kind could not be told, and it is no folder.
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => continue,
             Err(source) => return Err(StartError::WorkingDirectory { path: workspace.join(&folder), source }),
         };
         for entry in entries {
@@ -42,7 +44,8 @@ pub(super) fn find(workspace: &Path, deny: &[Sourced<Glob>]) -> Result<Vec<PathB
                 return too_large("more than 200,000 entries");
             }
             let path = folder.join(entry.file_name());
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            // What cannot be told is looked into.
+            let is_folder = entry.file_type().map_or(true, |kind| kind.is_dir());
             if matches(deny, &path, is_folder) {
                 found.push(path);
                 if found.len() > MOST_MATCHES {

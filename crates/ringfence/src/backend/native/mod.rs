@@ -13,7 +13,7 @@ use ringfence_linux::RlimitKind;
 use ringfence_linux::cgroup::{self, Cgroup, Hierarchy, Limits};
 use ringfence_linux::launcher::Launcher;
 use ringfence_linux::wall::{self, Identity, Membership, Wall, WallLaunch};
-use ringfence_policy::{BackendKind, Mount, MountMode, ResolvedPolicy, WorkspaceMode};
+use ringfence_policy::{BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
 use super::process::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
@@ -22,6 +22,7 @@ use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::request::{Work, WorkspaceAt};
+use crate::state::StateFolder;
 
 /// Where the workspace is, unless the request says otherwise.
 const WORKSPACE: &str = "/workspace";
@@ -30,20 +31,21 @@ const CODE: &str = "/run/code";
 /// The guest, and so many more that who counts sees the limit passed, and not only reached, before the kernel stops it.
 const PROCESSES_BEYOND: u64 = 1 + 32;
 /// Users of the host that nobody is: one of these stands for a program that root started.
-const FIRST_NOBODY: u32 = 1_900_000_000;
+const FIRST_NOBODY: u32 = 2_100_000_000;
 const NOBODIES: u32 = 1 << 24;
 
 /// Namespaces, an own view of files, no privileges, a filtered kernel, Landlock as a second fence.
 #[derive(Debug)]
 pub struct Native {
     launcher: Launcher,
+    state: StateFolder,
     hierarchy: OnceLock<Result<Hierarchy, cgroup::Unavailable>>,
 }
 
 impl Native {
-    /// A backend whose walls `launcher` raises.
-    pub fn new(launcher: Launcher) -> Self {
-        Self { launcher, hierarchy: OnceLock::new() }
+    /// A backend whose walls `launcher` raises, and behind which `state` is never seen.
+    pub fn new(launcher: Launcher, state: StateFolder) -> Self {
+        Self { launcher, state, hierarchy: OnceLock::new() }
     }
 
     /// Where cgroups can be made; looked up once, when what killed supervisors left is removed too.
@@ -51,10 +53,9 @@ impl Native {
         self.hierarchy
             .get_or_init(|| {
                 let hierarchy = cgroup::probe()?;
-                cgroup::sweep(&hierarchy, cgroup::is_supervisor_alive).map_err(|error| cgroup::Unavailable {
-                    reason: format!("what earlier runs left cannot be removed: {error}"),
-                    fix: "remove the empty folders that begin with rf- below the cgroup mount".to_owned(),
-                })?;
+                // What cannot be removed now, such as because another supervisor is just removing it, is found again by
+                // a later start. It must not cost this one its limits.
+                cgroup::sweep(&hierarchy, cgroup::is_supervisor_alive).ok();
                 Ok(hierarchy)
             })
             .as_ref()
@@ -78,7 +79,7 @@ impl Native {
     async fn raise_wall(&self, plan: &Plan) -> Result<Sandbox, StartError> {
         let pipes = Pipes::new(plan)?;
         let group = self.make_group(plan)?;
-        let (mut launch, trees) = prepare(plan)?;
+        let (mut launch, trees) = prepare(plan, &self.state)?;
         match &group {
             Some(group) => {
                 launch.cgroup = Some(membership(group));
@@ -107,6 +108,12 @@ impl Backend for Native {
     fn probe<'a>(&'a self, policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>> {
         Box::pin(async move {
             needs()?;
+            if let Some(what) = cannot(policy) {
+                return Err(Unavailable {
+                    reason: format!("in this version it does not know {what}"),
+                    fix: "take it out of the policy, or choose another backend".to_owned(),
+                });
+            }
             let groups = if self.hierarchy().is_ok() { Groups::Kept } else { Groups::Missing };
             Ok(Capabilities::new(BackendKind::Native, kept(policy, groups)))
         })
@@ -168,7 +175,7 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
         (Guarantee::CleanEnvironment, Strength::Enforced, "made from the pass-list"),
         (Guarantee::FsConfined, Strength::Enforced, "own root by pivot_root, Landlock"),
         (Guarantee::FsQuota, Strength::Enforced, "one tmpfs for all that can be written"),
-        (Guarantee::FsDeny, Strength::Enforced, "matching files of the workspace are masked at the start"),
+        (Guarantee::FsDeny, Strength::Enforced, "files that matched at the start are absent"),
         (Guarantee::FsWorkspaceMode, Strength::Enforced, "mounts of its own"),
         (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only"),
         (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
@@ -188,21 +195,23 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
 }
 
 /// Everything that is decided on the host before the wall is raised.
-fn prepare(plan: &Plan) -> Result<(WallLaunch, Vec<std::os::fd::OwnedFd>), StartError> {
+fn prepare(plan: &Plan, state: &StateFolder) -> Result<(WallLaunch, Vec<std::os::fd::OwnedFd>), StartError> {
     let identity = identity(plan);
     let at = match plan.workspace_at() {
         WorkspaceAt::Default => PathBuf::from(WORKSPACE),
         WorkspaceAt::Same => plan.workspace().to_owned(),
         WorkspaceAt::Path(path) => path.clone(),
     };
+    check_place(&at)?;
     let mut trees = Vec::new();
     let mut view = view::system(identity);
     let path = plan.env().iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
     view.extend(toolchain::entries(&path, plan.workspace()));
-    view.extend(view::hide_workspace(&view, plan.workspace()));
-    view.extend(view::workspace(plan, &at, identity, &mut trees)?);
+    view.extend(view::hide_workspace(&view, plan.workspace(), &at));
+    view.extend(view::workspace(plan, &at, identity, state, &mut trees)?);
     view.extend(view::mounts(plan)?);
     view.extend(view::files(plan, Path::new(CODE)));
+    let view = view::without_replaced(view);
     let cwd = at.join(plan.cwd());
     let (programs, argv) = programs(plan, &path, &cwd)?;
     let writable = view::writable_paths(&view);
@@ -225,6 +234,36 @@ fn prepare(plan: &Plan) -> Result<(WallLaunch, Vec<std::os::fd::OwnedFd>), Start
         processes: u64::from(plan.policy().proc.processes.value) + PROCESSES_BEYOND,
     };
     Ok((launch, trees))
+}
+
+/// A workspace that covers what programs need, or hides in it, would only end in riddles.
+fn check_place(at: &Path) -> Result<(), StartError> {
+    let needed =
+        ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/dev", "/proc", "/sys", "/run"];
+    let covers = ["/tmp", "/var", wall::HOME].iter().any(|other| Path::new(other).starts_with(at));
+    let plain =
+        at.components().all(|part| matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_)));
+    let taken = |other: &&str| at.starts_with(other) || Path::new(*other).starts_with(at);
+    if covers || !plain || needed.iter().any(|other| taken(&other)) {
+        return Err(StartError::Wall(WallError(format!(
+            "the workspace cannot appear at {}: the sandbox has its own there; choose another place with --at, such as {WORKSPACE}",
+            at.display()
+        ))));
+    }
+    Ok(())
+}
+
+/// What of a policy this version cannot do behind this wall. Doing less in silence would be a lie, and more as well.
+fn cannot(policy: &ResolvedPolicy) -> Option<&'static str> {
+    if policy.net.mode.value == NetMode::Open {
+        Some("`net.mode: open`: there is only the network of its own")
+    } else if !policy.net.localhost.is_empty() || !policy.net.unix.is_empty() {
+        Some("`net.localhost` and `net.unix`: nothing of the host can be reached")
+    } else if policy.image.is_some() {
+        Some("`image`: it shows the host's own system")
+    } else {
+        None
+    }
 }
 
 /// Inside as the policy says; on the host ourselves, or nobody when we are root.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use ringfence_linux::wall::Entry;
+use ringfence_linux::wall::{Access, Entry, Source};
 
 use super::view::read_only;
 
@@ -54,7 +54,18 @@ pub(super) fn entries(path: &OsStr, workspace: &Path) -> Vec<Entry> {
         }
     }
     found.sort();
-    found.iter().map(|path| read_only(path)).collect()
+    found.iter().map(|path| shown(path, workspace)).collect()
+}
+
+/// Not a bind: a socket of a host's service in it would answer.
+fn shown(path: &Path, workspace: &Path) -> Entry {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if !real.is_dir() {
+        return read_only(path);
+    }
+    let absent = workspace.strip_prefix(&real).ok().map(Path::to_owned).into_iter().collect();
+    let source = Source::Host(path.to_owned());
+    Entry::CopyOnWrite { source, at: path.to_owned(), absent, access: Access::ReadOnly }
 }
 
 /// Whether `needed`, wherever its links lead, is there and is neither a home, nor above one, nor a part of `workspace`.
@@ -63,7 +74,8 @@ fn may_be_shown(needed: &Path, workspace: &Path) -> bool {
     let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
     let holds_home = home.is_some_and(|home| home.starts_with(&real));
     let holds_secrets = NOT_OF_PROGRAMS.iter().any(|name| real.join(name).symlink_metadata().is_ok());
-    !holds_home && !holds_secrets && !real.starts_with(workspace)
+    let fit = ringfence_policy::check_source(&real).is_ok();
+    fit && !holds_home && !holds_secrets && !real.starts_with(workspace)
 }
 
 /// What must be shown for the programs of one folder of `PATH` to work.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, Source};
@@ -11,6 +12,7 @@ use ringfence_policy::{Mount, MountMode, WorkspaceMode};
 use super::{StartError, deny, owner, wall_error};
 use crate::plan::Plan;
 use crate::request::{InputFile, Work};
+use crate::state::StateFolder;
 
 /// Folders of the system; on most hosts all but the first are links into it.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -21,6 +23,10 @@ const FROM_ETC: [&str; 4] =
 const COPIED_FROM_ETC: [&str; 3] = ["/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ssl/openssl.cnf"];
 const MOST_COPIED: u64 = 1024 * 1024;
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// What `/proc` tells about the host, and not about the processes inside: keys that the host's user holds, and where the
+/// kernel lies.
+const MASKED: [&str; 2] = ["/proc/keys", "/proc/kallsyms"];
 
 /// The system part of the view.
 pub(super) fn system(identity: Identity) -> Vec<Entry> {
@@ -58,11 +64,12 @@ pub(super) fn system(identity: Identity) -> Vec<Entry> {
         link("/dev/stdout", "/proc/self/fd/1"),
         link("/dev/stderr", "/proc/self/fd/2"),
         Entry::Proc,
-        Entry::Scratch { at: "/tmp".into(), mode: 0o1777 },
-        Entry::Scratch { at: "/dev/shm".into(), mode: 0o1777 },
-        Entry::Scratch { at: HOME.into(), mode: 0o700 },
+        Entry::Scratch { at: "/tmp".into(), mode: 0o1777, size: None },
+        Entry::Scratch { at: "/dev/shm".into(), mode: 0o1777, size: None },
+        Entry::Scratch { at: HOME.into(), mode: 0o700, size: None },
         link("/var/tmp", "/tmp"),
     ]);
+    entries.extend(MASKED.iter().filter(|path| Path::new(path).exists()).map(|path| Entry::Masked { at: path.into() }));
     entries
 }
 
@@ -85,14 +92,20 @@ pub(super) fn workspace(
     plan: &Plan,
     at: &Path,
     identity: Identity,
+    state: &StateFolder,
     trees: &mut Vec<OwnedFd>,
 ) -> Result<Vec<Entry>, StartError> {
     let mode = plan.policy().fs.mode.value;
+    if mode != WorkspaceMode::Ephemeral {
+        no_mounts_below(plan.workspace())?;
+    }
     if mode == WorkspaceMode::Ephemeral {
-        return Ok(vec![Entry::Scratch { at: at.to_owned(), mode: 0o755 }]);
+        return Ok(vec![Entry::Scratch { at: at.to_owned(), mode: 0o755, size: None }]);
     }
     let source = source(plan.workspace(), identity, trees)?;
-    let denied = deny::find(plan.workspace(), &plan.policy().fs.deny)?;
+    let mut denied = deny::find(plan.workspace(), &plan.policy().fs.deny)?;
+    // The ledger is outside, also when it lies below the workspace.
+    denied.extend(state.path().strip_prefix(plan.workspace()).ok().map(Path::to_owned));
     let access = match mode {
         WorkspaceMode::Review => Access::ReadWrite,
         // Not a bind: a socket of a host's service in it would answer.
@@ -106,14 +119,50 @@ pub(super) fn workspace(
     Ok(vec![Entry::CopyOnWrite { source, at: at.to_owned(), absent: denied, access }])
 }
 
-/// Hides the workspace where `shown`, folders of the host, would show it a second time without what is denied in it.
-pub(super) fn hide_workspace(shown: &[Entry], workspace: &Path) -> Vec<Entry> {
+/// Hides the workspace where `shown`, folders of the host, would show it a second time with what is denied in it. What
+/// is at its `own` place is covered by itself.
+pub(super) fn hide_workspace(shown: &[Entry], workspace: &Path, own: &Path) -> Vec<Entry> {
     let hidden = shown.iter().filter_map(|entry| {
         let Entry::Bind { source: Source::Host(source), at, .. } = entry else { return None };
         let rest = workspace.strip_prefix(source.canonicalize().ok()?).ok()?;
-        Some(Entry::Masked { at: at.join(rest) })
+        Some(at.join(rest)).filter(|at| at != own).map(|at| Entry::Masked { at })
     });
     hidden.collect()
+}
+
+/// What is mounted below a workspace would be missing inside, and what it covers be seen.
+fn no_mounts_below(workspace: &Path) -> Result<(), StartError> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| wall_error("read the mounts", &error))?;
+    // The fifth field is where it is mounted; spaces and the like are written as octal numbers.
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
+    for place in places {
+        if place != workspace && place.starts_with(workspace) {
+            return Err(StartError::Wall(super::WallError(format!(
+                "something is mounted below the workspace, at {}: unmount it, or name another folder with --workspace",
+                place.display()
+            ))));
+        }
+    }
+    Ok(())
+}
+
+fn unescape(field: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after.first_chunk::<3>().filter(|_| *first == b'\\');
+        match octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 /// A folder of the host. Root's files must be the program's files inside, although the program is not root outside.
@@ -131,25 +180,56 @@ fn source(path: &Path, identity: Identity, trees: &mut Vec<OwnedFd>) -> Result<S
 
 /// The policy's further mounts.
 pub(super) fn mounts(plan: &Plan) -> Result<Vec<Entry>, StartError> {
-    plan.policy()
-        .fs
-        .mounts
+    plan.policy().fs.mounts.iter().map(|mount| entry_for(plan, &mount.value)).collect()
+}
+
+fn entry_for(plan: &Plan, mount: &Mount) -> Result<Entry, StartError> {
+    let (host, at, mode) = match mount {
+        Mount::Tmpfs { tmpfs, size } => {
+            return Ok(Entry::Scratch { at: tmpfs.as_path().to_owned(), mode: 0o1777, size: Some(size.get()) });
+        }
+        Mount::Host { host, at, mode } => (host, at.as_path().to_owned(), *mode),
+    };
+    let refuse = |why: String| StartError::Wall(super::WallError(why));
+    let path = plan.workspace().join(host.as_path());
+    let path = path.canonicalize().map_err(|source| StartError::WorkingDirectory { path, source })?;
+    // What is named below the workspace lies in it: a link there is the project's, not the policy's.
+    if host.as_path().is_relative() && !path.starts_with(plan.workspace()) {
+        return Err(refuse(format!("the mount {} leads out of the workspace, to {}", host.as_str(), path.display())));
+    }
+    // A link may lead to what was refused by name.
+    ringfence_policy::check_source(&path).map_err(|invalid| refuse(invalid.message))?;
+    let metadata = path.metadata().map_err(|source| StartError::WorkingDirectory { path: path.clone(), source })?;
+    let source = Source::Host(path.clone());
+    match mode {
+        MountMode::ReadWrite => Ok(Entry::Bind { source, at, access: Access::ReadWrite }),
+        // Not a bind: a socket of a host's service in it would answer.
+        MountMode::ReadOnly if metadata.is_dir() => {
+            let absent = deny::find(&path, &plan.policy().fs.deny)?;
+            Ok(Entry::CopyOnWrite { source, at, absent, access: Access::ReadOnly })
+        }
+        MountMode::ReadOnly if metadata.is_file() => Ok(Entry::Bind { source, at, access: Access::ReadOnly }),
+        MountMode::ReadOnly => Err(refuse(format!("{} is neither a folder nor a file", path.display()))),
+    }
+}
+
+/// What a later entry puts at the same place is there instead of an earlier one.
+pub(super) fn without_replaced(entries: Vec<Entry>) -> Vec<Entry> {
+    let targets: Vec<Option<PathBuf>> = entries
         .iter()
-        .map(|mount| match &mount.value {
-            Mount::Tmpfs { tmpfs, .. } => Ok(Entry::Scratch { at: tmpfs.as_path().to_owned(), mode: 0o1777 }),
-            Mount::Host { host, at, mode } => {
-                let path = plan.workspace().join(host.as_path());
-                let path = path.canonicalize().map_err(|source| StartError::WorkingDirectory { path, source })?;
-                // A link may lead to what was refused by name.
-                ringfence_policy::check_source(&path)
-                    .map_err(|invalid| StartError::Wall(super::WallError(invalid.message)))?;
-                let access = match mode {
-                    MountMode::ReadOnly => Access::ReadOnly,
-                    MountMode::ReadWrite => Access::ReadWrite,
-                };
-                Ok(Entry::Bind { source: Source::Host(path), at: at.as_path().to_owned(), access })
-            }
+        .map(|entry| match entry {
+            Entry::Scratch { at, .. } | Entry::Bind { at, .. } | Entry::CopyOnWrite { at, .. } => Some(at.clone()),
+            _ => None,
         })
+        .collect();
+    entries
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| {
+            let target = targets.get(*index).and_then(Option::as_ref);
+            target.is_none() || !targets.iter().skip(index + 1).any(|later| later.as_ref() == target)
+        })
+        .map(|(_, entry)| entry)
         .collect()
 }
 

@@ -1,0 +1,69 @@
+//! The private layer of a folder that is shown copy-on-write, seen from the guest.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::{Dir, FileType, Mode, OFlags};
+
+/// Looked through at most; a layer with more has surely changed.
+const MOST_ENTRIES: usize = 10_000;
+
+/// What a layer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Content {
+    folders: usize,
+    marks: usize,
+    others: usize,
+}
+
+/// A layer, and what we put into it ourselves.
+#[derive(Debug)]
+pub(super) struct PrivateLayer {
+    folder: OwnedFd,
+    at_start: Content,
+}
+
+impl PrivateLayer {
+    /// The layer in `folder`, as it is before the program runs.
+    pub(super) fn new(folder: OwnedFd) -> rustix::io::Result<Self> {
+        let at_start = content(&folder)?;
+        Ok(Self { folder, at_start })
+    }
+
+    pub(super) fn descriptor(&self) -> i32 {
+        self.folder.as_raw_fd()
+    }
+
+    /// Whether something was written, changed or removed. What cannot be looked at was made so by the program.
+    pub(super) fn is_changed(&self) -> bool {
+        content(&self.folder).ok() != Some(self.at_start)
+    }
+}
+
+fn content(folder: &OwnedFd) -> rustix::io::Result<Content> {
+    let open = |at: &OwnedFd, name: &std::ffi::CStr| {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(at, name, flags, Mode::empty())
+    };
+    let mut found = Content::default();
+    let mut left = vec![open(folder, c".")?];
+    while let Some(folder) = left.pop() {
+        for entry in Dir::read_from(&folder)? {
+            let entry = entry?;
+            if [c".", c".."].contains(&entry.file_name()) {
+                continue;
+            }
+            match entry.file_type() {
+                FileType::Directory => {
+                    found.folders += 1;
+                    left.push(open(&folder, entry.file_name())?);
+                }
+                FileType::CharacterDevice => found.marks += 1,
+                _ => found.others += 1,
+            }
+            if found.folders + found.marks + found.others > MOST_ENTRIES {
+                return Err(rustix::io::Errno::TOOBIG);
+            }
+        }
+    }
+    Ok(found)
+}
