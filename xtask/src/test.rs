@@ -11,7 +11,7 @@ use crate::{docs, fuzz, ordinary_user, readme, static_binary, tidy};
 /// Tells the tests what may not be skipped, as a list with commas. A missing backend that it names is a failure.
 pub(crate) const BACKENDS_REQUIRED: &str = "RINGFENCE_TEST_REQUIRE";
 /// What every Linux machine can offer.
-const BACKENDS_ALWAYS: &str = "none,spawn";
+const BACKENDS_ALWAYS: &str = "native,none,spawn";
 /// Long enough to see that a fuzz target runs and finds nothing near the surface.
 const FUZZ_SECONDS: u32 = 10;
 

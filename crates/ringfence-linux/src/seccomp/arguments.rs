@@ -41,6 +41,8 @@ const TERMINAL_COMMANDS: [u32; 4] =
 
 /// `PER_LINUX32` and `UNAME26`: they change what `uname` says.
 const HARMLESS_PERSONALITY: u32 = 0x0002_0008;
+/// Process 1 of the sandbox.
+const GUEST: u32 = 1;
 const QUERY_PERSONALITY: u32 = 0xffff_ffff;
 
 /// Of the bits of a file type, those in which both kinds of device, and nothing else, read `S_IFCHR`.
@@ -82,6 +84,10 @@ pub(super) fn decide(to: &mut Assembler, ends: Ends, name: &str) -> Option<Label
         "personality" => {
             let test = to.branch(Test::Equal, QUERY_PERSONALITY, ends.allow, ends.not_permitted);
             let test = to.branch(Test::AnyBitOf, !HARMLESS_PERSONALITY, test, ends.allow);
+            to.load(low(0), test)
+        }
+        "prlimit64" => {
+            let test = to.branch(Test::Equal, GUEST, ends.not_permitted, ends.allow);
             to.load(low(0), test)
         }
         "mknod" => device(to, ends, 1),

@@ -81,6 +81,7 @@ calls! {
         fanotify_mark => SYS_fanotify_mark,
         ioctl => SYS_ioctl,
         personality => SYS_personality,
+        prlimit64 => SYS_prlimit64,
         mknodat => SYS_mknodat,
         socket => SYS_socket,
         socketpair => SYS_socketpair,

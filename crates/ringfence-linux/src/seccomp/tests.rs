@@ -249,6 +249,15 @@ fn seccomp_personality_stays_linux() {
 }
 
 #[test]
+fn seccomp_n11_limits_are_not_set_for_process_1() {
+    check(libc::SYS_prlimit64, &[0], ALLOW);
+    check(libc::SYS_prlimit64, &[2], ALLOW);
+    for one in [1, 1 | 7 << 32] {
+        check(libc::SYS_prlimit64, &[one], refusal(libc::EPERM));
+    }
+}
+
+#[test]
 fn seccomp_assembler_reaches_beyond_255_instructions() {
     // A list of comparisons, each with its own far end: both branches of the first must pass over all others.
     for length in [1u32, 125, 126, 127, 128, 253, 254, 255, 256, 257, 600] {

@@ -139,7 +139,12 @@ pub(super) fn raise(
     let raised = Raised { pid, pidfd: own(pidfd) };
     drop(child_waits);
     let tell = |word: &[u8]| rustix::io::write(&parent_maps, word).map(|_| ()).map_err(io::Error::from);
-    let ready = map(pid, identity).and_then(|()| tell(b"m")).and_then(|()| join(pid)).and_then(|()| tell(b"j"));
+    let mapped = map(pid, identity).and_then(|()| tell(b"m"));
+    let ready = mapped.and_then(|()| match join(pid).and_then(|()| tell(b"j")) {
+        // It is gone already: its own words about why are on the control socket, and better than this.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ESRCH)) => Ok(()),
+        joined => joined,
+    });
     if let Err(error) = ready {
         raised.kill();
         raised.reap(std::time::Duration::from_secs(2));

@@ -365,7 +365,12 @@ fn make_target(root: BorrowedFd<'_>, path: &Path, tree: &OwnedFd) -> Result<(), 
     let stat = rustix::fs::fstat(tree).map_err(at(format_args!("look at what is shown at {}", path.display())))?;
     match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
         rustix::fs::FileType::Directory => make_folder(root, path),
-        _ => make_file(root, path, b""),
+        _ => {
+            let (parent, name) = open_parent(root, path)?;
+            // One that is there may be read-only, and need not be a plain file: it is only covered.
+            let there = rustix::fs::statat(&parent, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok();
+            if there { Ok(()) } else { make_file(root, path, b"") }
+        }
     }
 }
 

@@ -244,7 +244,7 @@ fn check_place(at: &Path) -> Result<(), StartError> {
     let plain =
         at.components().all(|part| matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_)));
     let taken = |other: &&str| at.starts_with(other) || Path::new(*other).starts_with(at);
-    if covers || !plain || needed.iter().any(|other| taken(&other)) {
+    if covers || !plain || needed.iter().any(taken) {
         return Err(StartError::Wall(WallError(format!(
             "the workspace cannot appear at {}: the sandbox has its own there; choose another place with --at, such as {WORKSPACE}",
             at.display()

@@ -60,10 +60,11 @@ pub(super) fn entries(path: &OsStr, workspace: &Path) -> Vec<Entry> {
 /// Not a bind: a socket of a host's service in it would answer.
 fn shown(path: &Path, workspace: &Path) -> Entry {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if !real.is_dir() {
+    // A workspace that lies in it may have to appear at its own place, for which a layer has no room.
+    if !real.is_dir() || workspace.starts_with(&real) {
         return read_only(path);
     }
-    let absent = workspace.strip_prefix(&real).ok().map(Path::to_owned).into_iter().collect();
+    let absent = Vec::new();
     let source = Source::Host(path.to_owned());
     Entry::CopyOnWrite { source, at: path.to_owned(), absent, access: Access::ReadOnly }
 }

@@ -1,0 +1,118 @@
+//! R11: many runs at once, and supervisors that are killed, leave nothing behind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use ringfence_testkit::canary::{is_alive, until};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::probe::{Wall, run, walled};
+use crate::stage::Stage;
+
+const RUNS: usize = 40;
+
+/// Control groups of ours whose supervisor is one of `supervisors`.
+fn groups(supervisors: &BTreeSet<u32>) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let points = mounts.lines().filter(|line| line.contains(" - cgroup")).filter_map(|line| line.split(' ').nth(4));
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap();
+    let below = own.lines().filter_map(|line| line.rsplit(':').next()).collect::<BTreeSet<_>>();
+    points
+        .flat_map(|point| below.iter().map(move |path| format!("{point}{path}")))
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flat_map(|entries| entries.flatten())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| {
+            let supervisor = name.strip_prefix("rf-").and_then(|rest| rest.split('-').next()?.parse().ok());
+            supervisor.is_some_and(|pid| supervisors.contains(&pid))
+        })
+        .collect()
+}
+
+/// Processes of the host that sleep for `seconds`, which nobody else does.
+fn sleepers(seconds: &str) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let sleeps = format!("sleep\0{seconds}\0");
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| is_alive(*pid))
+        .filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == sleeps.as_bytes()))
+        .collect()
+}
+
+/// Processes that were started by one of ours and still run the binary: guests.
+fn guests(stage: &Stage) -> Vec<u32> {
+    let work = stage.work();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "ringfence-guest")
+        })
+        .filter(|pid| {
+            let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+            mounts.contains(work.to_str().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn r11_measured_forty_runs_at_once_with_supervisors_killed_at_random_leave_nothing_behind() {
+    let Some(stage) = walled() else { return };
+    let mark = format!("97{}", std::process::id());
+    let script = format!("(setsid sh -c 'trap \"\" TERM; sleep {mark}; :' > /dev/null 2>&1 &); sleep {mark}; :");
+    let mounts_before = fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count();
+    let mut children: Vec<_> = (0..RUNS)
+        .map(|number| {
+            // Some get far, some are killed while they raise their wall.
+            let child = run(&stage, Wall::Native, &["--timeout", "60s"], &["sh", "-c", &script]).start();
+            std::thread::sleep(Duration::from_millis((number as u64 * 7) % 30));
+            child
+        })
+        .collect();
+    let supervisors: BTreeSet<u32> = children.iter().map(std::process::Child::id).collect();
+    assert!(until(Duration::from_secs(20), || sleepers(&mark).len() > RUNS / 2), "too few runs ever started");
+    for child in &children {
+        kill_process(Pid::from_child(child), Signal::KILL).unwrap();
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    for child in &mut children {
+        child.wait().unwrap();
+    }
+    // What was killed at once, before the program ran.
+    for delay in 0..40 {
+        let mut child = run(&stage, Wall::Native, &[], &["sh", "-c", &script]).start();
+        std::thread::sleep(Duration::from_millis(delay));
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        child.wait().unwrap();
+    }
+    assert!(until(Duration::from_secs(10), || sleepers(&mark).is_empty()), "programs survived: {:?}", sleepers(&mark));
+    assert!(until(Duration::from_secs(10), || guests(&stage).is_empty()), "guests survived: {:?}", guests(&stage));
+    // The next start removes what a killed supervisor could not.
+    run(&stage, Wall::Native, &[], &["true"]).run().expect(0, &[]);
+    assert_eq!(groups(&supervisors), Vec::<String>::new(), "control groups are left");
+    assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count(), mounts_before, "mounts are left");
+    let scratch = stage.state().join("scratch");
+    assert_eq!(fs::read_dir(scratch).map_or(0, Iterator::count), 0, "scratch folders are left");
+    assert_eq!(fs::read_dir(stage.path().join("tmp")).unwrap().count(), 0, "something is left in TMPDIR");
+    stage.ringfence(["log", "verify"]).run().expect(0, &[]);
+}
+
+#[test]
+fn r11_measured_forty_runs_at_once_all_end_as_they_should() {
+    let Some(stage) = walled() else { return };
+    let children: Vec<_> = (0..RUNS)
+        .map(|number| {
+            run(&stage, Wall::Native, &[], &["sh", "-c", &format!("echo run {number}; exit {number}")]).start()
+        })
+        .collect();
+    let supervisors: BTreeSet<u32> = children.iter().map(std::process::Child::id).collect();
+    for (number, child) in children.into_iter().enumerate() {
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), i32::try_from(number).ok(), "{stderr}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("run {number}\n"), "{stderr}");
+    }
+    assert_eq!(groups(&supervisors), Vec::<String>::new(), "control groups are left");
+}
