@@ -302,7 +302,10 @@ fn reap_children(program: c_int) -> Option<Report> {
         // SAFETY: both pointers are valid for writing.
         let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
         if pid == program {
-            ended = Some(Report::Ended { wait_status: status, usage: convert_usage(&usage) });
+            // What it started and did not wait for is ours now.
+            let mut left = 0u32;
+            crate::tree::for_each_own_child(|_| left = left.saturating_add(1));
+            ended = Some(Report::Ended { wait_status: status, usage: convert_usage(&usage), left });
         }
         if pid <= 0 {
             return ended;

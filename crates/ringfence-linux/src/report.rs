@@ -108,6 +108,8 @@ pub enum Report {
         wait_status: i32,
         /// What the program used.
         usage: Usage,
+        /// Processes that it left behind, before they are killed.
+        left: u32,
     },
     /// Nothing of the program is left.
     Gone {
@@ -132,9 +134,10 @@ impl Report {
                 words[1] = stage as u64;
                 words[2] = u64::from(errno.cast_unsigned());
             }
-            Self::Ended { wait_status, usage } => {
+            Self::Ended { wait_status, usage, left } => {
                 words[0] = 3;
                 words[1] = u64::from(wait_status.cast_unsigned());
+                words[2] = u64::from(left);
                 usage.write(&mut words);
             }
             Self::Gone { usage, layer } => {
@@ -163,7 +166,11 @@ impl Report {
         Some(match words[0] {
             1 => Self::Started { pid: small(words[1])? },
             2 => Self::Failed { stage: Stage::from_word(words[1])?, errno: small(words[2])? },
-            3 => Self::Ended { wait_status: small(words[1])?, usage: Usage::read(&words) },
+            3 => Self::Ended {
+                wait_status: small(words[1])?,
+                usage: Usage::read(&words),
+                left: u32::try_from(words[2]).ok()?,
+            },
             4 => {
                 let layer = if words[1] == 0 { Layer::Unchanged } else { Layer::Changed };
                 Self::Gone { usage: Usage::read(&words), layer }
@@ -257,7 +264,7 @@ mod tests {
         for report in [
             Report::Started { pid: 42 },
             Report::Failed { stage: Stage::Exec, errno: 2 },
-            Report::Ended { wait_status: -1, usage },
+            Report::Ended { wait_status: -1, usage, left: 7 },
             Report::Gone { usage, layer: Layer::Changed },
             Report::Gone { usage, layer: Layer::Unchanged },
         ] {

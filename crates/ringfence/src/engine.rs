@@ -223,13 +223,12 @@ impl Inner {
         let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         outcome.fell_back = chosen.fell_back;
         // The wall is raised while the ledger's entry is on its way to the disk; nothing runs before both are there.
-        // In this order: a process that raises walls itself must not have a second thread yet.
-        let ledger = Arc::clone(&self);
+        // In this order: the guest works on its own while we wait for the disk.
         let both = async {
             tokio::join!(
                 biased;
                 chosen.backend.raise(&plan),
-                async { tokio::task::spawn_blocking(move || ledger.ledger.append(&entries, Durability::Synced)).await }
+                async { self.append_synced(&entries) }
             )
         };
         let (raised, known) = tokio::select! {
@@ -238,12 +237,8 @@ impl Inner {
             // A wall that is being raised is dropped, and with it all that was made for it.
             () = until_cancelled(cancelled.clone()) => return self.write_end(&run_id, conclude::cancelled(outcome)),
         };
-        let known = match known {
-            Ok(known) => known.map_err(|error| ledger_failure(&error)),
-            Err(error) => Err(Failure::new(FailureKind::Ledger, &error)),
-        };
-        if let Err(failure) = known {
-            return conclude::failed(outcome, failure);
+        if let Err(error) = known {
+            return conclude::failed(outcome, ledger_failure(&error));
         }
         let started = Instant::now();
         let released = match raised {
@@ -267,6 +262,16 @@ impl Inner {
             }
         };
         self.write_end(&run_id, outcome)
+    }
+
+    /// Waits for the disk on this thread: a process with one thread stays one, which is what lets it raise walls itself.
+    /// Where there are more, the others go on meanwhile.
+    fn append_synced(&self, entries: &[Entry]) -> Result<(), LedgerError> {
+        let append = || self.ledger.append(entries, Durability::Synced);
+        match tokio::runtime::Handle::current().runtime_flavor() {
+            tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(append),
+            _ => append(),
+        }
     }
 
     /// Writes the end down. The program has run: its outcome stays, and says when its end is missing from the ledger.

@@ -169,8 +169,13 @@ impl Supervision<'_> {
             let next_step = force_at.or(kill_at).unwrap_or(deadline);
             tokio::select! {
                 report = self.sandbox.next_report() => match report {
-                    Ok(Some(Report::Ended { wait_status, usage })) => {
+                    Ok(Some(Report::Ended { wait_status, usage, left })) => {
                         self.seen.wait_status = Some(wait_status);
+                        // A program that could not start more may end before anybody looked.
+                        let most = self.limits.watched_processes;
+                        if self.seen.ended_by.is_none() && most.is_some_and(|most| u64::from(left) > most) {
+                            self.end_for(Reason::Processes);
+                        }
                         self.seen.ended_at = Some(Instant::now());
                         self.seen.usage = usage;
                         // What is left is being killed by the keeper now.
