@@ -19,6 +19,7 @@ enum Limit {
 const TARGETS: &[(&str, Limit)] = &[
     ("policy_load_resolve_us", Limit::Below(200.0)),
     ("spawn_over_bare", Limit::AtMost(1.3)),
+    ("engine_native_over_bare", Limit::AtMost(2.8)),
     ("output_10gb_growth_mb", Limit::Below(20.0)),
 ];
 

@@ -37,7 +37,7 @@ fn main() {
     for (name, times) in ["forked", "started", "ended", "gone"].into_iter().zip(parts) {
         println!("keeper_{name}_after {} us", median(times).as_micros());
     }
-    println!("keeper_over_bare {:.2} ratio", ours.as_secs_f64() / bare.as_secs_f64());
+    println!("spawn_over_bare {:.2} ratio", ours.as_secs_f64() / bare.as_secs_f64());
 }
 
 /// When it was forked, started, ended and gone.

@@ -19,8 +19,8 @@ fn main() -> Result<(), Vec<Diagnostic>> {
     }
     times.sort_unstable();
     let median = times.get(ROUNDS / 2).copied().unwrap_or_default();
-    println!("policy_load_resolve_us {:.1}", micros(median));
-    println!("policy_first_load_resolve_us {:.1}", micros(first));
+    println!("policy_load_resolve_us {:.1} us", micros(median));
+    println!("policy_first_load_resolve_us {:.1} us", micros(first));
     Ok(())
 }
 

@@ -52,8 +52,8 @@ fn main() {
         println!("engine_spawn_{name} {} us", spawn.as_micros());
         println!("engine_native_{name} {} us", native.as_micros());
         let suffix = if name == "true" { String::new() } else { format!("_{name}") };
-        println!("spawn_over_bare{suffix} {:.2} ratio", over(spawn));
-        println!("native_over_bare{suffix} {:.2} ratio", over(native));
+        println!("engine_spawn_over_bare{suffix} {:.2} ratio", over(spawn));
+        println!("engine_native_over_bare{suffix} {:.2} ratio", over(native));
     }
 }
 
