@@ -124,16 +124,8 @@ pub fn launch(launch: &Launch<'_>) -> Result<Keeper, LaunchError> {
             c_string(OsStr::from_bytes(&entry), "environment")
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(
-            |errno| LaunchError::Prepare { attempt: "make the keeper's control socket", source: errno.into() },
-        )?;
-    // Only our end: the keeper waits in `poll` and reads what is there.
-    rustix::io::ioctl_fionbio(&ours, true).map_err(|errno| LaunchError::Prepare {
-        attempt: "set up the keeper's control socket",
-        source: errno.into(),
-    })?;
-
+    let (ours, theirs) = control_sockets()
+        .map_err(|source| LaunchError::Prepare { attempt: "make the keeper's control socket", source })?;
     let argv_pointers = null_terminated(&argv);
     let env_pointers = null_terminated(&env);
     let prepared = Prepared {
@@ -254,6 +246,18 @@ impl Keeper {
             self.reap(Duration::from_secs(2));
         }
     }
+}
+
+/// A socket that keeps messages apart: our end, which does not wait, and the other's, which does.
+pub(crate) fn control_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = message_sockets()?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
+}
+
+/// Two ends of a socket that keeps messages apart.
+pub(crate) fn message_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 pub(crate) fn c_string(text: &OsStr, what: &'static str) -> Result<CString, LaunchError> {

@@ -38,28 +38,44 @@ pub(crate) struct Prepared<'a> {
 
 /// Forks the keeper; returns its process id and a descriptor for it.
 pub(crate) fn fork(prepared: &Prepared<'_>) -> io::Result<(i32, OwnedFd)> {
-    let mut pidfd: c_int = -1;
-    let mut arguments = CloneArguments {
-        flags: libc::CLONE_PIDFD as u64,
-        pidfd: std::ptr::from_mut(&mut pidfd).expose_provenance() as u64,
-        // No signal at its end: an application that reaps "any child" must not take the keeper's status from us.
-        ..CloneArguments::default()
-    };
     let masked = SignalMask::block_all()?;
-    // SAFETY: without CLONE_VM this is a fork: the child gets a copy of our memory, and `arguments` and `pidfd` outlive
-    // the call. The child runs only `keep`, which allocates nothing, takes no lock and never returns.
-    let pid =
-        unsafe { libc::syscall(libc::SYS_clone3, std::ptr::from_mut(&mut arguments), size_of::<CloneArguments>()) };
-    if pid == 0 {
+    let forked = clone_process(CloneArguments::default());
+    if let Ok(Forked::Child) = forked {
         keep(prepared);
     }
-    let error = io::Error::last_os_error();
     masked.restore()?;
-    if pid < 0 {
-        return Err(error);
+    match forked? {
+        Forked::Parent(pid, pidfd) => Ok((pid, pidfd)),
+        Forked::Child => exit(1),
     }
-    let pid = i32::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    Ok((pid, own(pidfd)))
+}
+
+/// Which of the two processes goes on after a fork.
+pub(crate) enum Forked {
+    Child,
+    /// The child's process id and a descriptor for it.
+    Parent(i32, OwnedFd),
+}
+
+/// Forks, with what `arguments` ask for. The child has a copy of our memory, never the memory itself; where we may have
+/// several threads, it must not allocate, lock or return to code that does. Its end sends no signal: an application that
+/// reaps "any child" must not take its status from us.
+pub(crate) fn clone_process(arguments: CloneArguments) -> io::Result<Forked> {
+    let mut pidfd: c_int = -1;
+    let mut arguments = CloneArguments {
+        flags: (arguments.flags | libc::CLONE_PIDFD as u64) & !(libc::CLONE_VM as u64),
+        pidfd: std::ptr::from_mut(&mut pidfd).expose_provenance() as u64,
+        ..arguments
+    };
+    // SAFETY: without CLONE_VM this is a fork: the child gets a copy of our memory, and `arguments` and `pidfd` outlive
+    // the call. What the child may do is for the callers to keep to.
+    let pid =
+        unsafe { libc::syscall(libc::SYS_clone3, std::ptr::from_mut(&mut arguments), size_of::<CloneArguments>()) };
+    match i32::try_from(pid) {
+        Ok(0) => Ok(Forked::Child),
+        Ok(pid @ 1..) => Ok(Forked::Parent(pid, own(pidfd))),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Waits for the keeper's end, at most `limit`.

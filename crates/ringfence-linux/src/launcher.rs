@@ -19,7 +19,7 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-use crate::keeper::{Guards, Keeper};
+use crate::keeper::{Guards, Keeper, control_sockets, message_sockets};
 use crate::wall::{self, WallDescriptors, WallLaunch};
 
 /// Stdin, stdout, stderr, control, and the request itself.
@@ -43,12 +43,7 @@ pub enum Launcher {
 impl Launcher {
     /// Starts `program` with `arguments` as a launcher; it must call [`serve`] at once. It runs as long as we do.
     pub fn process(program: &Path, arguments: &[&str]) -> io::Result<Self> {
-        let (ours, theirs) = rustix::net::socketpair(
-            rustix::net::AddressFamily::UNIX,
-            rustix::net::SocketType::SEQPACKET,
-            rustix::net::SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (ours, theirs) = message_sockets()?;
         // A group of its own, so that a signal for ours does not end it while guests are being made.
         Command::new(program).args(arguments).env_clear().stdin(theirs).process_group(0).spawn()?;
         Ok(Self::Process(Mutex::new(ours)))
@@ -56,7 +51,7 @@ impl Launcher {
 
     /// Raises the wall of `launch`; see [`wall::start`].
     pub fn start(&self, launch: &WallLaunch, stdio: [BorrowedFd<'_>; 3], trees: &[OwnedFd]) -> io::Result<Keeper> {
-        let (ours, theirs) = wall::control_sockets()?;
+        let (ours, theirs) = control_sockets()?;
         let descriptors = WallDescriptors { stdio, control: theirs.as_fd(), trees };
         let (pid, pidfd) = match self {
             Self::Here => wall::start(launch, descriptors)?.into_parts(),

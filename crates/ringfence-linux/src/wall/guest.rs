@@ -59,18 +59,6 @@ pub struct WallDescriptors<'a> {
     pub trees: &'a [OwnedFd],
 }
 
-/// A socket for a guest: our end, and the guest's.
-pub fn control_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (ours, theirs) = rustix::net::socketpair(
-        rustix::net::AddressFamily::UNIX,
-        rustix::net::SocketType::SEQPACKET,
-        rustix::net::SocketFlags::CLOEXEC,
-        None,
-    )?;
-    rustix::io::ioctl_fionbio(&ours, true)?;
-    Ok((ours, theirs))
-}
-
 /// Raises the wall of `launch` and holds its program ready. The first message on the control socket is its proofs, or
 /// what failed. This process must have one thread.
 pub fn start(launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<Raised> {

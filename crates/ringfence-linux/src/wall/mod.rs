@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use guest::{WallDescriptors, WallLaunch, control_sockets, read_proofs, start};
+pub use guest::{WallDescriptors, WallLaunch, read_proofs, start};
 pub use inside::SetupError;
 pub use landlock::{LandlockError, abi as landlock_abi};
 pub use membership::Membership;

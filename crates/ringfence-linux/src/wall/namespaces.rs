@@ -8,7 +8,7 @@ use std::path::Path;
 use libc::c_int;
 use serde::{Deserialize, Serialize};
 
-use crate::keeper::own;
+use crate::keeper_process::{CloneArguments, Forked, clone_process};
 
 const ALL_NAMESPACES: c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
@@ -96,29 +96,14 @@ pub(super) fn raise(
         return Err(io::Error::new(io::ErrorKind::Unsupported, "this process has several threads"));
     }
     let (child_waits, parent_maps) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let mut pidfd: c_int = -1;
-    let mut flags = ALL_NAMESPACES as u64 | libc::CLONE_PIDFD as u64;
-    let mut into_cgroup = 0;
+    let mut arguments = CloneArguments { flags: ALL_NAMESPACES as u64, ..CloneArguments::default() };
     if let Some(cgroup) = cgroup {
-        flags |= CLONE_INTO_CGROUP;
-        into_cgroup = u64::try_from(cgroup.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = u64::try_from(cgroup.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
     }
-    let mut arguments = crate::keeper_process::CloneArguments {
-        flags,
-        pidfd: std::ptr::from_mut(&mut pidfd).expose_provenance() as u64,
-        cgroup: into_cgroup,
-        ..Default::default()
-    };
-    // SAFETY: without CLONE_VM this is a fork of a process with one thread, checked above: the child has a whole and
-    // consistent copy of its memory. `arguments` and `pidfd` outlive the call.
-    let pid = unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            std::ptr::from_mut(&mut arguments),
-            size_of::<crate::keeper_process::CloneArguments>(),
-        )
-    };
-    if pid == 0 {
+    // One thread, checked above: the child has a whole and consistent copy of its memory, and may go on with any code.
+    let forked = clone_process(arguments)?;
+    if let Forked::Child = forked {
         drop(parent_maps);
         // The end of file means that the parent failed or died before we were mapped.
         let mut mapped = [0u8; 1];
@@ -132,11 +117,8 @@ pub(super) fn raise(
         }
         crate::program_process::exit(1);
     }
-    if pid < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let pid = i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidData)?;
-    let raised = Raised { pid, pidfd: own(pidfd) };
+    let Forked::Parent(pid, pidfd) = forked else { crate::program_process::exit(1) };
+    let raised = Raised { pid, pidfd };
     drop(child_waits);
     let tell = |word: &[u8]| rustix::io::write(&parent_maps, word).map(|_| ()).map_err(io::Error::from);
     let mapped = map(pid, identity).and_then(|()| tell(b"m"));
@@ -172,28 +154,12 @@ fn map(pid: i32, identity: Identity) -> io::Result<()> {
 /// files of the second. Needs privileges on the host.
 pub fn user_namespace(disk: (u32, u32), host: (u32, u32)) -> io::Result<OwnedFd> {
     let (hold, release) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let mut pidfd: c_int = -1;
-    let mut arguments = crate::keeper_process::CloneArguments {
-        flags: (libc::CLONE_NEWUSER | libc::CLONE_PIDFD) as u64,
-        pidfd: std::ptr::from_mut(&mut pidfd).expose_provenance() as u64,
-        ..Default::default()
+    let arguments = CloneArguments { flags: libc::CLONE_NEWUSER as u64, ..CloneArguments::default() };
+    // The child makes two system calls on memory of its own and ends, so it does not matter how many threads we have.
+    let (pid, pidfd) = match clone_process(arguments)? {
+        Forked::Child => hold_until_closed(hold.as_fd(), release.as_raw_fd()),
+        Forked::Parent(pid, pidfd) => (pid, pidfd),
     };
-    // SAFETY: a fork, as without CLONE_VM; the child makes three system calls on memory of its own and ends, so it does
-    // not matter how many threads we have. `arguments` and `pidfd` outlive the call.
-    let pid = unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            std::ptr::from_mut(&mut arguments),
-            size_of::<crate::keeper_process::CloneArguments>(),
-        )
-    };
-    if pid == 0 {
-        hold_until_closed(hold.as_fd(), release.as_raw_fd());
-    }
-    if pid < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let pidfd = own(pidfd);
     let folder = format!("/proc/{pid}");
     let folder = Path::new(&folder);
     let made = fs::write(folder.join("gid_map"), format!("{} {} 1\n", disk.1, host.1))
