@@ -343,6 +343,10 @@ pub enum Field {
 }
 
 impl BackendKind {
+    /// Every kind, weakest last.
+    pub const ALL: [Self; 7] =
+        [Self::Native, Self::Docker, Self::Podman, Self::Microvm, Self::Kubernetes, Self::Spawn, Self::None];
+
     /// Whether the wall confines files, network and privileges. `spawn` and `none` do not, so they are used only by name.
     pub fn isolates(self) -> bool {
         match self {

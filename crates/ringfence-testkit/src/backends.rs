@@ -6,17 +6,6 @@ use ringfence_policy::BackendKind;
 /// Names the backends whose absence is a failure, separated by commas.
 pub const REQUIRED: &str = "RINGFENCE_TEST_REQUIRE";
 
-/// Every backend, weakest last.
-pub const ALL: [BackendKind; 7] = [
-    BackendKind::Native,
-    BackendKind::Docker,
-    BackendKind::Podman,
-    BackendKind::Microvm,
-    BackendKind::Kubernetes,
-    BackendKind::Spawn,
-    BackendKind::None,
-];
-
 /// What to do with a backend on this machine.
 #[derive(Debug)]
 pub enum Presence {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ringfence::Guarantee;
 use ringfence_policy::BackendKind;
-use ringfence_testkit::backends::{ALL, Presence, REQUIRED, presence};
+use ringfence_testkit::backends::{Presence, REQUIRED, presence};
 use ringfence_testkit::conformance::{Case, Setting, Verdict, attack, cases, twin};
 use ringfence_testkit::place::Place;
 
@@ -124,7 +124,7 @@ fn none_keeps_all_that_it_claims() {
 
 #[test]
 fn every_other_backend_keeps_all_that_it_claims_or_is_skipped_loudly() {
-    for kind in ALL.into_iter().filter(|kind| kind.isolates()) {
+    for kind in BackendKind::ALL.into_iter().filter(|kind| kind.isolates()) {
         check(kind, None);
     }
 }

@@ -127,17 +127,8 @@ impl Engine {
 
     /// What each kind of wall can enforce on this host, or why it cannot be used.
     pub async fn probe(&self) -> Vec<(BackendKind, Result<Capabilities, Unavailable>)> {
-        let kinds = [
-            BackendKind::Native,
-            BackendKind::Docker,
-            BackendKind::Podman,
-            BackendKind::Microvm,
-            BackendKind::Kubernetes,
-            BackendKind::Spawn,
-            BackendKind::None,
-        ];
         let mut probed = Vec::new();
-        for kind in kinds {
+        for kind in BackendKind::ALL {
             probed.push((kind, self.0.probe(kind, &self.0.policy).await.map(|(_, capabilities)| capabilities)));
         }
         probed

@@ -110,13 +110,12 @@ fn set_root_read_only() -> io::Result<()> {
 /// From here on we are the program's user, inside and on the host; what we may do inside stays.
 fn become_user(wall: &Wall) -> Result<(), SetupError> {
     rustix::thread::set_keep_capabilities(true).map_err(at("keep what we may do inside"))?;
-    if rustix::process::getgroups().is_ok_and(|groups| !groups.is_empty()) {
-        // Refused where an ordinary user mapped a single group. The kernel still counts those that the user has; the
-        // proof says how many.
-        match rustix::thread::set_thread_groups(&[]) {
-            Ok(()) | Err(rustix::io::Errno::PERM) => {}
-            Err(errno) => return Err(at("leave the host's groups")(errno)),
-        }
+    match rustix::thread::set_thread_groups(&[]) {
+        Ok(()) => {}
+        // An ordinary user may map a group only by giving up to change its groups. The kernel still counts those that
+        // the user has; the proof says how many.
+        Err(rustix::io::Errno::PERM) if std::fs::read("/proc/self/setgroups").is_ok_and(|word| word == b"deny\n") => {}
+        Err(errno) => return Err(at("leave the host's groups")(errno)),
     }
     let (uid, gid) = (Uid::from_raw(wall.identity.uid), Gid::from_raw(wall.identity.gid));
     rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(at("become the program's group"))?;

@@ -95,7 +95,8 @@ pub(super) fn new_file_system(kind: &str, options: &[(&str, &str)], attributes: 
         }
     }
     fsconfig_create(&context)?;
-    let attributes = MountAttrFlags::from_bits_retain(u32::try_from(attributes).unwrap_or(0));
+    let attributes = u32::try_from(attributes).map_err(|_| rustix::io::Errno::INVAL)?;
+    let attributes = MountAttrFlags::from_bits_retain(attributes);
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 

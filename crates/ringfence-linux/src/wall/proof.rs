@@ -78,7 +78,8 @@ fn no_privileges(status: &Status, identity: Identity) -> Result<String, Unproven
     if uid != identity.uid || map.len() != 3 || map.get(2) != Some(&"1") || uid == 0 {
         return Err(Unproven::Broken { name, found: format!("uid {uid}, map {map:?}") });
     }
-    let groups = rustix::process::getgroups().map_or(0, |groups| groups.len());
+    let groups =
+        rustix::process::getgroups().map_err(|errno| Unproven::Unreadable { name, source: errno.into() })?.len();
     Ok(format!("uid {uid}, one id mapped, no capability in any set, {groups} further groups of the host"))
 }
 

@@ -337,8 +337,8 @@ fn take_away(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, path: &Path) -> Resul
 /// Puts nothing over what is there.
 fn mask(root: BorrowedFd<'_>, path: &Path) -> Result<(), SetupError> {
     let found = find(root, path)?;
-    let is_folder = rustix::fs::fstat(&found)
-        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory);
+    let stat = rustix::fs::fstat(&found).map_err(at(format_args!("look at {} to mask it", path.display())))?;
+    let is_folder = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory;
     let empty = Path::new(if is_folder { ".masked/folder" } else { ".masked/file" });
     let tree = clone_below(root, empty)?;
     set_attributes(tree.as_fd(), INERT | READ_ONLY | libc::MOUNT_ATTR_NOEXEC)

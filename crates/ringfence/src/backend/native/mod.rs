@@ -7,7 +7,7 @@ mod view;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use ringfence_linux::RlimitKind;
 use ringfence_linux::cgroup::{self, Cgroup, Hierarchy, Limits};
@@ -40,30 +40,29 @@ pub struct Native {
     launcher: Launcher,
     state: StateFolder,
     hierarchy: OnceLock<Result<Hierarchy, cgroup::Unavailable>>,
+    /// What killed supervisors left is removed before the first run.
+    swept: Once,
 }
 
 impl Native {
     /// A backend whose walls `launcher` raises, and behind which `state` is never seen.
     pub fn new(launcher: Launcher, state: StateFolder) -> Self {
-        Self { launcher, state, hierarchy: OnceLock::new() }
+        Self { launcher, state, hierarchy: OnceLock::new(), swept: Once::new() }
     }
 
-    /// Where cgroups can be made; looked up once, when what killed supervisors left is removed too.
+    /// Where cgroups can be made; looked up once.
     fn hierarchy(&self) -> Result<&Hierarchy, &cgroup::Unavailable> {
-        self.hierarchy
-            .get_or_init(|| {
-                let hierarchy = cgroup::probe()?;
-                // What cannot be removed now, such as because another supervisor is just removing it, is found again by
-                // a later start. It must not cost this one its limits.
-                cgroup::sweep(&hierarchy, cgroup::is_supervisor_alive).ok();
-                Ok(hierarchy)
-            })
-            .as_ref()
+        self.hierarchy.get_or_init(cgroup::probe).as_ref()
     }
 
     /// The cgroup of one run, with its limits, where this host has one to give.
     fn make_group(&self, plan: &Plan) -> Result<Option<Cgroup>, StartError> {
         let Ok(hierarchy) = self.hierarchy() else { return Ok(None) };
+        self.swept.call_once(|| {
+            // What cannot be removed now, such as because another supervisor is just removing it, is found again by a
+            // later start. It must not cost this one its limits.
+            cgroup::sweep(hierarchy, cgroup::is_supervisor_alive).ok();
+        });
         let proc = &plan.policy().proc;
         let limits = Limits {
             memory: Some(proc.memory.value.get()),

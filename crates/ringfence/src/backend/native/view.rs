@@ -96,16 +96,14 @@ pub(super) fn workspace(
     trees: &mut Vec<OwnedFd>,
 ) -> Result<Vec<Entry>, StartError> {
     let mode = plan.policy().fs.mode.value;
-    if mode != WorkspaceMode::Ephemeral {
-        no_mounts_below(plan.workspace())?;
-    }
     if mode == WorkspaceMode::Ephemeral {
         return Ok(vec![Entry::Scratch { at: at.to_owned(), mode: 0o755, size: None }]);
     }
+    no_mounts_below(plan.workspace())?;
     let source = source(plan.workspace(), identity, trees)?;
     let mut denied = deny::find(plan.workspace(), &plan.policy().fs.deny)?;
     // The ledger is outside, also when it lies below the workspace.
-    denied.extend(state.path().strip_prefix(plan.workspace()).ok().map(Path::to_owned));
+    denied.extend(state_below(plan.workspace(), state, &denied)?);
     let access = match mode {
         WorkspaceMode::Review => Access::ReadWrite,
         // Not a bind: a socket of a host's service in it would answer.
@@ -117,6 +115,19 @@ pub(super) fn workspace(
         }
     };
     Ok(vec![Entry::CopyOnWrite { source, at: at.to_owned(), absent: denied, access }])
+}
+
+/// The state folder, relative to a workspace that it lies in, unless it is in something denied already.
+fn state_below(workspace: &Path, state: &StateFolder, denied: &[PathBuf]) -> Result<Option<PathBuf>, StartError> {
+    // The workspace is known by its real path, so this one must be.
+    let real = state.path().canonicalize().map_err(|error| wall_error("find the state folder", &error))?;
+    let Ok(below) = real.strip_prefix(workspace) else { return Ok(None) };
+    if below.as_os_str().is_empty() {
+        return Err(StartError::Wall(super::WallError(
+            "the workspace is the folder that holds the ledger: name another with --workspace".to_owned(),
+        )));
+    }
+    Ok(Some(below.to_owned()).filter(|below| !denied.iter().any(|denied| below.starts_with(denied))))
 }
 
 /// Hides the workspace where `shown`, folders of the host, would show it a second time with what is denied in it. What
