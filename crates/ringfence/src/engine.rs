@@ -324,7 +324,7 @@ impl Inner {
         }
         Err(Unavailable {
             reason: format!("no backend that the policy permits is available ({})", reasons.join("; ")),
-            fix: "`ringfence doctor` says what is missing; to run without a wall all the same, choose `--backend spawn`, or \
+            fix: "`ringfence doctor` says what is missing; take out of the policy what a wall does not know; to run without a wall all the same, choose `--backend spawn`, or \
                   list `spawn` under `backend.fallback` in the policy"
                 .to_owned(),
         })
