@@ -276,6 +276,7 @@ fn describe_work(work: &Work) -> String {
         }
         Work::Shell(line) => format!("shell line {line:?}"),
         Work::Code { language, source, .. } => format!("{} bytes of {language}", source.len()),
+        Work::Place => "nothing".to_owned(),
     }
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::keeper_process::{self, Prepared};
 use crate::orphans;
 use crate::program_process::{Step, check, close_from};
-use crate::report::{self, GuestText, Report, SIZE, Stage};
+use crate::report::{Report, SIZE, Stage};
 
 /// Whether the program may gain privileges by executing a setuid file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,17 +97,7 @@ pub struct Keeper {
     pid: i32,
     pidfd: OwnedFd,
     control: OwnedFd,
-    guards: Guards,
     reaped: bool,
-}
-
-/// What ends with a keeper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guards {
-    /// A tree of the host's processes, which it must kill itself.
-    Tree,
-    /// Everything behind a wall: the kernel ends it with process 1.
-    Wall,
 }
 
 /// Makes a keeper that holds `launch` ready. Nothing of the program runs before [`Keeper::release`].
@@ -140,16 +130,11 @@ pub fn launch(launch: &Launch<'_>) -> Result<Keeper, LaunchError> {
     };
     let (pid, pidfd) = keeper_process::fork(&prepared)
         .map_err(|source| LaunchError::Prepare { attempt: "start the process that keeps the program", source })?;
-    Ok(Keeper::adopt(pid, pidfd, ours, Guards::Tree))
+    orphans::add_keeper(pid);
+    Ok(Keeper { pid, pidfd, control: ours, reaped: false })
 }
 
 impl Keeper {
-    /// A keeper that was forked with the other end of `control`.
-    pub(crate) fn adopt(pid: i32, pidfd: OwnedFd, control: OwnedFd, guards: Guards) -> Self {
-        orphans::add_keeper(pid);
-        Self { pid, pidfd, control, guards, reaped: false }
-    }
-
     /// The keeper's process id; the root of the program's tree.
     pub fn pid(&self) -> i32 {
         self.pid
@@ -169,15 +154,6 @@ impl Keeper {
         }
         Report::decode(&bytes[..received]).map(Some).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidData, "the keeper sent a message that is not one of its reports")
-        })
-    }
-
-    /// The text that a guest sends before it is released: its proofs, or what failed.
-    pub fn receive_text(&self) -> io::Result<GuestText> {
-        let mut bytes = [0u8; report::MOST_TEXT];
-        let (received, _) = rustix::net::recv(&self.control, &mut bytes[..], rustix::net::RecvFlags::empty())?;
-        GuestText::decode(bytes.get(..received).unwrap_or_default()).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "the guest sent a message that is not one of its own")
         })
     }
 
@@ -207,15 +183,8 @@ impl Keeper {
 
     /// Kills from outside, for a keeper that does not answer: the program can stop a process of its own user.
     pub fn kill_from_outside(&self) {
-        if self.guards == Guards::Tree {
-            crate::tree::kill_below(self.pid);
-        }
+        crate::tree::kill_below(self.pid);
         keeper_process::kill_pidfd(self.pidfd.as_fd());
-    }
-
-    /// Whether the numbers of processes in its reports are the host's.
-    pub fn is_on_the_host(&self) -> bool {
-        self.guards == Guards::Tree
     }
 
     /// Waits until the keeper's process is gone, at most `limit`; says whether it is.
@@ -253,6 +222,11 @@ pub(crate) fn control_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) = message_sockets()?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     Ok((ours, theirs))
+}
+
+/// Two ends of a socket that is one stream of bytes, with descriptors. Both wait.
+pub(crate) fn stream_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Two ends of a socket that keeps messages apart.

@@ -170,7 +170,7 @@ fn keep(prepared: &Prepared<'_>) -> ! {
     match set_up(prepared, &mut control) {
         Ok((signals, program)) => {
             send(control, &Report::Started { pid: program });
-            supervise(signals, program, &|| Layer::Unchanged)
+            supervise(signals, program)
         }
         Err((stage, errno)) => {
             send(control, &Report::Failed { stage, errno });
@@ -204,7 +204,7 @@ fn set_up(prepared: &Prepared<'_>, control: &mut c_int) -> Step<(c_int, c_int)> 
 }
 
 /// Returns when the program may be executed; ends the keeper when it may not, or when nobody is there to say so.
-pub(crate) fn wait_for_go() {
+fn wait_for_go() {
     let mut order = [0u8; 2];
     loop {
         // SAFETY: `order` is valid for writing its length. The keeper's end of the socket blocks.
@@ -232,7 +232,7 @@ pub(crate) fn child_signals() -> Step<c_int> {
 }
 
 /// Waits for the program's end, an order, or the supervisor's death; leaves nothing alive.
-pub(crate) fn supervise(signals: c_int, program: c_int, layer: &dyn Fn() -> Layer) -> ! {
+fn supervise(signals: c_int, program: c_int) -> ! {
     loop {
         if let Some(report) = reap_children(program) {
             send(CONTROL, &report);
@@ -253,7 +253,7 @@ pub(crate) fn supervise(signals: c_int, program: c_int, layer: &dyn Fn() -> Laye
         }
     }
     kill_everything(signals, program);
-    send(CONTROL, &Report::Gone { usage: usage_of_children(), layer: layer() });
+    send(CONTROL, &Report::Gone { usage: usage_of_children(), layer: Layer::Unchanged });
     exit(0)
 }
 
@@ -297,40 +297,46 @@ fn kill_everything(signals: c_int, program: c_int) {
         if let Some(report) = reap_children(program) {
             send(CONTROL, &report);
         }
-        // SAFETY: null pointers are allowed; WNOWAIT leaves the child to be reaped above.
-        let left = unsafe {
-            libc::waitid(libc::P_ALL, 0, std::ptr::null_mut(), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)
-        };
-        if left < 0 && errno() == libc::ECHILD {
+        if has_no_child() {
             return;
         }
         wait_for(signals, 20);
     }
 }
 
+pub(crate) fn has_no_child() -> bool {
+    // SAFETY: null pointers are allowed; WNOWAIT leaves a child to be reaped.
+    let left =
+        unsafe { libc::waitid(libc::P_ALL, 0, std::ptr::null_mut(), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) };
+    left < 0 && errno() == libc::ECHILD
+}
+
 /// Reaps all that have ended; the program's own end as a report.
 fn reap_children(program: c_int) -> Option<Report> {
     let mut ended = None;
-    loop {
-        let mut status = 0;
-        // SAFETY: an all-zero rusage is a valid value for the kernel to overwrite.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: both pointers are valid for writing.
-        let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    while let Some((pid, wait_status, usage)) = reap_one() {
         if pid == program {
             // What it started and did not wait for is ours now.
             let mut left = 0u32;
             crate::tree::for_each_own_child(|_| left = left.saturating_add(1));
-            ended = Some(Report::Ended { wait_status: status, usage: convert_usage(&usage), left });
-        }
-        if pid <= 0 {
-            return ended;
+            ended = Some(Report::Ended { wait_status, usage, left });
         }
     }
+    ended
+}
+
+/// Reaps a child that has ended, if there is one: its number, its status, and what it used.
+pub(crate) fn reap_one() -> Option<(c_int, c_int, Usage)> {
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is a valid value for the kernel to overwrite.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are valid for writing.
+    let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
+    (pid > 0).then(|| (pid, status, convert_usage(&usage)))
 }
 
 /// Waits for a child's end or an order; says which came. A time limit below zero means none.
-fn wait_for(signals: c_int, milliseconds: c_int) -> (bool, bool) {
+pub(crate) fn wait_for(signals: c_int, milliseconds: c_int) -> (bool, bool) {
     let mut polls = [
         libc::pollfd { fd: CONTROL, events: libc::POLLIN, revents: 0 },
         libc::pollfd { fd: signals, events: libc::POLLIN, revents: 0 },
@@ -338,14 +344,28 @@ fn wait_for(signals: c_int, milliseconds: c_int) -> (bool, bool) {
     // SAFETY: `polls` holds two valid entries.
     unsafe { libc::poll(polls.as_mut_ptr(), 2, milliseconds) };
     if polls[1].revents != 0 {
-        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
-        // SAFETY: `info` is valid for writing its length. The content is not needed: `wait4` says who ended.
-        unsafe { libc::read(signals, info.as_mut_ptr().cast::<c_void>(), info.len()) };
+        drain(signals);
     }
     (polls[0].revents != 0, polls[1].revents != 0)
 }
 
-fn usage_of_children() -> Usage {
+/// Waits for a child's end alone.
+pub(crate) fn wait_for_child(signals: c_int, milliseconds: c_int) {
+    let mut poll = libc::pollfd { fd: signals, events: libc::POLLIN, revents: 0 };
+    // SAFETY: `poll` is one valid entry.
+    unsafe { libc::poll(&raw mut poll, 1, milliseconds) };
+    if poll.revents != 0 {
+        drain(signals);
+    }
+}
+
+fn drain(signals: c_int) {
+    let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+    // SAFETY: `info` is valid for writing its length. The content is not needed: `wait4` says who ended.
+    unsafe { libc::read(signals, info.as_mut_ptr().cast::<c_void>(), info.len()) };
+}
+
+pub(crate) fn usage_of_children() -> Usage {
     // SAFETY: an all-zero rusage is a valid value for the kernel to overwrite.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is valid for writing.

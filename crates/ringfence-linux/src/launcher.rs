@@ -19,8 +19,8 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-use crate::keeper::{Guards, Keeper, control_sockets, message_sockets};
-use crate::wall::{self, WallDescriptors, WallLaunch};
+use crate::keeper::{message_sockets, stream_sockets};
+use crate::wall::{self, Life, Raised, WallDescriptors, WallLaunch};
 
 /// Stdin, stdout, stderr, control, and the request itself.
 const FIXED_DESCRIPTORS: usize = 5;
@@ -49,22 +49,29 @@ impl Launcher {
         Ok(Self::Process(Mutex::new(ours)))
     }
 
-    /// Raises the wall of `launch`; see [`wall::start`].
-    pub fn start(&self, launch: &WallLaunch, stdio: [BorrowedFd<'_>; 3], trees: &[OwnedFd]) -> io::Result<Keeper> {
-        let (ours, theirs) = control_sockets()?;
+    /// Raises the wall of `launch`, in which process 1 lives `life`; see [`wall::start`]. A launcher of its own process was
+    /// told which life when it began to serve. Returns process 1 and our end of its control socket.
+    pub fn start(
+        &self,
+        launch: &WallLaunch,
+        stdio: [BorrowedFd<'_>; 3],
+        trees: &[OwnedFd],
+        life: Life,
+    ) -> io::Result<(Raised, OwnedFd)> {
+        let (ours, theirs) = stream_sockets()?;
         let descriptors = WallDescriptors { stdio, control: theirs.as_fd(), trees };
-        let (pid, pidfd) = match self {
-            Self::Here => wall::start(launch, descriptors)?.into_parts(),
+        let raised = match self {
+            Self::Here => wall::start(launch, descriptors, life)?,
             Self::Process(socket) => {
                 let socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
                 ask(&socket, launch, descriptors)?
             }
         };
-        Ok(Keeper::adopt(pid, pidfd, ours, Guards::Wall))
+        Ok((raised.counted(), ours))
     }
 }
 
-fn ask(socket: &OwnedFd, launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<(i32, OwnedFd)> {
+fn ask(socket: &OwnedFd, launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<Raised> {
     if descriptors.trees.len() > MOST_TREES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
     }
@@ -90,7 +97,7 @@ fn ask(socket: &OwnedFd, launch: &WallLaunch, descriptors: WallDescriptors<'_>) 
     };
     let [kind, value] = [answer[..4].try_into(), answer[4..].try_into()].map(|word| word.map_or(0, i32::from_le_bytes));
     match (length, kind, received.pop()) {
-        (ANSWER, 1, Some(pidfd)) => Ok((value, pidfd)),
+        (ANSWER, 1, Some(pidfd)) => Ok(Raised::new(value, pidfd)),
         (ANSWER, 2, None) => Err(io::Error::from_raw_os_error(value)),
         _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the launcher is gone")),
     }
@@ -110,8 +117,8 @@ fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd
     Ok((received.bytes, descriptors))
 }
 
-/// The life of a launcher: raises walls until its owner is gone.
-pub fn serve() -> io::Result<()> {
+/// The work of a launcher: raises walls, in which process 1 lives `life`, until its owner is gone.
+pub fn serve(life: Life) -> io::Result<()> {
     if !wall::is_single_threaded()? {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "a launcher must have one thread"));
     }
@@ -127,7 +134,7 @@ pub fn serve() -> io::Result<()> {
         if length == 0 {
             return Ok(());
         }
-        let raised = raise(descriptors);
+        let raised = raise(descriptors, life);
         reap_all();
         let (kind, value) = match &raised {
             Ok(raised) => (1i32, raised.pid()),
@@ -136,7 +143,7 @@ pub fn serve() -> io::Result<()> {
         let mut answer = [0u8; ANSWER];
         answer[..4].copy_from_slice(&kind.to_le_bytes());
         answer[4..].copy_from_slice(&value.to_le_bytes());
-        let pidfd = raised.ok().map(|raised| raised.into_parts().1);
+        let pidfd = raised.ok().map(Raised::into_pidfd);
         let sent: Vec<BorrowedFd<'_>> = pidfd.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -147,7 +154,7 @@ pub fn serve() -> io::Result<()> {
     }
 }
 
-fn raise(descriptors: Vec<OwnedFd>) -> io::Result<wall::Raised> {
+fn raise(descriptors: Vec<OwnedFd>, life: Life) -> io::Result<Raised> {
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
     let (stdin, stdout, stderr, control, request) = (next()?, next()?, next()?, next()?, next()?);
@@ -159,7 +166,7 @@ fn raise(descriptors: Vec<OwnedFd>) -> io::Result<wall::Raised> {
     let launch: WallLaunch =
         postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let stdio = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    wall::start(&launch, WallDescriptors { stdio, control: control.as_fd(), trees: &trees })
+    wall::start(&launch, WallDescriptors { stdio, control: control.as_fd(), trees: &trees }, life)
 }
 
 /// Guests that ended are our children, whoever watches them.

@@ -19,4 +19,4 @@ pub mod tree;
 pub mod wall;
 
 pub use keeper::{Keeper, Launch, LaunchError, Privileges, Rlimit, RlimitKind};
-pub use report::{GuestText, Layer, Report, Stage, Usage};
+pub use report::{Layer, Report, Stage, Usage};

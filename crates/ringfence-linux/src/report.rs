@@ -2,13 +2,15 @@
 //!
 //! The keeper builds them without allocating; [`Report::decode`] refuses every message that is not exactly one of them.
 
+use serde::{Deserialize, Serialize};
+
 /// The number of 64-bit words in a message.
 const WORDS: usize = 10;
 /// The size of a message in bytes.
 pub const SIZE: usize = WORDS * 8;
 
 /// A step of the start that can fail inside the keeper or the program's process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u64)]
 pub enum Stage {
     /// Making the keeper's own session, subreaper flag, signal descriptor.
@@ -64,7 +66,7 @@ impl Stage {
 }
 
 /// What processes used, from the kernel's accounting of reaped children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// User time in microseconds.
     pub user_us: u64,
@@ -79,7 +81,7 @@ pub struct Usage {
 }
 
 /// What is in the private layers of a wall when nothing runs any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layer {
     /// Nothing, or there is none.
     Unchanged,
@@ -178,60 +180,6 @@ impl Report {
             _ => return None,
         })
     }
-}
-
-/// A guest's text is at most this long, its tag included.
-pub const MOST_TEXT: usize = 16 * 1024;
-
-/// What a text of a guest is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u64)]
-pub(crate) enum Text {
-    /// Its proofs.
-    Proven = 5,
-    /// What failed.
-    Failed = 6,
-}
-
-/// What a guest says before its program is released.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GuestText {
-    /// The wall stands; these are the proofs.
-    Proven(String),
-    /// This failed; nothing runs.
-    Failed(String),
-    /// A step of the start failed; nothing runs.
-    Report(Report),
-    /// The guest is gone.
-    Gone,
-}
-
-impl GuestText {
-    /// The text that `bytes` hold, or nothing when they are none of a guest's messages.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        if bytes.is_empty() {
-            return Some(Self::Gone);
-        }
-        if let Some(report) = Report::decode(bytes) {
-            return Some(Self::Report(report));
-        }
-        let (tag, text) = bytes.split_first_chunk::<8>()?;
-        let text = String::from_utf8_lossy(text).into_owned();
-        match u64::from_le_bytes(*tag) {
-            5 => Some(Self::Proven(text)),
-            6 => Some(Self::Failed(text)),
-            _ => None,
-        }
-    }
-}
-
-/// Sends a text from inside a guest. A supervisor that is gone cannot be told; the next wait sees it.
-pub(crate) fn send_text(control: libc::c_int, kind: Text, text: &str) {
-    let mut bytes = (kind as u64).to_le_bytes().to_vec();
-    bytes.extend_from_slice(text.as_bytes());
-    bytes.truncate(MOST_TEXT);
-    // SAFETY: `bytes` is valid for reading its length.
-    unsafe { libc::send(control, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
 }
 
 impl Usage {

@@ -95,6 +95,18 @@ fn resident_pages(pid: i32) -> u64 {
     text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
 }
 
+/// The process ids in the session that `leader` leads, of all that `/proc` shows.
+pub(crate) fn members_of_session(leader: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.take(MOST_PROCESSES).filter(|pid| session_of(*pid) == Some(leader)).collect()
+}
+
+fn session_of(pid: i32) -> Option<i32> {
+    let pid = rustix::process::Pid::from_raw(pid)?;
+    rustix::process::getsid(Some(pid)).ok().map(|session| session.as_raw_nonzero().get())
+}
+
 /// Calls `act` for each child of the calling process, which has one thread. Allocates nothing: the keeper uses it.
 pub(crate) fn for_each_own_child(mut act: impl FnMut(libc::c_int)) {
     // SAFETY: the path is a NUL-terminated constant.

@@ -47,6 +47,7 @@ pub fn analyse(work: &Work) -> Analysis {
             Err(_) => Analysis { commands: Vec::new(), unknown: Some(Unknown::Code(Language::Bash)) },
         },
         Work::Code { language, .. } => Analysis { commands: Vec::new(), unknown: Some(Unknown::Code(*language)) },
+        Work::Place => Analysis::default(),
     }
 }
 

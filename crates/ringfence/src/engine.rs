@@ -15,18 +15,20 @@ use crate::approve::{Approver, Nobody};
 use crate::backend::{Backend, Capabilities, Native, NoWall, Spawn, Unavailable};
 use crate::conclude;
 use crate::event::Event;
-use crate::judge::{self, Cleared, describe, judge};
+use crate::judge::{self, Cleared, judge};
 use crate::ledger::{Durability, Entry, Kind, Ledger, LedgerError};
 use crate::monitor;
 use crate::outcome::{Failure, FailureKind, FellBack, Outcome};
 use crate::plan::{Host, Plan, plan};
 use crate::pump::show;
 use crate::refusal::Refusal;
-use crate::request::Request;
-use crate::run::Run;
+use crate::request::{Request, Work};
+use crate::run::{Caller, Run};
 use crate::run_id::{NoRandomness, RunId};
 use crate::scratch;
+use crate::session::{Active, Open, Opening, Session, SessionRequest};
 use crate::state::StateFolder;
+use crate::written::{ended_body, ledger_failure, planned_body, record_grant, requested_body};
 
 /// Events that wait for a slow listener.
 const EVENTS_WAITING: usize = 16;
@@ -38,7 +40,7 @@ const AUTO: [BackendKind; 3] = [BackendKind::Native, BackendKind::Docker, Backen
 pub struct Engine(Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     policy: ResolvedPolicy,
     workspace: PathBuf,
     environment: Vec<(OsString, OsString)>,
@@ -141,15 +143,35 @@ impl Engine {
 
     /// Begins to carry out `request`. Whatever happens, the run ends in an outcome.
     pub fn start(&self, request: Request) -> Result<Run, NoRandomness> {
+        self.start_at(None, request)
+    }
+
+    /// Likewise, in a session.
+    pub(crate) fn start_in(&self, session: Arc<Open>, request: Request) -> Result<Run, NoRandomness> {
+        self.start_at(Some(session), request)
+    }
+
+    fn start_at(&self, session: Option<Arc<Open>>, request: Request) -> Result<Run, NoRandomness> {
         let id = RunId::generate()?;
         let (events, receiver) = mpsc::channel(EVENTS_WAITING);
-        let (cancel, cancelled) = watch::channel(false);
-        let (inner, run_id) = (Arc::clone(&self.0), id.clone());
+        let (run, caller) = Run::new(id.clone(), receiver);
+        let inner = Arc::clone(&self.0);
         tokio::spawn(async move {
-            let outcome = inner.carry_out(run_id, request, events.clone(), cancelled).await;
+            let active = session.as_ref().map(Active::new);
+            let outcome = inner.carry_out(session, id, request, events.clone(), caller).await;
+            drop(active);
             show(&events, Event::Ended(Box::new(outcome))).await;
         });
-        Ok(Run::new(id, receiver, cancel))
+        Ok(run)
+    }
+
+    /// Raises a wall that is kept for many runs, or says in an outcome why there is none.
+    pub async fn open_session(&self, request: SessionRequest) -> Result<Session, Box<Outcome>> {
+        let run_id = match RunId::generate() {
+            Ok(run_id) => run_id,
+            Err(error) => return Err(Box::new(self.0.failed_without_id(&error))),
+        };
+        self.0.open_session(run_id, request).await.map_err(Box::new)
     }
 
     /// The plan that `request` would run by, or why it would not. Starts nothing and asks nobody.
@@ -158,7 +180,8 @@ impl Engine {
             Ok(run_id) => run_id,
             Err(error) => return Err(Box::new(self.0.failed_without_id(&error))),
         };
-        self.0.prepare(run_id, request).await.map(|prepared| prepared.plan).map_err(|stopped| Box::new(stopped.outcome))
+        let prepared = self.0.prepare(Place::Fresh, run_id, request).await;
+        prepared.map(|prepared| prepared.plan).map_err(|stopped| Box::new(stopped.outcome))
     }
 }
 
@@ -173,44 +196,45 @@ struct Stopped {
     outcome: Outcome,
 }
 
+/// Where something is to run.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// In a sandbox of its own.
+    Fresh,
+    /// In a session that is open.
+    In(&'a Open),
+    /// Nothing yet: a session is to be opened.
+    ToKeep,
+}
+
+impl Place<'_> {
+    /// The session's id, when it is in one.
+    fn session(&self) -> Option<&RunId> {
+        match self {
+            Self::In(session) => Some(&session.id),
+            Self::Fresh | Self::ToKeep => None,
+        }
+    }
+}
+
 impl Inner {
     async fn carry_out(
         self: Arc<Self>,
+        session: Option<Arc<Open>>,
         run_id: RunId,
         request: Request,
         events: mpsc::Sender<Event>,
-        cancelled: watch::Receiver<bool>,
+        caller: Caller,
     ) -> Outcome {
-        let requested = self.entry(&run_id, Kind::Requested, requested_body(&request));
-        let prepared = match self.prepare(run_id.clone(), request).await {
+        let place = session.as_deref().map_or(Place::Fresh, Place::In);
+        let requested = self.entry(&run_id, Kind::Requested, requested_body(&request, place.session()));
+        let prepared = match self.prepare(place, run_id.clone(), request).await {
             Ok(prepared) => prepared,
-            Err(stopped) => {
-                let judged =
-                    json!({ "verdict": "deny", "refusal": &stopped.outcome.refusal, "error": &stopped.outcome.error });
-                let entries = [
-                    requested,
-                    self.entry(&run_id, Kind::Judged, judged),
-                    self.entry(&run_id, Kind::Ended, ended_body(&stopped.outcome)),
-                ];
-                return match self.ledger.append(&entries, Durability::Written) {
-                    Ok(()) => stopped.outcome,
-                    Err(error) => conclude::failed(stopped.outcome, ledger_failure(&error)),
-                };
-            }
+            Err(stopped) => return self.write_stopped(&run_id, requested, stopped),
         };
         let Prepared { plan, chosen, cleared } = prepared;
-        let judged = json!({ "verdict": "allow", "approvedBy": cleared.approved_by() });
-        let planned = json!({
-            "backend": plan.backend(),
-            "policyHash": hash_policy(plan.policy()),
-            "workspace": plan.workspace().to_string_lossy(),
-            "timeoutMs": u64::try_from(plan.limits().timeout.as_millis()).unwrap_or(u64::MAX),
-            "notEnforced": plan.not_enforced(),
-            "fellBack": &chosen.fell_back,
-            "grants": &self.grants,
-        });
-        let entries =
-            [requested, self.entry(&run_id, Kind::Judged, judged), self.entry(&run_id, Kind::Planned, planned)];
+        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared);
+        let cancelled = caller.cancel.clone();
         let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         outcome.fell_back = chosen.fell_back;
         // The wall is raised while the ledger's entry is on its way to the disk; nothing runs before both are there.
@@ -226,7 +250,7 @@ impl Inner {
             biased;
             both = both => both,
             // A wall that is being raised is dropped, and with it all that was made for it.
-            () = until_cancelled(cancelled.clone()) => return self.write_end(&run_id, conclude::cancelled(outcome)),
+            () = until_cancelled(cancelled) => return self.write_end(&run_id, conclude::cancelled(outcome)),
         };
         if let Err(error) = known {
             return conclude::failed(outcome, ledger_failure(&error));
@@ -247,12 +271,85 @@ impl Inner {
                     let backend = plan.backend().to_string();
                     show(&events, Event::Started { run_id: run_id.clone(), backend }).await;
                     outcome.prove(sandbox.proofs());
-                    let watched = monitor::watch(sandbox, &plan, events, cancelled, started).await;
+                    let watched = monitor::watch(sandbox, &plan, events, caller, started).await;
                     conclude::ended(outcome, watched, plan.policy())
                 }
             }
         };
         self.write_end(&run_id, outcome)
+    }
+
+    async fn open_session(self: &Arc<Self>, run_id: RunId, wanted: SessionRequest) -> Result<Session, Outcome> {
+        let mut request = Request::new(Work::Place);
+        request.workspace_at = wanted.workspace_at.clone();
+        request.overrides = wanted.overrides;
+        request.metadata = wanted.metadata;
+        let requested = self.entry(&run_id, Kind::Requested, requested_body(&request, None));
+        let prepared = match self.prepare(Place::ToKeep, run_id.clone(), request).await {
+            Ok(prepared) => prepared,
+            Err(stopped) => return Err(self.write_stopped(&run_id, requested, stopped)),
+        };
+        let Prepared { plan, chosen, cleared } = prepared;
+        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared);
+        let outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
+        let (raised, known) = tokio::join!(biased; chosen.backend.keep(&plan), async { self.append_synced(&entries) });
+        if let Err(error) = known {
+            return Err(conclude::failed(outcome, ledger_failure(&error)));
+        }
+        let wall = match raised {
+            Ok(wall) => wall,
+            Err(error) => return Err(self.write_end(&run_id, conclude::failed(outcome, error.failure()))),
+        };
+        let entry = self.entry(&run_id, Kind::Started, json!({ "backend": plan.backend(), "session": true }));
+        if let Err(error) = self.ledger.append(&[entry], Durability::Written) {
+            return Err(conclude::failed(outcome, ledger_failure(&error)));
+        }
+        let mut proven = outcome;
+        proven.prove(wall.proofs());
+        let opening = Opening {
+            id: run_id,
+            policy: plan.policy().clone(),
+            wall,
+            capabilities: chosen.capabilities,
+            fell_back: chosen.fell_back,
+            workspace_at: wanted.workspace_at,
+            receipt: proven.enforced,
+            idle: wanted.idle,
+            life: wanted.life,
+        };
+        Ok(Session::begin(opening, self))
+    }
+
+    /// What the ledger must know before anything starts.
+    fn entries_before_the_start(
+        &self,
+        run_id: &RunId,
+        requested: Entry,
+        plan: &Plan,
+        chosen: &Chosen<'_>,
+        cleared: &Cleared,
+    ) -> [Entry; 3] {
+        let judged = json!({ "verdict": "allow", "approvedBy": cleared.approved_by() });
+        let planned = planned_body(plan, chosen.fell_back.as_ref(), &self.grants);
+        [requested, self.entry(run_id, Kind::Judged, judged), self.entry(run_id, Kind::Planned, planned)]
+    }
+
+    /// Writes down a request that goes no further.
+    fn write_stopped(&self, run_id: &RunId, requested: Entry, stopped: Stopped) -> Outcome {
+        let judged = json!({ "verdict": "deny", "refusal": &stopped.outcome.refusal, "error": &stopped.outcome.error });
+        let entries = [
+            requested,
+            self.entry(run_id, Kind::Judged, judged),
+            self.entry(run_id, Kind::Ended, ended_body(&stopped.outcome)),
+        ];
+        match self.ledger.append(&entries, Durability::Written) {
+            Ok(()) => stopped.outcome,
+            Err(error) => conclude::failed(stopped.outcome, ledger_failure(&error)),
+        }
+    }
+
+    pub(crate) fn append(&self, entries: &[Entry], durability: Durability) -> Result<(), LedgerError> {
+        self.ledger.append(entries, durability)
     }
 
     /// Waits for the disk on this thread: a process with one thread stays one, which is what lets it raise walls itself.
@@ -273,26 +370,47 @@ impl Inner {
         }
     }
 
-    async fn prepare(&self, run_id: RunId, request: Request) -> Result<Prepared<'_>, Stopped> {
+    async fn prepare<'a>(
+        &'a self,
+        place: Place<'a>,
+        run_id: RunId,
+        mut request: Request,
+    ) -> Result<Prepared<'a>, Stopped> {
         let stop = |outcome| Stopped { outcome };
-        let nothing_yet = || conclude::begin(run_id.clone(), None, &self.policy);
-        if let Err(error) = request.check() {
+        let bound = match place {
+            Place::Fresh | Place::ToKeep => &self.policy,
+            Place::In(session) => &session.policy,
+        };
+        let nothing_yet = || conclude::begin(run_id.clone(), None, bound);
+        let checked = request.check().and_then(|()| match place {
+            Place::Fresh => request.check_fresh(),
+            Place::In(_) => request.check_in_session(),
+            Place::ToKeep => Ok(()),
+        });
+        if let Err(error) = checked {
             return Err(stop(conclude::failed(nothing_yet(), Failure::new(FailureKind::BadRequest, &error))));
         }
         let mut overrides = request.overrides.clone();
         overrides.proc.env.set.extend(request.env.iter().cloned());
-        let policy = narrow(&self.policy, &overrides).map_err(|widenings| {
-            stop(conclude::refused(nothing_yet(), judge::refuse_widening(&widenings, &self.policy)))
-        })?;
+        let policy = narrow(bound, &overrides)
+            .map_err(|widenings| stop(conclude::refused(nothing_yet(), judge::refuse_widening(&widenings, bound))))?;
         let refuse = |refusal: Refusal| stop(conclude::refused(nothing_yet(), refusal));
         let analysis = analyse(&request.work);
         let cleared = judge(&request.work, &analysis, &policy, &*self.approver).await.map_err(refuse)?;
-        let chosen = match self.choose(&policy).await {
-            Ok(chosen) => chosen,
-            Err(unavailable) => {
-                let failure = Failure::new(FailureKind::BackendUnavailable, &unavailable).hint(unavailable.fix.clone());
-                return Err(stop(conclude::failed(nothing_yet(), failure)));
+        let chosen = match place {
+            Place::In(session) => {
+                request.workspace_at = session.workspace_at.clone();
+                let capabilities = session.capabilities.clone();
+                Chosen { backend: &*session.wall, capabilities, fell_back: session.fell_back.clone() }
             }
+            Place::Fresh | Place::ToKeep => match self.choose(&policy).await {
+                Ok(chosen) => chosen,
+                Err(unavailable) => {
+                    let failure =
+                        Failure::new(FailureKind::BackendUnavailable, &unavailable).hint(unavailable.fix.clone());
+                    return Err(stop(conclude::failed(nothing_yet(), failure)));
+                }
+            },
         };
         let host = Host { workspace: &self.workspace, environment: &self.environment };
         let plan = plan(run_id.clone(), request, &cleared, policy, &chosen.capabilities, host).map_err(refuse)?;
@@ -344,7 +462,7 @@ impl Inner {
         Ok((&**backend, backend.probe(policy).await?))
     }
 
-    fn entry(&self, run_id: &RunId, kind: Kind, body: Value) -> Entry {
+    pub(crate) fn entry(&self, run_id: &RunId, kind: Kind, body: Value) -> Entry {
         Entry { kind, run: run_id.to_string(), body }
     }
 
@@ -354,10 +472,6 @@ impl Inner {
     }
 }
 
-fn hash_policy(policy: &ResolvedPolicy) -> String {
-    blake3::hash(policy.canonical_json().to_string().as_bytes()).to_hex().to_string()
-}
-
 /// Waits until the caller wants the run no more, or is gone.
 async fn until_cancelled(mut cancelled: watch::Receiver<bool>) {
     while !*cancelled.borrow_and_update() {
@@ -365,39 +479,4 @@ async fn until_cancelled(mut cancelled: watch::Receiver<bool>) {
             return;
         }
     }
-}
-
-fn record_grant(grant: &Grant) -> Value {
-    json!({ "by": &grant.by, "why": &grant.why, "widen": &grant.widen })
-}
-
-fn requested_body(request: &Request) -> Value {
-    json!({
-        "subject": describe(&request.work),
-        "cwd": request.cwd.to_string_lossy(),
-        "env": request.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
-        "files": request.files.len(),
-        "door": &request.metadata.door,
-        "labels": &request.metadata.labels,
-        "uid": rustix::process::getuid().as_raw(),
-        "pid": rustix::process::getpid().as_raw_nonzero(),
-    })
-}
-
-fn ended_body(outcome: &Outcome) -> Value {
-    json!({
-        "status": outcome.status,
-        "exitCode": outcome.exit_code,
-        "signal": outcome.signal,
-        "resourceUsage": outcome.resource_usage,
-        "outputTruncated": outcome.output_truncated,
-        "violations": outcome.violations,
-        "error": outcome.error,
-    })
-}
-
-fn ledger_failure(error: &LedgerError) -> Failure {
-    Failure::new(FailureKind::Ledger, error).hint(
-        "nothing runs without its entry in the ledger: make room on the disk, or set RINGFENCE_STATE_DIR to a folder that can be written",
-    )
 }

@@ -153,6 +153,7 @@ pub(crate) fn describe(work: &Work) -> String {
             Some(name) => format!("{language} code {name} ({} bytes)", source.len()),
             None => format!("{language} code ({} bytes)", source.len()),
         },
+        Work::Place => "a session".to_owned(),
     })
 }
 

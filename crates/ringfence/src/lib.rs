@@ -29,7 +29,9 @@ pub mod request;
 pub mod run;
 pub mod run_id;
 pub mod scratch;
+pub mod session;
 pub mod state;
+mod written;
 
 pub use approve::{Approval, Approver, Ask, Nobody};
 pub use backend::{Backend, Capabilities, StartError, Unavailable};
@@ -44,10 +46,18 @@ pub use refusal::Refusal;
 pub use request::{Request, Stdin, Work};
 pub use run::Run;
 pub use run_id::RunId;
+pub use session::{Session, SessionRequest};
 pub use state::StateFolder;
 
-/// Who raises native walls for this process, and the life of the process that does it for another.
-pub use ringfence_linux::launcher;
+/// Who raises native walls for this process, and the work of a process that does it for another.
+pub mod launcher {
+    pub use ringfence_linux::launcher::Launcher;
+
+    /// The work of a launcher: raises walls until its owner is gone.
+    pub fn serve() -> std::io::Result<()> {
+        ringfence_linux::launcher::serve(ringfence_guest::live)
+    }
+}
 
 /// Makes this process adopt what a program leaves behind when it kills its own keeper, so that it can be killed too. For
 /// programs that start no children of their own.

@@ -14,6 +14,7 @@ use crate::outcome::ResourceUsage;
 use crate::plan::{Limits, Plan};
 use crate::pump::{read_stream, write_stdin};
 use crate::request::Stdin;
+use crate::run::{Caller, Wish};
 
 /// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -57,7 +58,7 @@ pub(crate) async fn watch(
     mut sandbox: Sandbox,
     plan: &Plan,
     events: mpsc::Sender<Event>,
-    cancel: watch::Receiver<bool>,
+    caller: Caller,
     started: Instant,
 ) -> Watched {
     let limits = plan.limits();
@@ -66,7 +67,7 @@ pub(crate) async fn watch(
         Stdin::Bytes(bytes) => bytes,
         Stdin::Empty | Stdin::Pipe(_) => &[],
     };
-    let stdin = sandbox.stdin.take();
+    let (stdin, typed) = (sandbox.stdin.take(), sandbox.typed.take());
     let streams = [(Stream::Stdout, sandbox.stdout.take()), (Stream::Stderr, sandbox.stderr.take())];
     let [stdout, stderr] = streams.map(|(stream, pipe)| {
         let (events, gone) = (events.clone(), gone.clone());
@@ -81,8 +82,8 @@ pub(crate) async fn watch(
     let supervise = async {
         // A program that is gone reads no more: the rest of its input is dropped.
         tokio::select! {
-            () = supervision.until_gone(cancel) => {}
-            () = async { write_stdin(stdin, input).await; std::future::pending::<()>().await } => {}
+            () = supervision.until_gone(caller) => {}
+            () = async { write_stdin(stdin, input, typed).await; std::future::pending::<()>().await } => {}
         }
         gone_sender.send_replace(true);
     };
@@ -157,7 +158,8 @@ struct Supervision<'a> {
 }
 
 impl Supervision<'_> {
-    async fn until_gone(&mut self, mut cancel: watch::Receiver<bool>) {
+    async fn until_gone(&mut self, caller: Caller) {
+        let Caller { mut cancel, mut wishes } = caller;
         let deadline = self.started + self.limits.timeout;
         let mut looks = interval_at((self.started + FIRST_LOOK).into(), LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -208,6 +210,7 @@ impl Supervision<'_> {
                         kill_at = Some(self.ask_to_end());
                     }
                 }
+                Some(wish) = wishes.recv() => self.grant(wish),
                 _ = looks.tick(), if force_at.is_none() => {
                     looks_left -= 1;
                     if let Some(reason) = self.look(looks_left == 0).await {
@@ -220,6 +223,14 @@ impl Supervision<'_> {
                 }
             }
         }
+    }
+
+    /// What a caller may do with a program that runs. One that is over needs nothing more.
+    fn grant(&self, wish: Wish) {
+        match wish {
+            Wish::Signal(signal) => self.sandbox.signal(signal).ok(),
+            Wish::Resize(size) => self.sandbox.resize(size).ok(),
+        };
     }
 
     /// The keeper is gone, or did not answer. What can still be reached is killed.

@@ -11,7 +11,7 @@ use crate::backend::environment::Person;
 use crate::guarantee::{self, Evidence, Guarantee, Strength};
 use crate::judge::Cleared;
 use crate::refusal::Refusal;
-use crate::request::{InputFile, Request, Stdin, Work, WorkspaceAt};
+use crate::request::{InputFile, Request, Stdin, TerminalSize, Work, WorkspaceAt};
 use crate::run_id::RunId;
 
 /// The limits that the supervisor keeps, the same behind every wall.
@@ -41,6 +41,7 @@ pub struct Plan {
     env_withheld: Vec<String>,
     stdin: Stdin,
     files: Vec<InputFile>,
+    terminal: Option<TerminalSize>,
     policy: ResolvedPolicy,
     backend: BackendKind,
     limits: Limits,
@@ -123,6 +124,7 @@ pub fn plan(
         env_withheld,
         stdin: request.stdin,
         files: request.files,
+        terminal: request.terminal,
         policy,
         backend: kind,
         limits,
@@ -175,6 +177,11 @@ impl Plan {
     /// Files beside the code.
     pub fn files(&self) -> &[InputFile] {
         &self.files
+    }
+
+    /// The size of its terminal, when it has one.
+    pub fn terminal(&self) -> Option<TerminalSize> {
+        self.terminal
     }
 
     /// The policy of this run.

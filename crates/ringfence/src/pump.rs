@@ -60,9 +60,23 @@ pub(crate) async fn show(events: &mpsc::Sender<Event>, event: Event) {
     events.send(event).await.ok();
 }
 
-/// Writes `bytes` to the program and closes its input. A program that does not read them is none of our business.
-pub(crate) async fn write_stdin(pipe: Option<pipe::Sender>, bytes: &[u8]) {
-    if let Some(mut pipe) = pipe {
-        pipe.write_all(bytes).await.ok();
+/// What a person types to end a program's input.
+const END_OF_INPUT: &[u8] = &[4];
+
+/// Writes `bytes` to the program, then what is typed into its terminal, and closes its input. A program that does not
+/// read them is none of our business.
+pub(crate) async fn write_stdin(pipe: Option<pipe::Sender>, bytes: &[u8], typed: Option<pipe::Receiver>) {
+    let Some(mut pipe) = pipe else { return };
+    if pipe.write_all(bytes).await.is_err() {
+        return;
     }
+    let Some(mut typed) = typed else { return };
+    let mut buffer = vec![0u8; CHUNK];
+    while let Ok(read @ 1..) = typed.read(&mut buffer).await {
+        if pipe.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+    // A terminal cannot be closed from one side only.
+    pipe.write_all(END_OF_INPUT).await.ok();
 }

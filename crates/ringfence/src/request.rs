@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+pub use ringfence_linux::wall::TerminalSize;
 use ringfence_policy::Overrides;
 
 use crate::language::Language;
@@ -45,6 +46,8 @@ pub enum Work {
         /// The file's name that tracebacks show; without folders.
         name: Option<String>,
     },
+    /// Nothing yet: a place that is kept for the runs of a session.
+    Place,
 }
 
 /// What the program reads from its standard input.
@@ -107,10 +110,10 @@ pub struct Request {
     pub files: Vec<InputFile>,
     /// Narrowing of the policy, the time limit included.
     pub overrides: Overrides,
+    /// Give the program a terminal of this size instead of pipes; in a session.
+    pub terminal: Option<TerminalSize>,
     /// Who asked.
     pub metadata: Metadata,
-    /// The session to run in.
-    pub session: Option<String>,
 }
 
 /// Why a request is no request. Nothing was judged.
@@ -166,9 +169,15 @@ pub enum BadRequest {
     /// A limit that leaves nothing to run with.
     #[error("a limit leaves nothing to run with; ask for at least one process, 1MiB of memory and 1 byte of output")]
     NothingCouldRun,
-    /// Sessions are not built.
-    #[error("sessions are not available in this version; leave `session` out to run in a fresh sandbox")]
-    NoSessions,
+    /// A place is asked for by opening a session, not by a run.
+    #[error("there is no program to run; a place without one is a session's")]
+    NothingToRun,
+    /// A terminal outside of a session.
+    #[error("a terminal needs a session; start one with `ringfence session start`")]
+    TerminalWithoutSession,
+    /// A run in a session that wants a wall of its own.
+    #[error("the wall of a session stands already: {0} is chosen when the session is started")]
+    FixedBySession(&'static str),
 }
 
 impl Request {
@@ -182,8 +191,8 @@ impl Request {
             stdin: Stdin::Empty,
             files: Vec::new(),
             overrides: Overrides::default(),
+            terminal: None,
             metadata: Metadata { door: "library".to_owned(), labels: Vec::new() },
-            session: None,
         }
     }
 
@@ -222,6 +231,7 @@ impl Request {
                     plain_file_name(name)?;
                 }
             }
+            Work::Place => {}
         }
         if let WorkspaceAt::Path(path) = &self.workspace_at
             && !path.is_absolute()
@@ -262,10 +272,33 @@ impl Request {
         if nothing || proc.memory.is_some_and(|memory| memory.get() < LEAST_MEMORY) {
             return Err(BadRequest::NothingCouldRun);
         }
-        if self.session.is_some() {
-            return Err(BadRequest::NoSessions);
-        }
         Ok(())
+    }
+
+    /// Checks what a run in a fresh sandbox cannot have.
+    pub(crate) fn check_fresh(&self) -> Result<(), BadRequest> {
+        if self.work == Work::Place {
+            return Err(BadRequest::NothingToRun);
+        }
+        if self.terminal.is_some() { Err(BadRequest::TerminalWithoutSession) } else { Ok(()) }
+    }
+
+    /// Checks what a run in a session cannot have: a wall that differs from the one that stands.
+    pub(crate) fn check_in_session(&self) -> Result<(), BadRequest> {
+        let Overrides { backend, fs, net, proc } = &self.overrides;
+        let fixed = [
+            (backend.is_some(), "the backend"),
+            (*fs != Overrides::default().fs, "what of the file system is shown"),
+            (*net != Overrides::default().net, "the network"),
+            (proc.cpus.is_some(), "the number of processors"),
+            (proc.memory.is_some(), "the memory limit"),
+            (proc.processes.is_some(), "the limit of processes"),
+            (self.workspace_at != WorkspaceAt::Default, "where the workspace appears"),
+        ];
+        if let Some((_, what)) = fixed.iter().find(|(asked, _)| *asked) {
+            return Err(BadRequest::FixedBySession(what));
+        }
+        if self.work == Work::Place { Err(BadRequest::NothingToRun) } else { Ok(()) }
     }
 }
 

@@ -1,9 +1,11 @@
 //! One program in a sandbox, seen from the caller.
 
+use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 
 use crate::event::Event;
 use crate::outcome::Outcome;
+use crate::request::TerminalSize;
 use crate::run_id::RunId;
 
 /// A run that goes on. Dropping it ends the run.
@@ -12,6 +14,23 @@ pub struct Run {
     id: RunId,
     events: mpsc::Receiver<Event>,
     cancel: watch::Sender<bool>,
+    wishes: mpsc::UnboundedSender<Wish>,
+}
+
+/// What a caller may want of a program that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// A signal for its group.
+    Signal(Signal),
+    /// Another size of its terminal.
+    Resize(TerminalSize),
+}
+
+/// The caller of a run, as the run sees it.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) cancel: watch::Receiver<bool>,
+    pub(crate) wishes: mpsc::UnboundedReceiver<Wish>,
 }
 
 /// The run's task ended without an outcome, because its runtime was shut down.
@@ -20,8 +39,11 @@ pub struct Run {
 pub struct Abandoned;
 
 impl Run {
-    pub(crate) fn new(id: RunId, events: mpsc::Receiver<Event>, cancel: watch::Sender<bool>) -> Self {
-        Self { id, events, cancel }
+    /// A run and, for whoever carries it out, its caller.
+    pub(crate) fn new(id: RunId, events: mpsc::Receiver<Event>) -> (Self, Caller) {
+        let (cancel, cancelled) = watch::channel(false);
+        let (wishes, wished) = mpsc::unbounded_channel();
+        (Self { id, events, cancel, wishes }, Caller { cancel: cancelled, wishes: wished })
     }
 
     /// Its id.
@@ -48,5 +70,16 @@ impl Run {
     /// Asks the program to end, then kills it. The outcome still comes.
     pub fn cancel(&self) {
         self.cancel.send_replace(true);
+    }
+
+    /// Sends a signal to the program and its group.
+    pub fn signal(&self, signal: Signal) {
+        // A run that is over needs none.
+        self.wishes.send(Wish::Signal(signal)).ok();
+    }
+
+    /// Gives the program's terminal another size.
+    pub fn resize(&self, size: TerminalSize) {
+        self.wishes.send(Wish::Resize(size)).ok();
     }
 }

@@ -1,57 +1,43 @@
-//! Process 1 behind a wall: raises the rest of it, starts the program, and keeps it as a keeper does.
+//! Process 1 behind a wall: raises the rest of it, gives up every privilege, and then lives as a guest does.
 
-use std::ffi::{CString, OsStr, OsString};
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use libc::c_int;
-
 use serde::{Deserialize, Serialize};
 
-use super::inside::Inside;
+use super::inside::{Inside, SetupError};
 use super::membership::{Membership, OpenMembership};
 use super::namespaces::{Joined, raise};
-use super::proof::{Expected, Proof, prove};
-use super::view::open_sources;
-use super::{Access, Raised, Wall, landlock, os_paths};
-use crate::keeper::{Rlimit, c_string, null_terminated, place_descriptors};
+use super::program::{Failed, Program, Restrictions, Stdio, Strings, TerminalSize};
+use super::proof::Proof;
+use super::view::{ABOVE_ARRANGED, open_sources};
+use super::{Raised, Wall, program};
+use crate::keeper::place_descriptors;
 use crate::keeper_process::{self, CONTROL, SignalMask};
-use crate::program_process::{close_from_on_exec, errno, exit, reset_signals, run_sharing_memory, set_limit};
-use crate::report::{self, Report, Stage};
+use crate::program_process::{exit, run_sharing_memory};
+use crate::report::{Layer, Stage, Usage};
 use crate::{privileges, seccomp};
 
-/// What runs behind a wall. Plain data: it can be sent to the process that raises the wall.
+/// A wall and what is behind it. Plain data: it can be sent to the process that raises the wall.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WallLaunch {
     /// What is shown.
     pub wall: Wall,
-    /// The files to try to execute, in this order; the first that is there is taken.
-    #[serde(with = "os_paths")]
-    pub programs: Vec<PathBuf>,
-    /// The arguments, the program's name first.
-    pub argv: Vec<OsString>,
-    /// The whole environment.
-    pub env: Vec<(OsString, OsString)>,
-    /// Where it starts, inside.
-    pub cwd: OsString,
-    /// Limits of each process by itself.
-    pub rlimits: Vec<Rlimit>,
-    /// The second fence: what may be read, and what may be written.
-    pub paths: Vec<(OsString, Access)>,
+    /// What restricts every program.
+    pub restrictions: Restrictions,
     /// Where the processes are counted together.
     pub cgroup: Option<Membership>,
-    /// Run on so many processors, where no cgroup shares out their time.
-    pub processors: Option<u32>,
-    /// All processes and threads together, the guest included. The kernel counts them in the wall's user namespace.
-    pub processes: u64,
+    /// The program to hold ready, for a wall that is there for one alone.
+    pub only: Option<Program>,
 }
 
 /// The descriptors of a start.
 #[derive(Debug, Clone, Copy)]
 pub struct WallDescriptors<'a> {
-    /// Standard input, output and error.
+    /// Standard input, output and error: of the only program, or of the guest.
     pub stdio: [BorrowedFd<'a>; 3],
     /// The guest's end of the control socket.
     pub control: BorrowedFd<'a>,
@@ -59,10 +45,20 @@ pub struct WallDescriptors<'a> {
     pub trees: &'a [OwnedFd],
 }
 
-/// Raises the wall of `launch` and holds its program ready. The first message on the control socket is its proofs, or
-/// what failed. This process must have one thread.
-pub fn start(launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<Raised> {
-    let strings = Strings::new(launch)?;
+/// What process 1 does once the wall stands, or could not be raised. It never returns; where it does, the process ends.
+pub type Life = for<'a> fn(Raising<'a>);
+
+/// How raising a wall went, as seen by process 1.
+#[derive(Debug)]
+pub enum Raising<'a> {
+    /// The wall stands.
+    Raised(Behind<'a>, Option<&'a Program>),
+    /// It does not; the control socket is there to say so.
+    Failed(BorrowedFd<'a>, Failed),
+}
+
+/// Raises the wall of `launch`, in which process 1 then lives `life`. This process must have one thread.
+pub fn start(launch: &WallLaunch, descriptors: WallDescriptors<'_>, life: Life) -> io::Result<Raised> {
     // Built before the fork: what is made once here is there in every copy.
     seccomp::program();
     let into = launch.cgroup.as_ref().map(Membership::open).transpose()?;
@@ -74,228 +70,242 @@ pub fn start(launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Resul
             Some(into) => into.add(pid),
             None => Ok(()),
         },
-        |joined| guest(launch, &strings, descriptors, joined),
+        |joined| {
+            // Where it can be told what failed, until descriptors are arranged.
+            let mut control = descriptors.control.as_raw_fd();
+            match Behind::enter(launch, descriptors, joined, &mut control) {
+                Ok(behind) => life(Raising::Raised(behind, launch.only.as_ref())),
+                Err(failed) => {
+                    // SAFETY: the control socket is open under this number for as long as the process lives.
+                    let control = unsafe { BorrowedFd::borrow_raw(control) };
+                    life(Raising::Failed(control, failed));
+                }
+            }
+        },
     );
     masked.restore()?;
     raised
 }
 
-/// All strings of a start in the form that system calls take.
-struct Strings {
-    programs: Vec<CString>,
-    argv: Vec<CString>,
-    env: Vec<CString>,
-    cwd: CString,
+/// The proof that this process is process 1 behind a wall, without any privilege, and the means to start programs there.
+#[derive(Debug)]
+pub struct Behind<'a> {
+    launch: &'a WallLaunch,
+    inside: Inside,
+    control: OwnedFd,
+    signals: OwnedFd,
+    preference: KilledFirst,
 }
 
-impl Strings {
-    fn new(launch: &WallLaunch) -> io::Result<Self> {
-        let invalid = |error: crate::keeper::LaunchError| io::Error::new(io::ErrorKind::InvalidInput, error);
-        let programs = launch.programs.iter().map(|path| c_string(path.as_os_str(), "program's path"));
-        let argv = launch.argv.iter().map(|argument| c_string(argument, "argument"));
-        let env = launch.env.iter().map(|(name, value)| {
-            let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
-            c_string(OsStr::from_bytes(&entry), "environment")
-        });
-        Ok(Self {
-            programs: programs.collect::<Result<_, _>>().map_err(invalid)?,
-            argv: argv.collect::<Result<_, _>>().map_err(invalid)?,
-            env: env.collect::<Result<_, _>>().map_err(invalid)?,
-            cwd: c_string(&launch.cwd, "working directory").map_err(invalid)?,
+/// A process that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reaped {
+    /// Which.
+    pub pid: i32,
+    /// As `wait4` gave it.
+    pub wait_status: i32,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Woken {
+    /// There is an order to read, or the socket was closed.
+    pub order: bool,
+    /// A child may have ended.
+    pub child: bool,
+}
+
+impl<'a> Behind<'a> {
+    fn enter(
+        launch: &'a WallLaunch,
+        descriptors: WallDescriptors<'_>,
+        joined: Joined,
+        control: &mut c_int,
+    ) -> Result<Self, Failed> {
+        let setup = |error: SetupError| Failed::said(&error);
+        let failed = |error: io::Error| Failed::said(&error);
+        // Opened while the file is ours: that of a process which may not be read is the host's root's.
+        let preference = KilledFirst::open().map_err(failed)?;
+        privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
+        super::inside::forget_arguments().map_err(failed)?;
+        super::inside::cut_off().map_err(setup)?;
+        // Opened before all else is closed: prepared trees are descriptors too.
+        let sources = open_sources(&launch.wall.entries, descriptors.trees).map_err(setup)?;
+        let stdio = descriptors.stdio.map(|fd| fd.as_raw_fd());
+        place_descriptors([stdio[0], stdio[1], stdio[2], descriptors.control.as_raw_fd()])
+            .map_err(|(stage, errno)| Failed::Step(stage, errno))?;
+        *control = CONTROL;
+        let inside = Inside::enter(&launch.wall, sources).map_err(setup)?;
+        // Once more: becoming another user has set it to what the host prefers.
+        privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
+        joined.wait();
+        // What else the supervisor had open ends here.
+        inside
+            .close_all_but_layers(CONTROL + 1, preference.file.as_raw_fd())
+            .map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
+        let signals = keeper_process::child_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))?;
+        // Nothing is left to do that needs a privilege. Every program's process inherits all three, and proves them.
+        privileges::set_no_new_privileges().map_err(|error| Failed::said(&error))?;
+        let _bounding = privileges::drop_all().map_err(|error| Failed::said(&error))?;
+        seccomp::install(seccomp::program()).map_err(|error| Failed::said(&error))?;
+        // SAFETY: both numbers were just arranged and opened for this process, and nothing else owns them.
+        let (control, signals) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(signals)) };
+        Ok(Self { launch, inside, control, signals, preference })
+    }
+
+    /// Our end of the control socket.
+    pub fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// Makes a terminal for a program: whoever looks at it gets the first end, the program the second.
+    pub fn terminal(&self, size: TerminalSize) -> io::Result<(OwnedFd, OwnedFd)> {
+        program::open_terminal(size)
+    }
+
+    /// Starts `program` with every restriction in force. Its own process proves them and calls `proven`, which says
+    /// whether to go on. We are stopped until it has executed or ended.
+    pub fn start(
+        &self,
+        program: &Program,
+        stdio: &Stdio,
+        proven: &mut dyn FnMut(&[Proof]) -> bool,
+    ) -> Result<i32, Failed> {
+        let strings = Strings::new(program).map_err(|error| Failed::said(&error))?;
+        self.in_a_process(&mut || {
+            let prepared = program::take_stdio(stdio).and_then(|()| strings.enter_cwd());
+            let proofs =
+                prepared.and_then(|()| program::restrict(&self.launch.restrictions, self.launch.wall.identity))?;
+            if !proven(&proofs) {
+                exit(0);
+            }
+            program::expect_signals()?;
+            Err(strings.execute())
         })
     }
-}
 
-/// The guest's whole life.
-fn guest(launch: &WallLaunch, strings: &Strings, descriptors: WallDescriptors<'_>, joined: Joined) {
-    // Where it can be told what failed, until descriptors are arranged.
-    let mut control = descriptors.control.as_raw_fd();
-    match prepare(launch, strings, descriptors, joined, &mut control) {
-        Ok(Ready { signals, program, inside }) => {
-            keeper_process::send(CONTROL, &Report::Started { pid: program });
-            keeper_process::supervise(signals, program, &|| inside.layer())
-        }
-        Err(Failed::Step(stage, errno)) => {
-            keeper_process::send(control, &Report::Failed { stage, errno });
-            exit(1)
-        }
-        Err(Failed::Said(text)) => {
-            report::send_text(control, report::Text::Failed, &text);
-            exit(1)
-        }
+    /// Puts every restriction in force for a process that executes nothing, and returns what it proved.
+    pub fn rehearse(&self) -> Result<Vec<Proof>, Failed> {
+        let mut proofs = None;
+        self.in_a_process(&mut || {
+            program::take_stdio(&Stdio::OfTheGuest)?;
+            proofs = Some(program::restrict(&self.launch.restrictions, self.launch.wall.identity)?);
+            Ok(())
+        })?;
+        proofs.ok_or_else(|| Failed::Said("the process that proves the wall was killed".to_owned()))
     }
-}
 
-/// A guest whose program was executed.
-struct Ready {
-    signals: c_int,
-    program: c_int,
-    inside: Inside,
-}
-
-enum Failed {
-    Step(Stage, c_int),
-    Said(String),
-}
-
-fn prepare(
-    launch: &WallLaunch,
-    strings: &Strings,
-    descriptors: WallDescriptors<'_>,
-    joined: Joined,
-    control: &mut c_int,
-) -> Result<Ready, Failed> {
-    let said = |error: &dyn std::error::Error| Failed::Said(chain(error));
-    privileges::set_not_dumpable().map_err(|error| said(&error))?;
-    super::inside::forget_arguments().map_err(|error| said(&error))?;
-    super::inside::cut_off().map_err(|error| said(&error))?;
-    // Opened before all else is closed: prepared trees are descriptors too.
-    let sources = open_sources(&launch.wall.entries, descriptors.trees).map_err(|error| said(&error))?;
-    let stdio = descriptors.stdio.map(|fd| fd.as_raw_fd());
-    place_descriptors([stdio[0], stdio[1], stdio[2], descriptors.control.as_raw_fd()])
-        .map_err(|(stage, errno)| Failed::Step(stage, errno))?;
-    *control = CONTROL;
-    let inside = Inside::enter(&launch.wall, sources).map_err(|error| said(&error))?;
-    // Once more: becoming another user has set it to what the host prefers.
-    privileges::set_not_dumpable().map_err(|error| said(&error))?;
-    joined.wait();
-    // What else the supervisor had open ends here.
-    inside.close_all_but_layers(CONTROL + 1).map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
-    let signals = keeper_process::child_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))?;
-    // Nothing is left to do that needs a privilege. The program's process inherits all three, and proves them.
-    privileges::set_no_new_privileges().map_err(|error| said(&error))?;
-    let _bounding = privileges::drop_all().map_err(|error| said(&error))?;
-    seccomp::install(seccomp::program()).map_err(|error| said(&error))?;
-    let mut failure = None;
-    let started = run_sharing_memory(&mut || {
-        failure = Some(become_program(launch, strings));
-    });
-    let program = started.map_err(|error| said(&error))?;
-    if let Some(failure) = failure {
-        return Err(failure);
+    /// Runs `child` in a process of its own that shares our memory; returns its number, or how it failed.
+    fn in_a_process(&self, child: &mut dyn FnMut() -> Result<(), Failed>) -> Result<i32, Failed> {
+        let mut outcome = Ok(());
+        // A new process begins with our preference.
+        self.preference.set(true).map_err(|error| Failed::said(&error))?;
+        let started = run_sharing_memory(&mut || outcome = child());
+        self.preference.set(false).map_err(|error| Failed::said(&error))?;
+        let pid = started.map_err(|error| Failed::said(&error))?;
+        outcome.map(|()| pid)
     }
-    for fd in 0..=2 {
-        // SAFETY: closes descriptors of this process alone. The program has its own; ours would hide the pipes' ends.
-        unsafe { libc::close(fd) };
-    }
-    Ok(Ready { signals, program, inside })
-}
 
-/// Runs in the program's own process. Returns only when something failed.
-fn become_program(launch: &WallLaunch, strings: &Strings) -> Failed {
-    match restrict(launch, strings) {
-        Ok(()) => {
-            keeper_process::wait_for_go();
-            match reset_signals() {
-                Ok(()) => execute(strings),
-                Err((stage, errno)) => Failed::Step(stage, errno),
-            }
-        }
-        Err(failed) => failed,
-    }
-}
-
-fn restrict(launch: &WallLaunch, strings: &Strings) -> Result<(), Failed> {
-    let step = |(stage, errno)| Failed::Step(stage, errno);
-    let said = |error: &dyn std::error::Error| Failed::Said(chain(error));
-    // SAFETY: integers and a NUL-terminated path; the session and the working directory are this process's own.
-    unsafe {
-        if libc::setsid() < 0 {
-            return Err(Failed::Step(Stage::Session, errno()));
-        }
-        if libc::chdir(strings.cwd.as_ptr()) < 0 {
-            return Err(Failed::Step(Stage::WorkingDirectory, errno()));
+    /// Lets go of the standard input, output and error that the only program was given: ours would hide the pipes' ends.
+    pub fn close_stdio(&self) {
+        for fd in 0..=2 {
+            // SAFETY: closes descriptors of this process alone, which nothing in it owns or uses.
+            unsafe { libc::close(fd) };
         }
     }
-    close_from_on_exec(CONTROL).map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
-    be_killed_first().map_err(|error| said(&error))?;
-    for limit in &launch.rlimits {
-        set_limit(limit).map_err(step)?;
+
+    /// Waits for an order or the end of a child, at most `limit`.
+    pub fn wait(&self, limit: Option<Duration>) -> Woken {
+        let milliseconds = limit.map_or(-1, |limit| c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX));
+        let (order, child) = keeper_process::wait_for(self.signals.as_raw_fd(), milliseconds);
+        Woken { order, child }
     }
-    limit_processes(launch.processes).map_err(|error| said(&error))?;
-    if let Some(processors) = launch.processors {
-        pin(processors).map_err(|error| said(&error))?;
+
+    /// The next process that ended, if there is one. Orphans of all programs are our children.
+    pub fn reap(&self) -> Option<Reaped> {
+        let (pid, wait_status, usage) = keeper_process::reap_one()?;
+        Some(Reaped { pid, wait_status, usage })
     }
-    let version = landlock::restrict(&launch.paths).map_err(|error| said(&error))?;
-    let expected = Expected { identity: launch.wall.identity, shown: launch.paths.len(), landlock: version };
-    let proofs = prove(&expected).map_err(|error| said(&error))?;
-    report::send_text(CONTROL, report::Text::Proven, &write_proofs(&proofs));
-    Ok(())
-}
 
-/// Makes the kernel, when memory runs out, kill the program and what it starts before the guest, which has to tell of it.
-/// The program can take this back, and harms itself: without its guest the run ends at once.
-fn be_killed_first() -> io::Result<()> {
-    let may_be_read = |yes: libc::c_ulong| {
-        // SAFETY: integers only; the flag belongs to memory that is the guest's and ours, where nothing untrusted runs.
-        let set = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, yes, 0, 0, 0) };
-        if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    };
-    // Of a process that may not be read, the file belongs to the host's root.
-    may_be_read(1)?;
-    let written = std::fs::write("/proc/self/oom_score_adj", "1000");
-    may_be_read(0)?;
-    written
-}
+    /// How many children there are.
+    pub fn children(&self) -> u32 {
+        let mut count = 0u32;
+        crate::tree::for_each_own_child(|_| count = count.saturating_add(1));
+        count
+    }
 
-fn limit_processes(most: u64) -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-    // SAFETY: `limit` is valid for reading, and outlives the call.
-    let set = unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) };
-    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
+    /// Sends a signal to the group that `leader` leads. It must not have been reaped.
+    pub fn signal_group(&self, leader: i32, signal: u8) {
+        if leader > 1 && (1..=crate::program_process::MAX_SIGNAL).contains(&c_int::from(signal)) {
+            // SAFETY: integers only. A failure means that nothing of the group is left.
+            unsafe { libc::kill(-leader, c_int::from(signal)) };
+        }
+    }
 
-/// Keeps this process on the first `most` of the processors that it may use.
-fn pin(most: u32) -> io::Result<()> {
-    let mut allowed = rustix::thread::sched_getaffinity(None)?;
-    let mut kept = 0;
-    for processor in 0..rustix::thread::CpuSet::MAX_CPU {
-        if allowed.is_set(processor) {
-            kept += 1;
-            if kept > most {
-                allowed.unset(processor);
+    /// Kills everything in the session that `leader` leads, its group first.
+    pub fn kill_session(&self, leader: i32) {
+        self.signal_group(leader, libc::SIGKILL as u8);
+        for pid in crate::tree::members_of_session(leader) {
+            if pid > 1 {
+                // SAFETY: integers only. At worst the process has ended; everything that can be reached is behind this
+                // wall, where only programs are.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
             }
         }
     }
-    rustix::thread::sched_setaffinity(None, &allowed).map_err(io::Error::from)
-}
 
-fn execute(strings: &Strings) -> Failed {
-    let argv = null_terminated(&strings.argv);
-    let env = null_terminated(&strings.env);
-    let mut reason = libc::ENOENT;
-    for program in &strings.programs {
-        // SAFETY: NUL-terminated strings and null-terminated lists, which live until this process has executed.
-        unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
-        match errno() {
-            libc::ENOENT | libc::ENOTDIR => {}
-            other => reason = other,
+    /// Kills everything but ourselves, and waits until nothing is left. `ended` is called for each process.
+    pub fn kill_everything(&self, ended: &mut dyn FnMut(Reaped)) {
+        loop {
+            // SAFETY: integers only. For process 1 of a namespace, "everybody" is everybody else in it.
+            unsafe { libc::kill(-1, libc::SIGKILL) };
+            while let Some(reaped) = self.reap() {
+                ended(reaped);
+            }
+            if keeper_process::has_no_child() {
+                return;
+            }
+            keeper_process::wait_for_child(self.signals.as_raw_fd(), 20);
         }
     }
-    Failed::Step(Stage::Exec, reason)
-}
 
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
+    /// What everything that was reaped used.
+    pub fn usage(&self) -> Usage {
+        keeper_process::usage_of_children()
     }
-    text
+
+    /// Whether a private layer holds changes.
+    pub fn layer(&self) -> Layer {
+        self.inside.layer()
+    }
+
+    /// Ends this process, and with it everything behind the wall.
+    pub fn end(self) -> ! {
+        exit(0)
+    }
 }
 
-/// One proof a line, its name and what was found separated by a tab.
-fn write_proofs(proofs: &[Proof]) -> String {
-    proofs.iter().map(|proof| format!("{}\t{}\n", proof.name, proof.found.replace(['\n', '\t'], " "))).collect()
+/// Whom the kernel kills first when memory runs out: programs before the guest, which has to tell of it. A program can
+/// take this back, and harms itself: without its guest everything behind the wall ends at once.
+#[derive(Debug)]
+struct KilledFirst {
+    file: File,
+    ours: Vec<u8>,
 }
 
-/// The proofs in a guest's message. It was written before any untrusted instruction, and is read with care all the same.
-pub fn read_proofs(text: &str) -> Vec<Proof> {
-    text.lines()
-        .take(64)
-        .filter_map(|line| line.split_once('\t'))
-        .map(|(name, found)| Proof { name: name.to_owned(), found: found.chars().take(512).collect() })
-        .collect()
+impl KilledFirst {
+    fn open() -> io::Result<Self> {
+        let mut file = File::options().read(true).write(true).open("/proc/self/oom_score_adj")?;
+        let mut ours = Vec::new();
+        file.read_to_end(&mut ours)?;
+        // Out of the way of the numbers that descriptors are arranged at.
+        Ok(Self { file: rustix::io::fcntl_dupfd_cloexec(&file, ABOVE_ARRANGED)?.into(), ours })
+    }
+
+    /// Whether a process that we make now is.
+    fn set(&self, first: bool) -> io::Result<()> {
+        (&self.file).write_all(if first { b"1000" } else { &self.ours })
+    }
 }

@@ -81,9 +81,9 @@ impl Inside {
         if self.layers.iter().any(PrivateLayer::is_changed) { Layer::Changed } else { Layer::Unchanged }
     }
 
-    /// Closes every descriptor from `first` on but those of the private layers.
-    pub(super) fn close_all_but_layers(&self, first: i32) -> Result<(), i32> {
-        let mut kept: Vec<i32> = self.layers.iter().map(PrivateLayer::descriptor).collect();
+    /// Closes every descriptor from `first` on but those of the private layers and `other`.
+    pub(super) fn close_all_but_layers(&self, first: i32, other: i32) -> Result<(), i32> {
+        let mut kept: Vec<i32> = self.layers.iter().map(PrivateLayer::descriptor).chain([other]).collect();
         kept.sort_unstable();
         let mut next = first;
         for descriptor in kept {

@@ -1,8 +1,8 @@
 //! A full wall on this host's kernel: namespaces, an own view of files, no privileges.
 //!
-//! [`start`] clones a process into new namespaces. There, as process 1, it builds the view, starts the program with every
-//! restriction in force, has that prove them, and holds it until it is released. The caller says exactly what is shown:
-//! nothing here knows policy.
+//! [`start`] clones a process into new namespaces. There, as process 1, it builds the view, gives up every privilege, and
+//! lives the life that the caller gave it, in which it starts programs: each has every restriction in force, and proves
+//! them, before its first instruction. The caller says exactly what is shown: nothing here knows policy.
 
 mod guest;
 mod inside;
@@ -11,6 +11,7 @@ mod layer;
 mod membership;
 mod mount_api;
 mod namespaces;
+mod program;
 mod proof;
 mod view;
 
@@ -21,12 +22,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use guest::{WallDescriptors, WallLaunch, read_proofs, start};
+pub use guest::{Behind, Life, Raising, Reaped, WallDescriptors, WallLaunch, Woken, start};
 pub use inside::SetupError;
 pub use landlock::{LandlockError, abi as landlock_abi};
 pub use membership::Membership;
 pub use mount_api::idmapped_tree;
 pub use namespaces::{Identity, Raised, is_single_threaded, user_namespace};
+pub use program::{Failed, Program, Restrictions, Stdio, TerminalSize};
 pub use proof::Proof;
 pub use view::{Access, Entry, Source};
 

@@ -39,17 +39,37 @@ pub struct Identity {
 pub struct Raised {
     pid: i32,
     pidfd: OwnedFd,
+    _counted: Option<Counted>,
+}
+
+/// Keeps a process from being taken for an orphan of somebody else's, as long as it is held.
+#[derive(Debug)]
+struct Counted(i32);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        crate::orphans::remove_keeper(self.0);
+    }
 }
 
 impl Raised {
+    pub(crate) fn new(pid: i32, pidfd: OwnedFd) -> Self {
+        Self { pid, pidfd, _counted: None }
+    }
+
+    /// The same, known as no orphan to this process.
+    pub(crate) fn counted(self) -> Self {
+        crate::orphans::add_keeper(self.pid);
+        Self { _counted: Some(Counted(self.pid)), ..self }
+    }
+
+    pub(crate) fn into_pidfd(self) -> OwnedFd {
+        self.pidfd
+    }
+
     /// Its process id on the host.
     pub fn pid(&self) -> i32 {
         self.pid
-    }
-
-    /// Its process id and the descriptor that names it.
-    pub(crate) fn into_parts(self) -> (i32, OwnedFd) {
-        (self.pid, self.pidfd)
     }
 
     /// Kills it, and with it everything in its namespaces.
@@ -118,7 +138,7 @@ pub(super) fn raise(
         crate::program_process::exit(1);
     }
     let Forked::Parent(pid, pidfd) = forked else { crate::program_process::exit(1) };
-    let raised = Raised { pid, pidfd };
+    let raised = Raised::new(pid, pidfd);
     drop(child_waits);
     let tell = |word: &[u8]| rustix::io::write(&parent_maps, word).map(|_| ()).map_err(io::Error::from);
     let mapped = map(pid, identity).and_then(|()| tell(b"m"));

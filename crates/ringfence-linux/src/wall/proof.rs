@@ -7,11 +7,13 @@ use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::Identity;
 use crate::privileges::{self, Status};
 
 /// What was seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// What it proves; a stable name.
     pub name: String,

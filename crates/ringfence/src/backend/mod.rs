@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ringfence_linux::Stage;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
@@ -15,6 +16,7 @@ use crate::plan::Plan;
 use crate::scratch::ScratchError;
 
 pub(crate) mod environment;
+mod guest;
 mod native;
 mod none;
 mod process;
@@ -39,6 +41,33 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn probe<'a>(&'a self, policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>>;
     /// Raises the wall, with the program ready behind it. Nothing of it runs before [`Sandbox::release`].
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>>;
+    /// Raises a wall that is kept for several runs, with nothing behind it yet. Not every backend can.
+    fn keep<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<Arc<dyn KeptWall>, StartError>> {
+        Box::pin(async { Err(StartError::NoSessions { kind: self.kind() }) })
+    }
+}
+
+/// A wall that stands already. As a backend, it raises no other: its sandboxes are programs in the same place. Dropping
+/// it ends everything behind it.
+pub trait KeptWall: Backend {
+    /// What was seen from inside when it was raised: names of guarantees, and what was found.
+    fn proofs(&self) -> &[(String, String)];
+    /// What is in use behind it, as the guest counts it.
+    fn measure(&self) -> BoxFuture<'_, io::Result<InUse>>;
+    /// Ends everything behind it.
+    fn end(&self);
+    /// Waits until nothing is left behind it; says whether the workspace's private layer holds changes.
+    fn ended(&self) -> BoxFuture<'_, bool>;
+}
+
+/// What is in use behind a wall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InUse {
+    /// Processes and threads.
+    pub tasks: u64,
+    /// Resident memory of all of them.
+    pub memory_bytes: u64,
 }
 
 /// What a backend can enforce on this host.
@@ -133,6 +162,12 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// The backend keeps no wall for several runs.
+    #[error("`{kind}` has no sessions")]
+    NoSessions {
+        /// Which backend.
+        kind: BackendKind,
+    },
     /// Pipes, descriptors.
     #[error("could not {attempt}")]
     Io {
@@ -168,6 +203,10 @@ impl StartError {
                 (FailureKind::Start, Some("name a folder that exists below the workspace".to_owned()))
             }
             Self::Wall(_) => (FailureKind::Start, Some("`ringfence doctor` says what this host is missing".to_owned())),
+            Self::NoSessions { .. } => (
+                FailureKind::BackendUnavailable,
+                Some("use a backend that isolates, such as `native`, or single runs".to_owned()),
+            ),
             Self::Files(_) | Self::Launch(_) | Self::Step { .. } | Self::Io { .. } => (FailureKind::Start, None),
         };
         let failure = Failure::new(kind, self);

@@ -1,46 +1,83 @@
-//! A program under its keeper, with its pipes: what every backend that runs on this host's kernel hands to the engine.
+//! A program under its keeper or guest, with its pipes: what every backend that runs on this host's kernel hands to the
+//! engine.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use ringfence_guest::protocol::{ONLY, ProgramNumber};
+use ringfence_guest::{Guest, Order, Received, Start};
 use ringfence_linux::cgroup::{Cgroup, CgroupUsage};
-use ringfence_linux::{GuestText, Keeper, Launch, Privileges, Report, Rlimit, tree};
+use ringfence_linux::{Keeper, Launch, Layer, Privileges, Report, Rlimit, Usage, tree};
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
 
+use super::StartError;
+use super::guest::{self, Kept, Link, Proofs};
 use super::program::Program;
-use super::{StartError, WallError};
 use crate::plan::Plan;
-use crate::request::Stdin;
+use crate::request::{Stdin, TerminalSize};
 use crate::scratch::Scratch;
 
 /// How long a keeper may take to answer an order before it is killed from outside.
 const KEEPER_ANSWER: Duration = Duration::from_secs(2);
 
-/// How long a wall may take to be raised.
-const RAISING: Duration = Duration::from_secs(30);
+/// How long the guest of a session may take to start a program: others may keep the machine busy.
+const SESSION_STARTS: Duration = Duration::from_secs(10);
 
-/// A place with a program ready in it or, once released, running. Dropping it kills the program and removes all that was made for it.
+/// A place with a program ready in it or, once released, running. Dropping it kills the program and removes all that was
+/// made for it.
 #[derive(Debug)]
 pub struct Sandbox {
-    keeper: Keeper,
-    /// The keeper's control socket in the event loop. It only tells that there is a report: the keeper reads it.
-    control: UnixStream,
-    /// Its number on the host; nothing behind a wall, where it has another.
-    program: Option<i32>,
+    supervisor: Supervisor,
     pub(crate) stdin: Option<pipe::Sender>,
     pub(crate) stdout: Option<pipe::Receiver>,
     pub(crate) stderr: Option<pipe::Receiver>,
-    proofs: Vec<(String, String)>,
-    // After the keeper: the files and the group of a program are removed when it is gone.
+    /// What is typed into the program's terminal.
+    pub(crate) typed: Option<pipe::Receiver>,
+    terminal: Option<OwnedFd>,
+    pub(super) proofs: Proofs,
+    // After the supervisor: the files and the group of a program are removed when it is gone.
     scratch: Option<Scratch>,
-    pub(super) group: Option<Cgroup>,
+    pub(super) group: Option<Arc<Cgroup>>,
+    /// What the group had counted before the program was started, where it is not the program's own.
+    counted_before: Option<CgroupUsage>,
+}
+
+/// Who starts, signals and kills the program, and tells of it.
+#[derive(Debug)]
+enum Supervisor {
+    /// A process on the host.
+    Keeper {
+        keeper: Keeper,
+        /// The keeper's control socket in the event loop. It only tells that there is a report: the keeper reads it.
+        control: UnixStream,
+        /// Its number on the host.
+        program: Option<i32>,
+    },
+    /// Process 1 behind a wall that is there for this program alone.
+    Guest(Link),
+    /// One of the programs of a guest that is kept.
+    Kept(InSession),
+}
+
+/// A program of a guest that is kept.
+#[derive(Debug)]
+struct InSession {
+    guest: Kept,
+    number: ProgramNumber,
+    reports: tokio::sync::Mutex<mpsc::UnboundedReceiver<Received>>,
+    /// Until it is released.
+    start: Option<(Start, Vec<OwnedFd>)>,
+    /// Its end, once told, is all that is waited for.
+    ended: std::sync::Mutex<Option<Usage>>,
 }
 
 /// The program's ends of its pipes, and ours.
@@ -89,20 +126,68 @@ impl Pipes {
 
     /// The sandbox of a program that was given its ends. Our copies of those are closed: while they are open, a reader
     /// would wait for ever.
-    pub(super) fn into_sandbox(self, keeper: Keeper) -> Result<Sandbox, StartError> {
-        let watch = |source| StartError::Io { attempt: "watch the program", source };
+    fn into_sandbox(self, supervisor: Supervisor) -> io::Result<Sandbox> {
         Ok(Sandbox {
-            control: keeper.control().and_then(|fd| UnixStream::from_std(fd.into())).map_err(watch)?,
-            keeper,
-            program: None,
-            stdin: self.our_stdin.map(writer).transpose().map_err(watch)?,
-            stdout: Some(reader(self.our_stdout).map_err(watch)?),
-            stderr: Some(reader(self.our_stderr).map_err(watch)?),
-            proofs: Vec::new(),
+            supervisor,
+            stdin: self.our_stdin.map(writer).transpose()?,
+            stdout: Some(reader(self.our_stdout)?),
+            stderr: Some(reader(self.our_stderr)?),
+            typed: None,
+            terminal: None,
+            proofs: Proofs::new(),
             scratch: None,
             group: None,
+            counted_before: None,
         })
     }
+
+    /// The sandbox of a program that a guest of its own holds.
+    pub(super) fn behind(self, guest: Guest) -> Result<Sandbox, StartError> {
+        Link::new(guest).and_then(|link| self.into_sandbox(Supervisor::Guest(link))).map_err(watch)
+    }
+}
+
+/// The sandbox of a program that `guest` starts when it is released, with pipes of its own.
+pub(super) fn in_session(
+    plan: &Plan,
+    guest: &Kept,
+    start: impl FnOnce(ProgramNumber) -> Result<Start, StartError>,
+) -> Result<Sandbox, StartError> {
+    let (number, reports) = guest.enlist();
+    let in_session = |start, descriptors| InSession {
+        guest: guest.clone(),
+        number,
+        reports: tokio::sync::Mutex::new(reports),
+        start: Some((start, descriptors)),
+        ended: std::sync::Mutex::new(None),
+    };
+    let start = start(number)?;
+    if plan.terminal().is_some() {
+        let typed = match plan.stdin() {
+            Stdin::Pipe(given) => Some(given.try_clone().and_then(reader).map_err(watch)?),
+            Stdin::Empty | Stdin::Bytes(_) => None,
+        };
+        return Ok(Sandbox {
+            supervisor: Supervisor::Kept(in_session(start, Vec::new())),
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            typed,
+            terminal: None,
+            proofs: Proofs::new(),
+            scratch: None,
+            group: None,
+            counted_before: None,
+        });
+    }
+    let pipes = Pipes::new(plan)?;
+    let given: io::Result<Vec<OwnedFd>> =
+        pipes.program_ends(plan)?.iter().map(|end| end.try_clone_to_owned()).collect();
+    pipes.into_sandbox(Supervisor::Kept(in_session(start, given.map_err(watch)?))).map_err(watch)
+}
+
+fn watch(source: io::Error) -> StartError {
+    StartError::Io { attempt: "watch the program", source }
 }
 
 /// Makes all that `program` needs; it is executed by [`Sandbox::release`].
@@ -129,7 +214,8 @@ pub(super) fn prepare(
         privileges,
         rlimits,
     })?;
-    let mut sandbox = pipes.into_sandbox(keeper)?;
+    let control = keeper.control().and_then(|fd| UnixStream::from_std(fd.into())).map_err(watch)?;
+    let mut sandbox = pipes.into_sandbox(Supervisor::Keeper { keeper, control, program: None }).map_err(watch)?;
     sandbox.scratch = program.scratch;
     Ok(sandbox)
 }
@@ -137,8 +223,11 @@ pub(super) fn prepare(
 impl Sandbox {
     /// Executes the program; everything is in force. Returns once its first instruction is about to run.
     pub async fn release(&mut self) -> Result<(), StartError> {
-        let watch = |source| StartError::Io { attempt: "watch the program", source };
-        self.keeper.release().map_err(watch)?;
+        match &mut self.supervisor {
+            Supervisor::Keeper { keeper, .. } => keeper.release().map_err(watch)?,
+            Supervisor::Guest(link) => link.order(&Order::Release).map_err(watch)?,
+            Supervisor::Kept(_) => return self.start_in_session().await,
+        }
         let Ok(report) = tokio::time::timeout(KEEPER_ANSWER, self.next_report()).await else {
             // A program that is not behind a wall may stop its keeper before that can say that it started. The clock of
             // the run goes on all the same.
@@ -146,7 +235,9 @@ impl Sandbox {
         };
         match report.map_err(watch)? {
             Some(Report::Started { pid }) => {
-                self.program = Some(pid).filter(|_| self.keeper.is_on_the_host());
+                if let Supervisor::Keeper { program, .. } = &mut self.supervisor {
+                    *program = Some(pid);
+                }
                 Ok(())
             }
             Some(Report::Failed { stage, errno }) => {
@@ -158,6 +249,30 @@ impl Sandbox {
         }
     }
 
+    async fn start_in_session(&mut self) -> Result<(), StartError> {
+        let Supervisor::Kept(program) = &mut self.supervisor else { return Ok(()) };
+        let Some((start, descriptors)) = program.start.take() else { return Ok(()) };
+        let has_terminal = start.terminal.is_some();
+        let given: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        program.guest.start(start, &given).map_err(watch)?;
+        drop(descriptors);
+        let first = tokio::time::timeout(SESSION_STARTS, program.reports.get_mut().recv()).await;
+        let gone = || watch(io::Error::new(io::ErrorKind::UnexpectedEof, "the session is gone"));
+        let received = first.map_err(|_| watch(io::ErrorKind::TimedOut.into()))?.ok_or_else(gone)?;
+        match (received.report, received.descriptor) {
+            (ringfence_guest::Report::Started { .. }, Some(descriptor)) if has_terminal => {
+                let screen = guest::terminal(descriptor).map_err(watch)?;
+                self.stdin = Some(screen.try_clone().and_then(writer).map_err(watch)?);
+                self.stdout = Some(screen.try_clone().and_then(reader).map_err(watch)?);
+                self.terminal = Some(screen);
+                Ok(())
+            }
+            (ringfence_guest::Report::Started { .. }, None) if !has_terminal => Ok(()),
+            (ringfence_guest::Report::Failed { why, .. }, _) => Err(guest::start_error(why)),
+            _ => Err(gone()),
+        }
+    }
+
     /// What was seen from inside before the release: names of guarantees, and what was found.
     pub fn proofs(&self) -> &[(String, String)] {
         &self.proofs
@@ -165,65 +280,95 @@ impl Sandbox {
 
     /// Waits until the guest behind a wall has proven it.
     pub(super) async fn proven(&mut self) -> Result<(), StartError> {
-        let watch = |source| StartError::Io { attempt: "watch the guest", source };
-        let text = tokio::time::timeout(RAISING, async {
-            loop {
-                self.control.readable().await?;
-                match self.control.try_io(Interest::READABLE, || self.keeper.receive_text()) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    text => return text,
-                }
-            }
-        });
-        match text.await.map_err(|_| watch(io::ErrorKind::TimedOut.into()))?.map_err(watch)? {
-            GuestText::Proven(text) => {
-                let proofs = ringfence_linux::wall::read_proofs(&text);
-                self.proofs = proofs.into_iter().map(|proof| (proof.name, proof.found)).collect();
-                Ok(())
-            }
-            GuestText::Report(Report::Failed { stage, errno }) => {
-                Err(StartError::Step { stage, source: io::Error::from_raw_os_error(errno) })
-            }
-            GuestText::Failed(text) => Err(StartError::Wall(WallError(text))),
-            GuestText::Report(_) | GuestText::Gone => Err(watch(io::ErrorKind::UnexpectedEof.into())),
+        if let Supervisor::Guest(link) = &self.supervisor {
+            self.proofs = link.proven().await?;
         }
+        Ok(())
     }
 
-    /// The keeper's next report; nothing when it is gone.
+    /// The program's group is shared with others: what it has counted by now is not this program's.
+    pub(super) fn share(&mut self, group: Arc<Cgroup>) {
+        self.counted_before = group.usage().ok();
+        self.group = Some(group);
+    }
+
+    /// The next report about the program; nothing when whoever tells of it is gone.
     pub(crate) async fn next_report(&self) -> io::Result<Option<Report>> {
-        loop {
-            self.control.readable().await?;
-            match self.control.try_io(Interest::READABLE, || self.keeper.receive()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                report => return report,
-            }
+        match &self.supervisor {
+            Supervisor::Keeper { keeper, control, .. } => loop {
+                control.readable().await?;
+                match control.try_io(Interest::READABLE, || keeper.receive()) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    report => return report,
+                }
+            },
+            Supervisor::Guest(link) => loop {
+                let Some(received) = link.next().await? else { return Ok(None) };
+                if let Some(report) = guest::as_keepers(received.report) {
+                    return Ok(Some(report));
+                }
+            },
+            Supervisor::Kept(program) => program.next_report().await,
         }
     }
 
     /// Sends a signal to the program's group.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) -> io::Result<()> {
-        let number = u8::try_from(signal.as_raw()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        self.keeper.signal(number)
+        let signal = u8::try_from(signal.as_raw()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match &self.supervisor {
+            Supervisor::Keeper { keeper, .. } => keeper.signal(signal),
+            Supervisor::Guest(link) => link.order(&Order::Signal { program: ONLY, signal }),
+            Supervisor::Kept(program) => program.guest.order(&Order::Signal { program: program.number, signal }),
+        }
     }
 
     /// Kills the program and everything it started.
     pub(crate) fn kill(&self) -> io::Result<()> {
-        self.keeper.kill()
+        match &self.supervisor {
+            Supervisor::Keeper { keeper, .. } => keeper.kill(),
+            Supervisor::Guest(link) => link.order(&Order::Kill { program: ONLY }),
+            Supervisor::Kept(program) => program.guest.order(&Order::Kill { program: program.number }),
+        }
     }
 
-    /// Kills without the keeper's help.
+    /// Kills without the help of a keeper or guest that does not answer. A session ends by it.
     pub(crate) fn kill_from_outside(&self) {
-        self.keeper.kill_from_outside();
+        match &self.supervisor {
+            Supervisor::Keeper { keeper, .. } => keeper.kill_from_outside(),
+            Supervisor::Guest(link) => link.kill(),
+            Supervisor::Kept(program) => program.guest.kill(),
+        }
     }
 
-    /// What the program and everything it started use now.
+    /// What the program and everything it started use now; in a session, all of its programs.
     pub(crate) fn sample(&self) -> tree::Sample {
-        tree::sample(self.keeper.pid())
+        match &self.supervisor {
+            Supervisor::Keeper { keeper, .. } => tree::sample(keeper.pid()),
+            Supervisor::Guest(link) => link.sample(),
+            Supervisor::Kept(program) => program.guest.sample(),
+        }
     }
 
-    /// What the kernel counted for all processes together, where it did.
+    /// What the kernel counted for all processes together, where it did, since the program was started.
     pub(crate) fn counted(&self) -> Option<CgroupUsage> {
-        self.group.as_ref().and_then(|group| group.usage().ok())
+        let counted = self.group.as_ref().and_then(|group| group.usage().ok())?;
+        match self.counted_before {
+            None => Some(counted),
+            Some(before) => Some(CgroupUsage {
+                // The most of all programs so far, not of this one.
+                memory_peak: None,
+                oom_kills: counted.oom_kills.saturating_sub(before.oom_kills),
+                pids_limit_hits: counted.pids_limit_hits.saturating_sub(before.pids_limit_hits),
+                ..counted
+            }),
+        }
+    }
+
+    /// Gives the program's terminal another size.
+    pub(crate) fn resize(&self, size: TerminalSize) -> io::Result<()> {
+        let Some(screen) = &self.terminal else { return Ok(()) };
+        let size = rustix::termios::Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(screen, size).map_err(io::Error::from)
     }
 
     /// How long to wait for the keeper after an order to kill.
@@ -233,9 +378,41 @@ impl Sandbox {
 
     /// For a keeper that ended without a last word: kills the program's group, and says whether it was there.
     pub(crate) fn kill_group_of_lost_program(&self) -> bool {
-        self.program
+        let Supervisor::Keeper { program, .. } = &self.supervisor else { return false };
+        program
             .and_then(rustix::process::Pid::from_raw)
             .is_some_and(|group| rustix::process::kill_process_group(group, rustix::process::Signal::KILL).is_ok())
+    }
+}
+
+impl InSession {
+    /// After the program's end nothing more is to come: what it left behind is the session's.
+    async fn next_report(&self) -> io::Result<Option<Report>> {
+        if let Some(usage) = *self.ended.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(Some(Report::Gone { usage, layer: Layer::Unchanged }));
+        }
+        let mut reports = self.reports.lock().await;
+        loop {
+            let Some(received) = reports.recv().await else { return Ok(None) };
+            let report = guest::as_keepers(received.report);
+            if let Some(Report::Ended { usage, .. }) = report {
+                *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
+            }
+            if report.is_some() {
+                return Ok(report);
+            }
+        }
+    }
+}
+
+impl Drop for InSession {
+    fn drop(&mut self) {
+        self.guest.forget(self.number);
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if self.start.is_none() && !ended {
+            // A guest that cannot be told is gone, and the program with it.
+            self.guest.order(&Order::Kill { program: self.number }).ok();
+        }
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) fn find(plan: &Plan, state: &StateFolder) -> Result<Program, StartErr
         }
     }
     match plan.work() {
+        Work::Place => Err(StartError::NotFound { program: String::new() }),
         Work::Argv(argv) => {
             let name = argv.first().map_or(OsStr::new(""), OsString::as_os_str);
             let file = search(name, path, &plan.workspace().join(plan.cwd()))

@@ -1,23 +1,26 @@
 //! `native`: a full wall on this host's kernel, without a daemon.
 
 mod deny;
+mod kept;
 mod toolchain;
 mod view;
 
 use std::ffi::OsString;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Once, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
+use ringfence_guest::Guest;
 use ringfence_linux::RlimitKind;
 use ringfence_linux::cgroup::{self, Cgroup, Hierarchy, Limits};
 use ringfence_linux::launcher::Launcher;
-use ringfence_linux::wall::{self, Identity, Membership, Wall, WallLaunch};
+use ringfence_linux::wall::{self, Access, Entry, Identity, Membership, Program, Restrictions, Wall, WallLaunch};
 use ringfence_policy::{BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
 use super::process::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
-use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, WallError};
+use super::{Backend, Capabilities, KeptWall, Sandbox, StartError, Unavailable, WallError};
 use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
@@ -75,25 +78,51 @@ impl Native {
         hierarchy.create(&name, &limits).map(Some).map_err(failed)
     }
 
-    async fn raise_wall(&self, plan: &Plan) -> Result<Sandbox, StartError> {
-        let pipes = Pipes::new(plan)?;
+    /// Raises the wall of `plan`, with `only` this program behind it or none.
+    fn raise_wall(
+        &self,
+        plan: &Plan,
+        view: View,
+        only: Option<Program>,
+        stdio: [BorrowedFd<'_>; 3],
+    ) -> Result<(Guest, Option<Cgroup>), StartError> {
         let group = self.make_group(plan)?;
-        let (mut launch, trees) = prepare(plan, &self.state)?;
+        let mut launch = WallLaunch {
+            wall: view.wall,
+            restrictions: Restrictions {
+                rlimits: rlimits(&plan.policy().proc).to_vec(),
+                paths: view.writable,
+                processors: None,
+                processes: u64::from(plan.policy().proc.processes.value) + PROCESSES_BEYOND,
+            },
+            cgroup: None,
+            only,
+        };
         match &group {
             Some(group) => {
                 launch.cgroup = Some(membership(group));
                 // The group counts what is used. A limit on what one process may ask for would come first, refuse
                 // programs that only reserve much, and leave nothing to tell by.
-                launch.rlimits.retain(|limit| limit.kind != RlimitKind::Data);
+                launch.restrictions.rlimits.retain(|limit| limit.kind != RlimitKind::Data);
             }
-            None => launch.processors = Some(plan.policy().proc.cpus.value.millis().div_ceil(1000)),
+            None => launch.restrictions.processors = Some(plan.policy().proc.cpus.value.millis().div_ceil(1000)),
         }
-        let keeper = self
+        let guest = self
             .launcher
-            .start(&launch, pipes.program_ends(plan)?, &trees)
+            .start(&launch, stdio, &view.trees, ringfence_guest::live)
+            .and_then(|(raised, control)| Guest::new(raised, control))
             .map_err(|source| StartError::Io { attempt: "make namespaces for the program", source })?;
-        let mut sandbox = pipes.into_sandbox(keeper)?;
-        sandbox.group = group;
+        Ok((guest, group))
+    }
+
+    async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
+        let pipes = Pipes::new(plan)?;
+        let at = workspace_at(plan)?;
+        let view = view(plan, &self.state, &at, view::files(plan, Path::new(CODE)))?;
+        let program = program(plan, &at, Path::new(CODE))?;
+        let (guest, group) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)?;
+        let mut sandbox = pipes.behind(guest)?;
+        sandbox.group = group.map(Arc::new);
         sandbox.proven().await?;
         Ok(sandbox)
     }
@@ -119,7 +148,11 @@ impl Backend for Native {
     }
 
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
-        Box::pin(self.raise_wall(plan))
+        Box::pin(self.raise_for_one(plan))
+    }
+
+    fn keep<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Arc<dyn KeptWall>, StartError>> {
+        Box::pin(kept::raise(self, plan))
     }
 }
 
@@ -128,6 +161,10 @@ impl Backend for Native {
 enum Groups {
     Kept,
     Missing,
+}
+
+fn groups_of(group: Option<&Cgroup>) -> Groups {
+    if group.is_some() { Groups::Kept } else { Groups::Missing }
 }
 
 fn membership(group: &Cgroup) -> Membership {
@@ -193,46 +230,54 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
     kept
 }
 
-/// Everything that is decided on the host before the wall is raised.
-fn prepare(plan: &Plan, state: &StateFolder) -> Result<(WallLaunch, Vec<std::os::fd::OwnedFd>), StartError> {
-    let identity = identity(plan);
+/// All that is shown, decided on the host before the wall is raised.
+struct View {
+    wall: Wall,
+    trees: Vec<OwnedFd>,
+    writable: Vec<(OsString, Access)>,
+}
+
+/// Where the workspace is inside.
+fn workspace_at(plan: &Plan) -> Result<PathBuf, StartError> {
     let at = match plan.workspace_at() {
         WorkspaceAt::Default => PathBuf::from(WORKSPACE),
         WorkspaceAt::Same => plan.workspace().to_owned(),
         WorkspaceAt::Path(path) => path.clone(),
     };
     check_place(&at)?;
+    Ok(at)
+}
+
+fn search_path(plan: &Plan) -> OsString {
+    plan.env().iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+fn view(plan: &Plan, state: &StateFolder, at: &Path, code: Vec<Entry>) -> Result<View, StartError> {
+    let identity = identity(plan);
     let mut trees = Vec::new();
-    let mut view = view::system(identity);
-    let path = plan.env().iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
-    view.extend(toolchain::entries(&path, plan.workspace()));
-    view.extend(view::hide_workspace(&view, plan.workspace(), &at));
-    view.extend(view::workspace(plan, &at, identity, state, &mut trees)?);
-    view.extend(view::mounts(plan)?);
-    view.extend(view::files(plan, Path::new(CODE)));
-    let view = view::without_replaced(view);
-    let cwd = at.join(plan.cwd());
-    let (programs, argv) = programs(plan, &path, &cwd)?;
-    let writable = view::writable_paths(&view);
-    let launch = WallLaunch {
-        wall: Wall {
-            identity,
-            hostname: "sandbox".into(),
-            entries: view,
-            writable_bytes: plan.policy().fs.size.value.get(),
-            writable_files: (plan.policy().fs.size.value.get() / 4096).clamp(1024, 1 << 20),
-        },
-        programs,
-        argv,
-        env: plan.env().to_vec(),
-        cwd: cwd.into_os_string(),
-        rlimits: rlimits(&plan.policy().proc).to_vec(),
-        paths: writable,
-        cgroup: None,
-        processors: None,
-        processes: u64::from(plan.policy().proc.processes.value) + PROCESSES_BEYOND,
+    let mut entries = view::system(identity);
+    entries.extend(toolchain::entries(&search_path(plan), plan.workspace()));
+    entries.extend(view::hide_workspace(&entries, plan.workspace(), at));
+    entries.extend(view::workspace(plan, at, identity, state, &mut trees)?);
+    entries.extend(view::mounts(plan)?);
+    entries.extend(code);
+    let entries = view::without_replaced(entries);
+    let writable = view::writable_paths(&entries);
+    let wall = Wall {
+        identity,
+        hostname: "sandbox".into(),
+        entries,
+        writable_bytes: plan.policy().fs.size.value.get(),
+        writable_files: (plan.policy().fs.size.value.get() / 4096).clamp(1024, 1 << 20),
     };
-    Ok((launch, trees))
+    Ok(View { wall, trees, writable })
+}
+
+/// The program of `plan`, whose code is in the folder `code` inside.
+fn program(plan: &Plan, workspace: &Path, code: &Path) -> Result<Program, StartError> {
+    let cwd = workspace.join(plan.cwd());
+    let (files, argv) = programs(plan, &search_path(plan), &cwd, code)?;
+    Ok(Program { files, argv, env: plan.env().to_vec(), cwd: cwd.into_os_string() })
 }
 
 /// A workspace that covers what programs need, or hides in it, would only end in riddles.
@@ -281,10 +326,16 @@ fn identity(plan: &Plan) -> Identity {
 }
 
 /// The files to try to execute inside, and the arguments.
-fn programs(plan: &Plan, path: &OsString, cwd: &Path) -> Result<(Vec<PathBuf>, Vec<OsString>), StartError> {
+fn programs(
+    plan: &Plan,
+    path: &OsString,
+    cwd: &Path,
+    code: &Path,
+) -> Result<(Vec<PathBuf>, Vec<OsString>), StartError> {
     let on_path =
         |name: &Path| -> Vec<PathBuf> { std::env::split_paths(path).map(|folder| folder.join(name)).collect() };
     match plan.work() {
+        Work::Place => Err(StartError::NotFound { program: String::new() }),
         Work::Argv(argv) => {
             let name = argv.first().map(PathBuf::from).unwrap_or_default();
             let has_folder = name.components().count() > 1 || name.is_absolute();
@@ -301,7 +352,7 @@ fn programs(plan: &Plan, path: &OsString, cwd: &Path) -> Result<(Vec<PathBuf>, V
                 on_path(Path::new(interpreter.program)).iter().any(|candidate| candidate.is_file())
             });
             let interpreter = found.ok_or(StartError::NoInterpreter { language: *language })?;
-            let file = Path::new(CODE).join(name.as_deref().unwrap_or(language.default_file_name()));
+            let file = code.join(name.as_deref().unwrap_or(language.default_file_name()));
             let mut argv: Vec<OsString> = vec![interpreter.program.into()];
             argv.extend(interpreter.arguments.iter().map(OsString::from));
             argv.push(file.into());

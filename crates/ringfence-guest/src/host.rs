@@ -1,0 +1,110 @@
+//! The host's side of a guest.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ringfence_linux::wall::Raised;
+use rustix::net::RecvFlags;
+
+use crate::protocol::{MOST_ORDER, Order, Reader, Report, encode};
+use crate::wire;
+
+/// How long it may take to end.
+const ENDS: Duration = Duration::from_secs(2);
+/// Read at once of reports.
+const PIECE: usize = 16 * 1024;
+/// Descriptors that came and no report took.
+const MOST_WAITING: usize = 4;
+
+/// A guest behind its wall. Dropping it ends everything there.
+#[derive(Debug)]
+pub struct Guest {
+    raised: Raised,
+    control: OwnedFd,
+    incoming: Mutex<Incoming>,
+}
+
+#[derive(Debug, Default)]
+struct Incoming {
+    reader: Reader,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// A report, and the descriptor that came with it.
+#[derive(Debug)]
+pub struct Received {
+    /// What was told.
+    pub report: Report,
+    /// A terminal's end, with the report of a program that has one. Nothing about it is to be believed.
+    pub descriptor: Option<OwnedFd>,
+}
+
+impl Guest {
+    /// The guest that is process 1 of `raised`, at the other end of `control`.
+    pub fn new(raised: Raised, control: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&control, true)?;
+        Ok(Self { raised, control, incoming: Mutex::default() })
+    }
+
+    /// Its process id on the host; the root of the tree of everything behind the wall.
+    pub fn pid(&self) -> i32 {
+        self.raised.pid()
+    }
+
+    /// A second descriptor of the control socket, for an event loop that wants to own what it waits on.
+    pub fn control(&self) -> io::Result<OwnedFd> {
+        self.control.try_clone()
+    }
+
+    /// Gives an order; `descriptors` go with it.
+    pub fn send(&self, order: &Order, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let frame = encode(order, MOST_ORDER).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        match wire::send(self.control.as_fd(), &frame, descriptors) {
+            // It is gone, and with it all that it kept: what an order could have done, its end has.
+            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    /// The next report; `WouldBlock` when there is none yet, nothing when the guest is gone. After any other error the
+    /// guest cannot be trusted.
+    pub fn receive(&self) -> io::Result<Option<Received>> {
+        let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = [0u8; PIECE];
+        loop {
+            let report = incoming.reader.next_report();
+            if let Some(report) = report.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
+                let takes =
+                    matches!(report, Report::Started { terminal: true, .. }) && !incoming.descriptors.is_empty();
+                let descriptor = takes.then(|| incoming.descriptors.remove(0));
+                return Ok(Some(Received { report, descriptor }));
+            }
+            let (received, came) = wire::receive(self.control.as_fd(), &mut bytes, RecvFlags::empty())?;
+            if received == 0 {
+                return Ok(None);
+            }
+            incoming.reader.push(bytes.get(..received).unwrap_or_default());
+            incoming.descriptors.extend(came);
+            if incoming.descriptors.len() > MOST_WAITING {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "the guest sent descriptors nobody asked for"));
+            }
+        }
+    }
+
+    /// Kills it from outside, and with it everything behind the wall.
+    pub fn kill(&self) {
+        self.raised.kill();
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // A guest that ends by itself reaps everything; the kernel does the same for one that is killed.
+        if self.send(&Order::End, &[]).is_err() || !self.raised.reap(ENDS) {
+            self.raised.kill();
+            self.raised.reap(ENDS);
+        }
+    }
+}

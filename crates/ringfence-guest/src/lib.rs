@@ -1,0 +1,14 @@
+//! The guest: the small supervisor behind every wall, and the one protocol between it and the host.
+//!
+//! [`live`] is its whole life as process 1; [`Guest`] is the host's side. What a guest says is read as if an enemy had
+//! written it: frames have a cap, a version and one meaning, or the guest is given up.
+
+mod files;
+mod host;
+mod life;
+pub mod protocol;
+mod wire;
+
+pub use host::{Guest, Received};
+pub use life::live;
+pub use protocol::{InputFile, Order, Report, Start, Why};

@@ -1,0 +1,333 @@
+//! What host and guest say to each other: orders in, reports out, each in one frame.
+//!
+//! A frame is three letters, the version, the length of what follows as four bytes, and that many bytes of `postcard`. A
+//! descriptor may travel with a frame: the three of a program with its start, the screen's end of a terminal with the
+//! report that it started.
+
+use std::ffi::OsString;
+
+use ringfence_linux::wall::{Failed, Program, Proof, TerminalSize};
+use ringfence_linux::{Layer, Stage, Usage};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Of the protocol. Both ends come from the same build, so another number means that something is wrong.
+pub const VERSION: u8 = 1;
+/// The longest order: a program's code and files travel in one.
+pub const MOST_ORDER: usize = 128 * 1024 * 1024;
+/// The longest report.
+pub const MOST_REPORT: usize = 64 * 1024;
+/// Of proofs in one report, and of the letters in each.
+const MOST_PROOFS: usize = 64;
+const MOST_PROOF: usize = 512;
+/// Of a failure in words.
+const MOST_WORDS: usize = 4096;
+
+const LETTERS: [u8; 3] = *b"RFG";
+/// Letters, version and length.
+pub const HEADER: usize = 8;
+
+/// A program's number, which the host chose.
+pub type ProgramNumber = u32;
+
+/// The number of the only program of a wall that is there for one.
+pub const ONLY: ProgramNumber = 0;
+
+/// What the host wants of the guest.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Execute the only program, which was held.
+    Release,
+    /// Start a program. Its three descriptors come with the frame, unless it has a terminal.
+    Start(Box<Start>),
+    /// Send a signal to a program's group.
+    Signal {
+        /// Which program.
+        program: ProgramNumber,
+        /// The signal's number.
+        signal: u8,
+    },
+    /// Kill a program and all of its session.
+    Kill {
+        /// Which program.
+        program: ProgramNumber,
+    },
+    /// Say what is in use.
+    Measure,
+    /// Kill everything and end.
+    End,
+}
+
+/// A program to start.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// Its number from now on.
+    pub number: ProgramNumber,
+    /// What to execute.
+    pub program: Program,
+    /// The folder for `files`, which is made for them.
+    pub folder: OsString,
+    /// What to put in place before.
+    pub files: Vec<InputFile>,
+    /// The size of its terminal, when it has one.
+    pub terminal: Option<TerminalSize>,
+}
+
+/// A file that comes with a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputFile {
+    /// Relative, without `..`.
+    pub path: OsString,
+    /// What it holds.
+    pub content: Vec<u8>,
+}
+
+/// Why a program was not started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Why {
+    /// A step, and the system's error number.
+    Step(Stage, i32),
+    /// In words.
+    Said(String),
+}
+
+impl From<Failed> for Why {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Step(stage, errno) => Self::Step(stage, errno),
+            Failed::Said(text) => Self::Said(text),
+        }
+    }
+}
+
+/// What the guest tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// The wall stands, and this was seen by a process restricted as every program will be. With only one program, that
+    /// process is the program's, held before its first instruction.
+    Proven(Vec<Proof>),
+    /// A program's first instruction is about to run.
+    Started {
+        /// Which program.
+        program: ProgramNumber,
+        /// Whether the screen's end of its terminal comes with this frame.
+        terminal: bool,
+    },
+    /// A program, or the whole wall, could not be started; nothing of it ran.
+    Failed {
+        /// Which program.
+        program: ProgramNumber,
+        /// Why.
+        why: Why,
+    },
+    /// A program itself ended.
+    Ended {
+        /// Which program.
+        program: ProgramNumber,
+        /// The status as `wait4` gave it.
+        wait_status: i32,
+        /// What the program used.
+        usage: Usage,
+        /// Processes that are left.
+        left: u32,
+    },
+    /// What is in use.
+    Measured {
+        /// Processes and threads.
+        tasks: u64,
+        /// Resident memory of all of them.
+        resident_bytes: u64,
+    },
+    /// Nothing is left, and the guest ends.
+    Gone {
+        /// What everything used.
+        usage: Usage,
+        /// Whether a private layer holds changes.
+        layer: Layer,
+    },
+}
+
+impl Report {
+    /// The same, with every text cut to its cap.
+    fn capped(self) -> Self {
+        match self {
+            Self::Proven(proofs) => {
+                let cut = |proof: Proof| Proof {
+                    name: shorten(&proof.name, MOST_PROOF),
+                    found: shorten(&proof.found, MOST_PROOF),
+                };
+                Self::Proven(proofs.into_iter().take(MOST_PROOFS).map(cut).collect())
+            }
+            Self::Failed { program, why: Why::Said(text) } => {
+                Self::Failed { program, why: Why::Said(shorten(&text, MOST_WORDS)) }
+            }
+            other => other,
+        }
+    }
+}
+
+fn shorten(text: &str, most: usize) -> String {
+    text.chars().take(most).collect()
+}
+
+/// A message that is none of ours. Whoever sent it is not to be trusted with another.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadFrame {
+    /// Not the letters that a frame begins with.
+    #[error("a frame begins with other letters")]
+    Letters,
+    /// Another version.
+    #[error("a frame of version {0}; this is version {VERSION}")]
+    Version(u8),
+    /// Over the cap.
+    #[error("a frame of {length} bytes; the most is {most}")]
+    TooLong {
+        /// Its length.
+        length: usize,
+        /// The cap.
+        most: usize,
+    },
+    /// Its bytes mean nothing.
+    #[error("a frame that means nothing")]
+    Meaningless,
+}
+
+/// The length of what follows a header.
+pub fn body_length(header: [u8; HEADER], most: usize) -> Result<usize, BadFrame> {
+    let [a, b, c, version, length @ ..] = header;
+    if [a, b, c] != LETTERS {
+        return Err(BadFrame::Letters);
+    }
+    if version != VERSION {
+        return Err(BadFrame::Version(version));
+    }
+    let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+    if length > most { Err(BadFrame::TooLong { length, most }) } else { Ok(length) }
+}
+
+/// The whole frame of a message.
+pub fn encode<T: Serialize>(message: &T, most: usize) -> Result<Vec<u8>, BadFrame> {
+    let mut frame = vec![0; HEADER];
+    frame = postcard::to_extend(message, frame).map_err(|_| BadFrame::Meaningless)?;
+    let length = frame.len() - HEADER;
+    let too_long = BadFrame::TooLong { length, most };
+    let word = u32::try_from(length).ok().filter(|_| length <= most).ok_or(too_long)?;
+    let [a, b, c] = LETTERS;
+    let [w, x, y, z] = word.to_le_bytes();
+    frame[..HEADER].copy_from_slice(&[a, b, c, VERSION, w, x, y, z]);
+    Ok(frame)
+}
+
+/// The message in a frame's body: all of it, and nothing beside it.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, BadFrame> {
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(message),
+        Ok(_) | Err(_) => Err(BadFrame::Meaningless),
+    }
+}
+
+/// Puts reports together from bytes as they come. It holds at most one frame and what came with it.
+#[derive(Debug, Default)]
+pub struct Reader {
+    bytes: Vec<u8>,
+}
+
+impl Reader {
+    /// Takes in what came.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next report that is whole. After an error nothing more can be told apart.
+    pub fn next_report(&mut self) -> Result<Option<Report>, BadFrame> {
+        let Some(header) = self.bytes.first_chunk::<HEADER>() else { return Ok(None) };
+        let end = HEADER + body_length(*header, MOST_REPORT)?;
+        let Some(body) = self.bytes.get(HEADER..end) else { return Ok(None) };
+        let report: Report = decode(body)?;
+        self.bytes.drain(..end);
+        Ok(Some(report.capped()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn reports() -> Vec<Report> {
+        let usage = Usage { user_us: 1, system_us: u64::MAX, max_resident_bytes: 3, read_bytes: 4, written_bytes: 5 };
+        vec![
+            Report::Proven(vec![Proof { name: "net.none".to_owned(), found: "lo".to_owned() }]),
+            Report::Started { program: 7, terminal: false },
+            Report::Failed { program: 1, why: Why::Step(Stage::Exec, 2) },
+            Report::Failed { program: 1, why: Why::Said("no".to_owned()) },
+            Report::Ended { program: 3, wait_status: -1, usage, left: 9 },
+            Report::Measured { tasks: 1, resident_bytes: 2 },
+            Report::Gone { usage, layer: Layer::Changed },
+        ]
+    }
+
+    #[test]
+    fn reports_survive_the_wire_however_it_cuts_them() {
+        let all: Vec<u8> = reports().iter().flat_map(|report| encode(report, MOST_REPORT).unwrap()).collect();
+        for size in [1, 3, 8, 1000] {
+            let mut reader = Reader::default();
+            let mut seen = Vec::new();
+            for piece in all.chunks(size) {
+                reader.push(piece);
+                while let Some(report) = reader.next_report().unwrap() {
+                    seen.push(report);
+                }
+            }
+            assert_eq!(seen, reports(), "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn a_frame_with_other_letters_version_length_or_rest_is_refused() {
+        let good = encode(&Report::Started { program: 7, terminal: false }, MOST_REPORT).unwrap();
+        let read = |frame: &[u8]| {
+            let mut reader = Reader::default();
+            reader.push(frame);
+            reader.next_report()
+        };
+        assert_eq!(read(&good), Ok(Some(Report::Started { program: 7, terminal: false })));
+        let changed = |at: usize, to: u8| {
+            let mut frame = good.clone();
+            frame[at] = to;
+            read(&frame)
+        };
+        assert_eq!(changed(0, b'X'), Err(BadFrame::Letters));
+        assert_eq!(changed(3, 2), Err(BadFrame::Version(2)));
+        assert!(matches!(changed(7, 1), Err(BadFrame::TooLong { .. })));
+        assert_eq!(changed(8, 200), Err(BadFrame::Meaningless));
+        let mut longer = good.clone();
+        longer[4] += 1;
+        longer.push(0);
+        assert_eq!(read(&longer), Err(BadFrame::Meaningless), "bytes after the message");
+    }
+
+    #[test]
+    fn texts_of_a_guest_are_cut() {
+        let proofs = vec![Proof { name: "n".repeat(600), found: "f".repeat(600) }; 30];
+        let frame = encode(&Report::Proven(proofs), MOST_REPORT).unwrap();
+        let mut reader = Reader::default();
+        reader.push(&frame);
+        let Some(Report::Proven(read)) = reader.next_report().unwrap() else { panic!("no proofs") };
+        assert!(read.iter().all(|proof| proof.name.len() == MOST_PROOF && proof.found.len() == MOST_PROOF));
+        let endless = Report::Proven(vec![Proof { name: "n".repeat(60_000), found: "f".repeat(60_000) }]);
+        assert!(encode(&endless, MOST_REPORT).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256), right in any::<bool>()) {
+            let mut reader = Reader::default();
+            if right {
+                reader.push(&[b'R', b'F', b'G', VERSION]);
+            }
+            reader.push(&bytes);
+            while let Ok(Some(_)) = reader.next_report() {}
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A guest in the event loop: of one program, or kept for the runs of a session.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ringfence_guest::protocol::ProgramNumber;
+use ringfence_guest::{Guest, Order, Received, Report, Start, Why};
+use ringfence_linux::{Layer, tree};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+
+use super::{StartError, WallError};
+
+/// How long a wall may take to be raised.
+const RAISING: Duration = Duration::from_secs(30);
+
+/// What was seen from inside: names of guarantees, and what was found.
+pub(crate) type Proofs = Vec<(String, String)>;
+
+/// A guest whose reports can be waited for.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// The control socket in the event loop. It only tells that there is a report: the guest's own side reads it.
+    readable: UnixStream,
+    guest: Guest,
+}
+
+impl Link {
+    pub(super) fn new(guest: Guest) -> io::Result<Self> {
+        Ok(Self { readable: UnixStream::from_std(guest.control()?.into())?, guest })
+    }
+
+    /// The next report; nothing when the guest is gone.
+    pub(super) async fn next(&self) -> io::Result<Option<Received>> {
+        loop {
+            // A report may be waiting in full already, with nothing more to come.
+            match self.readable.try_io(Interest::READABLE, || self.guest.receive()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable.readable().await?,
+                received => return received,
+            }
+        }
+    }
+
+    pub(super) fn order(&self, order: &Order) -> io::Result<()> {
+        self.guest.send(order, &[])
+    }
+
+    pub(super) fn kill(&self) {
+        self.guest.kill();
+    }
+
+    pub(super) fn sample(&self) -> tree::Sample {
+        tree::sample(self.guest.pid())
+    }
+
+    /// Waits until the guest has proven its wall.
+    pub(super) async fn proven(&self) -> Result<Proofs, StartError> {
+        let watch = |source| StartError::Io { attempt: "watch the guest", source };
+        let first = tokio::time::timeout(RAISING, self.next()).await;
+        match first.map_err(|_| watch(io::ErrorKind::TimedOut.into()))?.map_err(watch)?.map(|received| received.report)
+        {
+            Some(Report::Proven(proofs)) => Ok(proofs.into_iter().map(|proof| (proof.name, proof.found)).collect()),
+            Some(Report::Failed { why, .. }) => Err(start_error(why)),
+            _ => Err(watch(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+}
+
+/// Why nothing was started, in the words of a guest.
+pub(super) fn start_error(why: Why) -> StartError {
+    match why {
+        Why::Step(stage, errno) => StartError::Step { stage, source: io::Error::from_raw_os_error(errno) },
+        Why::Said(text) => StartError::Wall(WallError(text)),
+    }
+}
+
+/// The same report as a keeper would make it; nothing for those that only a guest has.
+pub(super) fn as_keepers(report: Report) -> Option<ringfence_linux::Report> {
+    match report {
+        Report::Started { .. } => Some(ringfence_linux::Report::Started { pid: 0 }),
+        Report::Failed { why: Why::Step(stage, errno), .. } => Some(ringfence_linux::Report::Failed { stage, errno }),
+        Report::Ended { wait_status, usage, left, .. } => {
+            Some(ringfence_linux::Report::Ended { wait_status, usage, left })
+        }
+        Report::Gone { usage, layer } => Some(ringfence_linux::Report::Gone { usage, layer }),
+        Report::Proven(_) | Report::Measured { .. } | Report::Failed { .. } => None,
+    }
+}
+
+/// A guest that is kept, and serves several programs at once.
+#[derive(Debug, Clone)]
+pub(super) struct Kept(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    link: Arc<Link>,
+    programs: Mutex<BTreeMap<ProgramNumber, mpsc::UnboundedSender<Received>>>,
+    next: AtomicU32,
+    measured: watch::Sender<Option<(u64, u64)>>,
+    /// Turns true when the guest is gone; says whether the private layers hold changes.
+    gone: watch::Sender<Option<Layer>>,
+    reader: Mutex<Option<tokio::task::AbortHandle>>,
+}
+
+impl Kept {
+    /// Keeps the guest at the other end of `link`, which has proven its wall.
+    pub(super) fn new(link: Link) -> Self {
+        let shared = Arc::new(Shared {
+            link: Arc::new(link),
+            programs: Mutex::default(),
+            next: AtomicU32::new(1),
+            measured: watch::Sender::new(None),
+            gone: watch::Sender::new(None),
+            reader: Mutex::new(None),
+        });
+        let (link, weak) = (Arc::clone(&shared.link), Arc::downgrade(&shared));
+        let reader = tokio::spawn(async move {
+            let mut layer = Layer::Unchanged;
+            while let Ok(Some(received)) = link.next().await {
+                let Some(shared) = weak.upgrade() else { return };
+                if let Report::Gone { layer: last, .. } = received.report {
+                    layer = last;
+                }
+                shared.deliver(received);
+            }
+            // It is gone, or said something that is none of ours: either way it gets no second chance.
+            link.kill();
+            if let Some(shared) = weak.upgrade() {
+                shared.programs.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                shared.gone.send_replace(Some(layer));
+            }
+        });
+        *shared.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader.abort_handle());
+        Self(shared)
+    }
+
+    /// A number for a program, and where its reports come.
+    pub(super) fn enlist(&self) -> (ProgramNumber, mpsc::UnboundedReceiver<Received>) {
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = mpsc::unbounded_channel();
+        if self.0.gone.borrow().is_none() {
+            self.0.programs.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
+        }
+        (number, receiver)
+    }
+
+    /// No more reports of this program are wanted.
+    pub(super) fn forget(&self, number: ProgramNumber) {
+        self.0.programs.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    pub(super) fn start(&self, start: Start, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.0.link.guest.send(&Order::Start(Box::new(start)), descriptors)
+    }
+
+    pub(super) fn order(&self, order: &Order) -> io::Result<()> {
+        self.0.link.order(order)
+    }
+
+    pub(super) fn kill(&self) {
+        self.0.link.kill();
+    }
+
+    pub(super) fn sample(&self) -> tree::Sample {
+        self.0.link.sample()
+    }
+
+    /// Asks the guest what is in use: processes and threads, and resident bytes.
+    pub(super) async fn measure(&self) -> io::Result<(u64, u64)> {
+        let mut measured = self.0.measured.subscribe();
+        measured.borrow_and_update();
+        self.order(&Order::Measure)?;
+        let limit = Duration::from_secs(2);
+        match tokio::time::timeout(limit, measured.changed()).await {
+            Ok(Ok(())) => measured.borrow().ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
+            Ok(Err(_)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Waits until the guest is gone.
+    pub(super) async fn gone(&self) -> Layer {
+        let mut gone = self.0.gone.subscribe();
+        match gone.wait_for(Option::is_some).await {
+            Ok(layer) => layer.unwrap_or(Layer::Unchanged),
+            Err(_) => Layer::Unchanged,
+        }
+    }
+}
+
+impl Shared {
+    fn deliver(&self, received: Received) {
+        let program = match &received.report {
+            Report::Started { program, .. } | Report::Failed { program, .. } | Report::Ended { program, .. } => {
+                *program
+            }
+            Report::Measured { tasks, resident_bytes } => {
+                self.measured.send_replace(Some((*tasks, *resident_bytes)));
+                return;
+            }
+            Report::Proven(_) | Report::Gone { .. } => return,
+        };
+        let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = programs.get(&program) {
+            // A run that is over waits for nothing more.
+            sender.send(received).ok();
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            reader.abort();
+        }
+    }
+}
+
+/// The screen's end of a terminal, as a guest sent it: it must be one.
+pub(super) fn terminal(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    if rustix::termios::isatty(&descriptor) {
+        Ok(descriptor)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the guest sent something that is no terminal"))
+    }
+}

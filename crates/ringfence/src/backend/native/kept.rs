@@ -1,0 +1,118 @@
+//! A native wall that is kept for the runs of a session.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ringfence_guest::protocol::ProgramNumber;
+use ringfence_guest::{InputFile, Order, Start};
+use ringfence_linux::Layer;
+use ringfence_linux::cgroup::Cgroup;
+use ringfence_linux::wall::Entry;
+use ringfence_policy::{BackendKind, ResolvedPolicy};
+
+use super::{CODE, Native, groups_of, kept, program, view, workspace_at};
+use crate::BoxFuture;
+use crate::backend::guest::{Kept, Link, Proofs};
+use crate::backend::process::in_session;
+use crate::backend::{Backend, Capabilities, InUse, KeptWall, Sandbox, StartError, Unavailable};
+use crate::plan::Plan;
+use crate::request::Work;
+
+/// A wall with a guest that starts programs one after the other, or several at once.
+#[derive(Debug)]
+struct Standing {
+    guest: Kept,
+    workspace: PathBuf,
+    capabilities: Capabilities,
+    proofs: Proofs,
+    // After the guest: the group is removed when what it counts is gone.
+    group: Option<Arc<Cgroup>>,
+}
+
+/// Raises the wall of `plan`, which names no program.
+pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWall>, StartError> {
+    let workspace = workspace_at(plan)?;
+    // Each run has a folder of its own there for its code.
+    let code = Entry::Scratch { at: CODE.into(), mode: 0o700, size: None };
+    let view = view(plan, &native.state, &workspace, vec![code])?;
+    let null = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
+    let (guest, group) = native.raise_wall(plan, view, None, [null.as_fd(); 3])?;
+    let link = Link::new(guest).map_err(|source| StartError::Io { attempt: "watch the guest", source })?;
+    let proofs = link.proven().await?;
+    let groups = groups_of(group.as_ref());
+    Ok(Arc::new(Standing {
+        guest: Kept::new(link),
+        workspace,
+        capabilities: Capabilities::new(BackendKind::Native, kept(plan.policy(), groups)),
+        proofs,
+        group: group.map(Arc::new),
+    }))
+}
+
+impl Standing {
+    fn start(&self, plan: &Plan, number: ProgramNumber) -> Result<Start, StartError> {
+        let folder = Path::new(CODE).join(number.to_string());
+        let mut files: Vec<InputFile> = plan
+            .files()
+            .iter()
+            .map(|file| InputFile { path: file.path.clone().into_os_string(), content: file.content.clone() })
+            .collect();
+        if let Work::Code { language, source, name } = plan.work() {
+            let name = name.as_deref().unwrap_or(language.default_file_name());
+            files.push(InputFile { path: name.into(), content: source.clone() });
+        }
+        let program = program(plan, &self.workspace, &folder)?;
+        Ok(Start { number, program, folder: folder.into_os_string(), files, terminal: plan.terminal() })
+    }
+}
+
+impl Backend for Standing {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Native
+    }
+
+    fn probe<'a>(&'a self, _policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>> {
+        Box::pin(async { Ok(self.capabilities.clone()) })
+    }
+
+    fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
+        Box::pin(async move {
+            let mut sandbox = in_session(plan, &self.guest, |number| self.start(plan, number))?;
+            sandbox.proofs = self.proofs.clone();
+            if let Some(group) = &self.group {
+                sandbox.share(Arc::clone(group));
+            }
+            Ok(sandbox)
+        })
+    }
+}
+
+impl KeptWall for Standing {
+    fn proofs(&self) -> &[(String, String)] {
+        &self.proofs
+    }
+
+    fn measure(&self) -> BoxFuture<'_, io::Result<InUse>> {
+        Box::pin(async {
+            let (tasks, memory_bytes) = self.guest.measure().await?;
+            Ok(InUse { tasks, memory_bytes })
+        })
+    }
+
+    fn end(&self) {
+        if self.guest.order(&Order::End).is_err() {
+            self.guest.kill();
+        }
+    }
+
+    fn ended(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async { self.guest.gone().await == Layer::Changed })
+    }
+}

@@ -1,0 +1,261 @@
+//! A place that is kept: many runs behind one wall, one after the other or several at once.
+//!
+//! Files, background programs and all else behind the wall stay from run to run. The wall is the one that the policy asked
+//! for when the session was opened; a run can narrow only what belongs to itself: its time, its output, its variables.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ringfence_policy::{BackendKind, Overrides, ResolvedPolicy};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::backend::{Capabilities, InUse, KeptWall};
+use crate::engine::Inner;
+use crate::guarantee::Evidence;
+use crate::ledger::{Durability, Kind};
+use crate::outcome::FellBack;
+use crate::request::{Metadata, Request, WorkspaceAt};
+use crate::run::Run;
+use crate::run_id::{NoRandomness, RunId};
+
+/// Without a run for this long, a session ends.
+pub const IDLE: Duration = Duration::from_secs(30 * 60);
+/// A session ends after this long.
+pub const LIFE: Duration = Duration::from_secs(8 * 60 * 60);
+/// No session may ask for more of either.
+pub const MOST_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How long a session may take to end before it is killed from outside.
+const ENDS: Duration = Duration::from_secs(5);
+
+/// What someone wants kept.
+#[derive(Debug)]
+pub struct SessionRequest {
+    /// Where the workspace appears inside.
+    pub workspace_at: WorkspaceAt,
+    /// Narrowing of the policy for everything in the session.
+    pub overrides: Overrides,
+    /// End when there was no run for this long.
+    pub idle: Duration,
+    /// End after this long.
+    pub life: Duration,
+    /// Who asked.
+    pub metadata: Metadata,
+}
+
+impl Default for SessionRequest {
+    fn default() -> Self {
+        Self {
+            workspace_at: WorkspaceAt::Default,
+            overrides: Overrides::default(),
+            idle: IDLE,
+            life: LIFE,
+            metadata: Metadata { door: "library".to_owned(), labels: Vec::new() },
+        }
+    }
+}
+
+/// Why a session is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SessionEnd {
+    /// Somebody asked.
+    Closed,
+    /// Nothing ran for too long.
+    Idle,
+    /// Its life was over.
+    Life,
+    /// Its guest was killed, or did not answer.
+    Lost,
+}
+
+/// What is known about a session that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionEnded {
+    /// Why.
+    pub reason: SessionEnd,
+    /// Something in it changed the workspace in its private layer; the host's files are as they were.
+    pub workspace_changed: bool,
+}
+
+/// A session. Dropping the last handle ends it.
+#[derive(Debug, Clone)]
+pub struct Session {
+    open: Arc<Open>,
+    _held: Arc<Held>,
+}
+
+/// Ends the session when nobody holds it any more.
+#[derive(Debug)]
+struct Held(Arc<Open>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.end_for(SessionEnd::Closed);
+    }
+}
+
+/// A session that is open, as the engine sees it.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) id: RunId,
+    pub(crate) policy: ResolvedPolicy,
+    pub(crate) wall: Arc<dyn KeptWall>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) fell_back: Option<FellBack>,
+    pub(crate) workspace_at: WorkspaceAt,
+    pub(crate) receipt: Vec<Evidence>,
+    pub(crate) idle: Duration,
+    pub(crate) life: Duration,
+    activity: watch::Sender<Activity>,
+    reason: Mutex<Option<SessionEnd>>,
+    ended: watch::Sender<Option<SessionEnded>>,
+}
+
+/// What a session is opened with, once its wall stands.
+pub(crate) struct Opening {
+    pub(crate) id: RunId,
+    pub(crate) policy: ResolvedPolicy,
+    pub(crate) wall: Arc<dyn KeptWall>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) fell_back: Option<FellBack>,
+    pub(crate) workspace_at: WorkspaceAt,
+    pub(crate) receipt: Vec<Evidence>,
+    pub(crate) idle: Duration,
+    pub(crate) life: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Activity {
+    running: usize,
+    since: Instant,
+}
+
+/// One run of a session; counted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Active(Arc<Open>);
+
+impl Active {
+    pub(crate) fn new(open: &Arc<Open>) -> Self {
+        open.activity.send_modify(|activity| activity.running += 1);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.activity.send_modify(|activity| {
+            activity.running = activity.running.saturating_sub(1);
+            activity.since = Instant::now();
+        });
+    }
+}
+
+impl Session {
+    /// Takes over a wall that stands, and watches over its life.
+    pub(crate) fn begin(opening: Opening, engine: &Arc<Inner>) -> Self {
+        let open = Arc::new(Open {
+            id: opening.id,
+            policy: opening.policy,
+            wall: opening.wall,
+            capabilities: opening.capabilities,
+            fell_back: opening.fell_back,
+            workspace_at: opening.workspace_at,
+            receipt: opening.receipt,
+            idle: opening.idle.min(MOST_LIFE),
+            life: opening.life.min(MOST_LIFE),
+            activity: watch::Sender::new(Activity { running: 0, since: Instant::now() }),
+            reason: Mutex::new(None),
+            ended: watch::Sender::new(None),
+        });
+        tokio::spawn(watch_over(Arc::clone(&open), Arc::clone(engine)));
+        Self { _held: Arc::new(Held(Arc::clone(&open))), open }
+    }
+
+    /// Its id, as the ledger has it.
+    pub fn id(&self) -> &RunId {
+        &self.open.id
+    }
+
+    /// The policy of everything in it.
+    pub fn policy(&self) -> &ResolvedPolicy {
+        &self.open.policy
+    }
+
+    /// The wall.
+    pub fn backend(&self) -> BackendKind {
+        self.open.capabilities.kind()
+    }
+
+    /// The guarantees in force, with what was seen from inside when the wall was raised.
+    pub fn receipt(&self) -> &[Evidence] {
+        &self.open.receipt
+    }
+
+    /// How many runs go on.
+    pub fn running(&self) -> usize {
+        self.open.activity.borrow().running
+    }
+
+    /// What is in use.
+    pub async fn measure(&self) -> std::io::Result<InUse> {
+        self.open.wall.measure().await
+    }
+
+    /// Begins to carry out `request` in it. Whatever happens, the run ends in an outcome.
+    pub fn start(&self, engine: &crate::Engine, request: Request) -> Result<Run, NoRandomness> {
+        engine.start_in(Arc::clone(&self.open), request)
+    }
+
+    /// Ends it, and waits until nothing of it is left.
+    pub async fn close(&self) -> SessionEnded {
+        self.open.end_for(SessionEnd::Closed);
+        self.ended().await
+    }
+
+    /// Waits until it is over.
+    pub async fn ended(&self) -> SessionEnded {
+        let lost = SessionEnded { reason: SessionEnd::Lost, workspace_changed: false };
+        let mut ended = self.open.ended.subscribe();
+        match ended.wait_for(Option::is_some).await {
+            Ok(ended) => ended.unwrap_or(lost),
+            Err(_) => lost,
+        }
+    }
+}
+
+impl Open {
+    fn end_for(&self, reason: SessionEnd) {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.wall.end();
+    }
+}
+
+/// Ends a session when its time has come, and writes its end down.
+async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
+    let opened = Instant::now();
+    let mut activity = open.activity.subscribe();
+    let workspace_changed = loop {
+        let now = *activity.borrow_and_update();
+        let idle_at = (now.running == 0).then(|| now.since + open.idle);
+        let life_at = opened + open.life;
+        let next = idle_at.map_or(life_at, |idle_at| idle_at.min(life_at));
+        tokio::select! {
+            changed = open.wall.ended() => break changed,
+            changed = activity.changed() => if changed.is_err() { break false },
+            () = tokio::time::sleep_until(next.into()) => {
+                let reason = if next == life_at { SessionEnd::Life } else { SessionEnd::Idle };
+                open.end_for(reason);
+                break tokio::time::timeout(ENDS, open.wall.ended()).await.unwrap_or(false);
+            }
+        }
+    };
+    let reason = open.reason.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(SessionEnd::Lost);
+    let ended = SessionEnded { reason, workspace_changed };
+    let entry = engine.entry(&open.id, Kind::Ended, json!({ "session": ended }));
+    // The session is over either way; a ledger that cannot be written stops the next start.
+    engine.append(&[entry], Durability::Written).ok();
+    open.ended.send_replace(Some(ended));
+}

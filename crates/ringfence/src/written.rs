@@ -1,0 +1,72 @@
+//! What the ledger says about a run.
+
+use ringfence_policy::{Grant, ResolvedPolicy};
+use serde_json::{Value, json};
+
+use crate::judge::describe;
+use crate::ledger::LedgerError;
+use crate::outcome::{Failure, FailureKind, FellBack, Outcome};
+use crate::plan::Plan;
+use crate::request::Request;
+use crate::run_id::RunId;
+
+/// How it will be run.
+pub(crate) fn planned_body(plan: &Plan, fell_back: Option<&FellBack>, grants: &Value) -> Value {
+    json!({
+        "backend": plan.backend(),
+        "policyHash": hash_policy(plan.policy()),
+        "workspace": plan.workspace().to_string_lossy(),
+        "timeoutMs": u64::try_from(plan.limits().timeout.as_millis()).unwrap_or(u64::MAX),
+        "notEnforced": plan.not_enforced(),
+        "fellBack": fell_back,
+        "grants": grants,
+    })
+}
+
+/// Names a policy by all of it.
+fn hash_policy(policy: &ResolvedPolicy) -> String {
+    blake3::hash(policy.canonical_json().to_string().as_bytes()).to_hex().to_string()
+}
+
+/// Who permitted what.
+pub(crate) fn record_grant(grant: &Grant) -> Value {
+    json!({ "by": &grant.by, "why": &grant.why, "widen": &grant.widen })
+}
+
+/// What was asked for, and by whom; in which session.
+pub(crate) fn requested_body(request: &Request, session: Option<&RunId>) -> Value {
+    let mut body = json!({
+        "subject": describe(&request.work),
+        "cwd": request.cwd.to_string_lossy(),
+        "env": request.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "files": request.files.len(),
+        "door": &request.metadata.door,
+        "labels": &request.metadata.labels,
+        "uid": rustix::process::getuid().as_raw(),
+        "pid": rustix::process::getpid().as_raw_nonzero(),
+    });
+    if let Some(session) = session {
+        body["session"] = json!(session);
+    }
+    body
+}
+
+/// How it ended.
+pub(crate) fn ended_body(outcome: &Outcome) -> Value {
+    json!({
+        "status": outcome.status,
+        "exitCode": outcome.exit_code,
+        "signal": outcome.signal,
+        "resourceUsage": outcome.resource_usage,
+        "outputTruncated": outcome.output_truncated,
+        "violations": outcome.violations,
+        "error": outcome.error,
+    })
+}
+
+/// A ledger that cannot be written, as an outcome shows it.
+pub(crate) fn ledger_failure(error: &LedgerError) -> Failure {
+    Failure::new(FailureKind::Ledger, error).hint(
+        "nothing runs without its entry in the ledger: make room on the disk, or set RINGFENCE_STATE_DIR to a folder that can be written",
+    )
+}
