@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
 use ringfence_policy::{Bytes, Cpus, Field, NetMode, NetRule, Preset, TimeSpan};
@@ -23,6 +24,9 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run a program, a shell line or code under the policy
     Run(Box<RunArgs>),
+    /// Keep a sandbox for many runs: start one, run in it, list, stop
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// Show, check and compare policies
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -71,7 +75,6 @@ pub(crate) struct LayerArgs {
 #[command(override_usage = "ringfence run [OPTIONS] -- COMMAND [ARGUMENT]...
        ringfence run [OPTIONS] --shell LINE
        ringfence run [OPTIONS] --lang LANGUAGE (--code SOURCE | FILE | -)")]
-#[command(group = ArgGroup::new("work").args(["command", "shell", "lang"]).required(true))]
 #[command(after_help = "Examples:
   ringfence run -- python3 -c 'print(1)'
   ringfence run --timeout 10s --shell 'make && ./test'
@@ -82,9 +85,52 @@ Exit codes: the program's own; 124 time limit, 125 we failed, 126 refused, 127 n
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) layers: LayerArgs,
+    #[command(flatten)]
+    pub(crate) limits: RunLimitArgs,
+    #[command(flatten)]
+    pub(crate) wall: WallLimitArgs,
+    /// Take the flags for this field (such as net.allow) as an operator's permission to widen it; repeatable.
+    /// The policy must list the field under overrides.grantable
+    #[arg(long, value_name = "FIELD", value_parser = parse_field, help_heading = "Policy")]
+    pub(crate) grant: Vec<Field>,
+    /// Where the workspace appears inside: a path, or `same`
+    #[arg(long, value_name = "PATH")]
+    pub(crate) at: Option<PathBuf>,
+    /// Pass standard input on to the program
+    #[arg(long)]
+    pub(crate) stdin: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Print the plan and start nothing
+    #[arg(long, conflicts_with = "events")]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+}
+
+/// What belongs to one run.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct RunLimitArgs {
     /// Time limit, such as 30s or 5m; at most the policy's max_timeout
     #[arg(long, value_name = "TIME", help_heading = "Limits (they only narrow the policy)")]
     pub(crate) timeout: Option<TimeSpan>,
+    /// Kept of each of stdout and stderr, such as 1MiB
+    #[arg(long, value_name = "SIZE", help_heading = "Limits (they only narrow the policy)")]
+    pub(crate) output: Option<Bytes>,
+    /// Set a variable inside; repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Pass a variable of the host, if the policy permits it; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pass_env: Vec<String>,
+    /// The folder below the workspace to start in
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+/// What belongs to a wall.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct WallLimitArgs {
     /// Memory, such as 512MiB
     #[arg(long, value_name = "SIZE", help_heading = "Limits (they only narrow the policy)")]
     pub(crate) memory: Option<Bytes>,
@@ -94,46 +140,32 @@ pub(crate) struct RunArgs {
     /// Processes and threads
     #[arg(long, value_name = "N", help_heading = "Limits (they only narrow the policy)")]
     pub(crate) processes: Option<u32>,
-    /// Kept of each of stdout and stderr, such as 1MiB
-    #[arg(long, value_name = "SIZE", help_heading = "Limits (they only narrow the policy)")]
-    pub(crate) output: Option<Bytes>,
     /// The network
     #[arg(long, value_name = "MODE", help_heading = "Limits (they only narrow the policy)")]
     pub(crate) net: Option<NetArg>,
     /// Reach only this host of those that the policy allows; repeatable
     #[arg(long, value_name = "HOST", help_heading = "Limits (they only narrow the policy)")]
     pub(crate) allow_host: Vec<NetRule>,
-    /// Take the flags for this field (such as net.allow) as an operator's permission to widen it; repeatable.
-    /// The policy must list the field under overrides.grantable
-    #[arg(long, value_name = "FIELD", value_parser = parse_field, help_heading = "Policy")]
-    pub(crate) grant: Vec<Field>,
-    /// Set a variable inside; repeatable
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
-    pub(crate) env: Vec<(String, String)>,
-    /// Pass a variable of the host, if the policy permits it; repeatable
-    #[arg(long, value_name = "NAME")]
-    pub(crate) pass_env: Vec<String>,
-    /// Where the workspace appears inside: a path, or `same`
-    #[arg(long, value_name = "PATH")]
-    pub(crate) at: Option<PathBuf>,
-    /// The folder below the workspace to start in
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cwd: Option<PathBuf>,
-    /// Pass standard input on to the program
-    #[arg(long)]
-    pub(crate) stdin: bool,
-    /// Print the outcome, or the plan of a dry run, as JSON and nothing else
+}
+
+/// How a run is shown.
+#[derive(Debug, Default, Clone, Copy, ClapArgs)]
+pub(crate) struct OutputArgs {
+    /// Print the outcome (of a dry run, the plan) as JSON and nothing else
     #[arg(long, conflicts_with = "events")]
     pub(crate) json: bool,
     /// Print events as JSON lines while it runs
-    #[arg(long, conflicts_with = "dry_run")]
-    pub(crate) events: bool,
-    /// Print the plan and start nothing
     #[arg(long)]
-    pub(crate) dry_run: bool,
+    pub(crate) events: bool,
     /// Say only what went wrong
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+/// What is to be run.
+#[derive(Debug, Default, ClapArgs)]
+#[command(group = ArgGroup::new("work").args(["command", "shell", "lang"]).required(true))]
+pub(crate) struct WorkArgs {
     /// A line for the shell
     #[arg(long, value_name = "LINE")]
     pub(crate) shell: Option<OsString>,
@@ -166,6 +198,106 @@ impl From<NetArg> for NetMode {
             NetArg::Open => Self::Open,
         }
     }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    /// Raise a wall and keep it; prints the session's name
+    Start(Box<SessionStartArgs>),
+    /// Run a program, a shell line or code in a session
+    Exec(Box<ExecArgs>),
+    /// List the sessions that are open
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Wait for a run in the background, and print what it wrote
+    Wait {
+        /// The session
+        name: SessionName,
+        /// The run's id, as `exec --background` printed it
+        run: String,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Send a signal to a run in a session
+    Signal {
+        /// The session
+        name: SessionName,
+        /// The run's id
+        run: String,
+        /// The signal, by name or number
+        #[arg(default_value = "TERM", value_parser = parse_signal)]
+        signal: i32,
+    },
+    /// End sessions and everything in them
+    Stop {
+        /// The sessions
+        #[arg(required_unless_present = "all")]
+        names: Vec<SessionName>,
+        /// All that are open
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:
+  ringfence session start work
+  ringfence session exec work -- make test
+  ringfence session exec -t work -- bash
+  ringfence session stop work")]
+pub(crate) struct SessionStartArgs {
+    /// Its name [default: made up]
+    pub(crate) name: Option<SessionName>,
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
+    #[command(flatten)]
+    pub(crate) wall: WallLimitArgs,
+    /// Where the workspace appears inside: a path, or `same`
+    #[arg(long, value_name = "PATH")]
+    pub(crate) at: Option<PathBuf>,
+    /// End when nothing ran for this long [default: 30m]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) idle: Option<TimeSpan>,
+    /// End after this long [default: 8h, at most 7 days]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) life: Option<TimeSpan>,
+    /// Stay in the foreground, such as below a service manager
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// Print what is known about the session as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say that it is open on standard output, and then let go of the terminal
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(override_usage = "ringfence session exec [OPTIONS] NAME -- COMMAND [ARGUMENT]...
+       ringfence session exec [OPTIONS] NAME --shell LINE
+       ringfence session exec [OPTIONS] NAME --lang LANGUAGE (--code SOURCE | FILE | -)")]
+#[command(after_help = "Exit codes: as of `ringfence run`.")]
+pub(crate) struct ExecArgs {
+    /// The session
+    pub(crate) name: SessionName,
+    #[command(flatten)]
+    pub(crate) limits: RunLimitArgs,
+    /// Pass standard input on to the program
+    #[arg(long, short = 'i')]
+    pub(crate) stdin: bool,
+    /// Give the program a terminal, and connect it with this one. Its control sequences reach it unfiltered
+    #[arg(long, short = 't', conflicts_with_all = ["json", "events", "background"])]
+    pub(crate) terminal: bool,
+    /// Print the run's id and let it go on, as long as the policy's max_timeout; see `session wait`
+    #[arg(long, conflicts_with_all = ["stdin", "json", "events"])]
+    pub(crate) background: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -266,6 +398,27 @@ pub(crate) struct DoctorArgs {
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn parse_signal(text: &str) -> Result<i32, String> {
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let known = [
+        ("HUP", 1),
+        ("INT", 2),
+        ("QUIT", 3),
+        ("KILL", 9),
+        ("USR1", 10),
+        ("USR2", 12),
+        ("TERM", 15),
+        ("CONT", 18),
+        ("STOP", 19),
+    ];
+    let number = known.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    number.or_else(|| name.parse().ok().filter(|number| (1..=31).contains(number))).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        format!("write one of {}, or a number up to 31", names.join(", "))
+    })
 }
 
 fn parse_field(text: &str) -> Result<Field, String> {

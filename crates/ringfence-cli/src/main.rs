@@ -9,6 +9,7 @@ mod policy;
 mod printer;
 mod render;
 mod run;
+mod session;
 mod setup;
 mod terminal;
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match args.command {
         Command::Run(run) => run::run(*run),
+        Command::Session(command) => session::session(command),
         Command::Policy(command) => policy::policy(command),
         Command::Log(command) => log::log(command),
         Command::Doctor(doctor) => doctor::doctor(&doctor),

@@ -7,7 +7,7 @@ use ringfence::capture::marker;
 use ringfence::{Event, Outcome, Stream};
 use tokio::sync::mpsc;
 
-use crate::args::RunArgs;
+use crate::args::OutputArgs;
 use crate::chatter;
 use crate::terminal::Harmless;
 
@@ -95,16 +95,21 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    pub(crate) fn new(args: &RunArgs) -> Self {
+    pub(crate) fn new(args: OutputArgs, chosen_by_name: bool) -> Self {
         Self {
             events: args.events,
             streams: !args.json && !args.events,
             quiet: args.quiet,
-            chosen_by_name: args.layers.backend.is_some() || args.layers.docker,
+            chosen_by_name,
             started: false,
             stdout: io::stdout().is_terminal().then(Harmless::default),
             stderr: io::stderr().is_terminal().then(Harmless::default),
         }
+    }
+
+    /// The same, for a program that was given the terminal itself.
+    pub(crate) fn unfiltered(self) -> Self {
+        Self { stdout: None, stderr: None, ..self }
     }
 
     /// Whether this event would print anything.
@@ -112,7 +117,7 @@ impl Screen {
         self.events || (self.streams && matches!(event, Event::Output { .. } | Event::Omitted { .. }))
     }
 
-    fn show(&mut self, event: &Event) -> io::Result<()> {
+    pub(crate) fn show(&mut self, event: &Event) -> io::Result<()> {
         self.started |= matches!(event, Event::Started { .. });
         if self.events {
             let mut line = serde_json::to_string(event)?;

@@ -13,20 +13,20 @@ use ringfence_policy::{Field, Grant, NetMode, Overrides, ResolvedPolicy};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::RunArgs;
+use crate::args::{OutputArgs, RunArgs, WallLimitArgs, WorkArgs};
 use crate::printer::{Printed, Printer, Screen};
 use crate::setup;
 use crate::terminal::harmless;
 use crate::{Done, Fatal, chatter, render};
 
-const HUNG_UP: u8 = 129;
-const INTERRUPTED: u8 = 130;
-const BROKEN_PIPE: u8 = 141;
-const TERMINATED: u8 = 143;
+pub(crate) const HUNG_UP: u8 = 129;
+pub(crate) const INTERRUPTED: u8 = 130;
+pub(crate) const BROKEN_PIPE: u8 = 141;
+pub(crate) const TERMINATED: u8 = 143;
 
 /// Why a run was not even asked for.
 #[derive(Debug, thiserror::Error)]
-enum RunFailure {
+pub(crate) enum RunFailure {
     #[error("could not read the code from {path}")]
     ReadCode { path: PathBuf, source: io::Error },
     #[error("the code in {path} is longer than {MOST_CODE_BYTES} bytes")]
@@ -82,9 +82,9 @@ impl Fatal for RunFailure {
 }
 
 pub(crate) fn run(args: RunArgs) -> Done {
-    let work = work(&args)?;
+    let work = work(&args.work, args.stdin)?;
     let mut wishes = overrides(&args, None);
-    wishes.proc.env.set.extend(args.env.iter().cloned());
+    wishes.proc.env.set.extend(args.limits.env.iter().cloned());
     if let Some(field) = args.grant.iter().find(|field| wishes.only(&[**field]).is_empty()) {
         return Err(RunFailure::EmptyGrant(*field).into());
     }
@@ -97,14 +97,10 @@ pub(crate) fn run(args: RunArgs) -> Done {
     request.overrides = overrides(&args, Some(&context.loaded.policy)).without(&args.grant);
     // What was granted is in the policy already; as a wish of the request it would be refused again.
     if !args.grant.contains(&Field::EnvSet) {
-        request.env = args.env.clone();
+        request.env = args.limits.env.clone();
     }
-    request.workspace_at = match &args.at {
-        None => WorkspaceAt::Default,
-        Some(path) if path == Path::new("same") => WorkspaceAt::Same,
-        Some(path) => WorkspaceAt::Path(path.clone()),
-    };
-    request.cwd = start_folder(&args, &context.workspace)?;
+    request.workspace_at = workspace_at(args.at.as_deref());
+    request.cwd = start_folder(args.limits.cwd.as_deref(), &context.workspace)?;
     request.metadata.door = "cli".to_owned();
     let mut input = None;
     if args.stdin {
@@ -125,8 +121,8 @@ pub(crate) fn run(args: RunArgs) -> Done {
 }
 
 /// Where the program starts: `--cwd`, or the folder we are in when it lies below the workspace.
-fn start_folder(args: &RunArgs, workspace: &Path) -> Result<PathBuf, RunFailure> {
-    let Some(cwd) = &args.cwd else {
+pub(crate) fn start_folder(cwd: Option<&Path>, workspace: &Path) -> Result<PathBuf, RunFailure> {
+    let Some(cwd) = cwd else {
         let here = std::env::current_dir().ok().and_then(|here| here.canonicalize().ok());
         return Ok(here.and_then(|here| here.strip_prefix(workspace).ok().map(Path::to_owned)).unwrap_or_default());
     };
@@ -134,12 +130,12 @@ fn start_folder(args: &RunArgs, workspace: &Path) -> Result<PathBuf, RunFailure>
         return cwd
             .strip_prefix(workspace)
             .map(Path::to_owned)
-            .map_err(|_| RunFailure::Cwd { path: cwd.clone(), workspace: workspace.to_owned() });
+            .map_err(|_| RunFailure::Cwd { path: cwd.to_owned(), workspace: workspace.to_owned() });
     }
-    Ok(cwd.clone())
+    Ok(cwd.to_owned())
 }
 
-fn work(args: &RunArgs) -> Result<Work, RunFailure> {
+pub(crate) fn work(args: &WorkArgs, passes_stdin: bool) -> Result<Work, RunFailure> {
     if let Some(line) = &args.shell {
         let line = line.to_str().ok_or(RunFailure::NotText("shell line"))?;
         return Ok(Work::Shell(line.to_owned()));
@@ -148,7 +144,7 @@ fn work(args: &RunArgs) -> Result<Work, RunFailure> {
     let (source, name) = match (&args.code, &args.file) {
         (Some(code), _) => (OsString::clone(code).into_encoded_bytes(), None),
         (None, Some(path)) if path == Path::new("-") => {
-            if args.stdin {
+            if passes_stdin {
                 return Err(RunFailure::StdinTwice);
             }
             (read_code(io::stdin().lock(), Path::new("standard input"))?, None)
@@ -176,27 +172,42 @@ fn read_code(from: impl Read, path: &Path) -> Result<Vec<u8>, RunFailure> {
 
 /// What the flags ask for. The policy is needed where a flag adds to a list of it.
 fn overrides(args: &RunArgs, policy: Option<&ResolvedPolicy>) -> Overrides {
+    let mut overrides = wall_overrides(&args.wall);
+    overrides.proc.timeout = args.limits.timeout;
+    overrides.proc.output = args.limits.output;
+    if !args.limits.pass_env.is_empty() {
+        let known = policy.iter().flat_map(|policy| policy.proc.env.pass.iter().map(|name| name.value.clone()));
+        overrides.proc.env.pass = Some(known.chain(args.limits.pass_env.iter().cloned()).collect());
+    }
+    overrides
+}
+
+/// Likewise, of what belongs to a wall.
+pub(crate) fn wall_overrides(args: &WallLimitArgs) -> Overrides {
     let mut overrides = Overrides::default();
-    overrides.proc.timeout = args.timeout;
     overrides.proc.memory = args.memory;
     overrides.proc.cpus = args.cpus;
     overrides.proc.processes = args.processes;
-    overrides.proc.output = args.output;
     overrides.net.mode = args.net.map(NetMode::from);
     if !args.allow_host.is_empty() {
         overrides.net.mode = overrides.net.mode.or(Some(NetMode::Allowlist));
         overrides.net.allow = Some(args.allow_host.clone());
     }
-    if !args.pass_env.is_empty() {
-        let known = policy.iter().flat_map(|policy| policy.proc.env.pass.iter().map(|name| name.value.clone()));
-        overrides.proc.env.pass = Some(known.chain(args.pass_env.iter().cloned()).collect());
-    }
     overrides
+}
+
+/// Where the workspace appears inside.
+pub(crate) fn workspace_at(at: Option<&Path>) -> WorkspaceAt {
+    match at {
+        None => WorkspaceAt::Default,
+        Some(path) if path == Path::new("same") => WorkspaceAt::Same,
+        Some(path) => WorkspaceAt::Path(path.to_owned()),
+    }
 }
 
 /// Copies our standard input to `to`, on a thread: the program gets no descriptor of the host, and a terminal that is
 /// never closed does not hold up the end.
-fn pass_on_stdin(to: OwnedFd) -> Result<(), RunFailure> {
+pub(crate) fn pass_on_stdin(to: OwnedFd) -> Result<(), RunFailure> {
     std::thread::Builder::new()
         .name("stdin".to_owned())
         .spawn(move || {
@@ -210,12 +221,12 @@ fn pass_on_stdin(to: OwnedFd) -> Result<(), RunFailure> {
 async fn dry_run(engine: &Engine, request: Request, args: &RunArgs) -> Done {
     match engine.dry_run(request).await {
         Ok(plan) => {
-            let text = if args.json { plan_as_json(&plan) } else { show_plan(&plan) };
+            let text = if args.output.json { plan_as_json(&plan) } else { show_plan(&plan) };
             chatter::data(&text).map_err(RunFailure::Output)?;
             Ok(0)
         }
         Err(outcome) => {
-            finish(&outcome, args)?;
+            finish(&outcome, args.output)?;
             Ok(outcome.conventional_exit_code())
         }
     }
@@ -288,7 +299,7 @@ async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, a
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
     let mut run = engine.start(request).map_err(RunFailure::from)?;
-    let mut printer = Printer::new(Screen::new(args));
+    let mut printer = Printer::new(Screen::new(args.output, args.layers.backend.is_some() || args.layers.docker));
     let mut stopped_by = None;
     let outcome = loop {
         let event = tokio::select! {
@@ -319,7 +330,7 @@ async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, a
         Err(error) => return Err(RunFailure::Output(error).into()),
     };
     screen.notice_weak_wall(&outcome);
-    finish(&outcome, args)?;
+    finish(&outcome, args.output)?;
     Ok(stopped_by.unwrap_or_else(|| outcome.conventional_exit_code()))
 }
 
@@ -329,7 +340,7 @@ fn stop(run: &Run, stopped_by: &mut Option<u8>, code: u8) {
 }
 
 /// The end of a run for a person or, with `--json`, for a program.
-fn finish(outcome: &Outcome, args: &RunArgs) -> Result<(), RunFailure> {
+pub(crate) fn finish(outcome: &Outcome, args: OutputArgs) -> Result<(), RunFailure> {
     if args.json {
         let mut text = serde_json::to_string_pretty(outcome)?;
         text.push('\n');

@@ -103,8 +103,8 @@ pub(crate) fn members_of_session(leader: i32) -> Vec<i32> {
 }
 
 fn session_of(pid: i32) -> Option<i32> {
-    let pid = rustix::process::Pid::from_raw(pid)?;
-    rustix::process::getsid(Some(pid)).ok().map(|session| session.as_raw_nonzero().get())
+    // SAFETY: an integer only. Zero for a session that was begun outside of our namespace.
+    Some(unsafe { libc::getsid(pid) }).filter(|session| *session > 0)
 }
 
 /// Calls `act` for each child of the calling process, which has one thread. Allocates nothing: the keeper uses it.

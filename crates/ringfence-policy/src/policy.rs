@@ -17,7 +17,7 @@ use crate::path::{Glob, LiteralPath};
 use crate::units::{Bytes, Cpus, TimeSpan};
 
 /// Where a layer's text was read from, and the line of one value in it. Lines and columns start at 1.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The file as it was named; for an environment variable its name.
     pub file: Arc<str>,

@@ -1,8 +1,8 @@
 //! What a run tells while it goes on.
 
 use base64::Engine as _;
-use serde::Serialize;
 use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize};
 
 use crate::outcome::Outcome;
 use crate::run_id::RunId;
@@ -11,7 +11,7 @@ use crate::run_id::RunId;
 pub const FORMAT: u32 = 1;
 
 /// Which of the two output streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stream {
     /// Standard output.
@@ -21,7 +21,7 @@ pub enum Stream {
 }
 
 /// Something that policy forbids was tried, or a limit was reached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Violation {
     /// The guarantee or rule.

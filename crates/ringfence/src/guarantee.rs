@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ringfence_policy::{NetMode, ResolvedPolicy};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -149,6 +149,14 @@ impl fmt::Display for Guarantee {
     }
 }
 
+impl<'de> Deserialize<'de> for Guarantee {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let known = Self::ALL.into_iter().find(|guarantee| guarantee.name() == name);
+        known.ok_or_else(|| serde::de::Error::custom("not the name of a guarantee"))
+    }
+}
+
 impl Serialize for Guarantee {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
@@ -156,7 +164,7 @@ impl Serialize for Guarantee {
 }
 
 /// How firmly a guarantee is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strength {
     /// The supervisor looks now and then, and kills when it is over.
@@ -166,7 +174,7 @@ pub enum Strength {
 }
 
 /// What shows that one guarantee was in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The promise.
     pub guarantee: Guarantee,

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use ringfence_policy::BackendKind;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::capture::Captured;
 use crate::event::Violation;
@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 use crate::run_id::RunId;
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Status {
     /// The program ended by itself; see `exitCode`.
@@ -33,7 +33,7 @@ pub enum Status {
 }
 
 /// What we failed at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
     /// What kind, for exit codes and callers.
@@ -45,7 +45,7 @@ pub struct Failure {
 }
 
 /// The kinds of our failures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FailureKind {
     /// The request itself makes no sense.
@@ -63,7 +63,7 @@ pub enum FailureKind {
 }
 
 /// What a run used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceUsage {
     /// From start to end.
@@ -79,7 +79,7 @@ pub struct ResourceUsage {
 }
 
 /// Why the wanted backend was not used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FellBack {
     /// What the policy wanted.
@@ -89,7 +89,7 @@ pub struct FellBack {
 }
 
 /// The end of a run. Its JSON names are stable.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// The run.

@@ -1,10 +1,10 @@
 //! We would not: a value with the rule, its place and advice. Not an error.
 
 use ringfence_policy::{Origin, Place};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Why a request is not carried out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
     /// What was refused, in a few words.

@@ -72,6 +72,19 @@ impl Run {
         self.cancel.send_replace(true);
     }
 
+    /// What can be done with the program while somebody else waits for it.
+    pub fn control(&self) -> RunControl {
+        RunControl { wishes: self.wishes.clone() }
+    }
+}
+
+/// What can be done with a program that runs. Holding one does not keep the run.
+#[derive(Debug, Clone)]
+pub struct RunControl {
+    wishes: mpsc::UnboundedSender<Wish>,
+}
+
+impl RunControl {
     /// Sends a signal to the program and its group.
     pub fn signal(&self, signal: Signal) {
         // A run that is over needs none.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringfence_policy::{BackendKind, Overrides, ResolvedPolicy};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -28,6 +28,11 @@ pub const LIFE: Duration = Duration::from_secs(8 * 60 * 60);
 pub const MOST_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long a session may take to end before it is killed from outside.
 const ENDS: Duration = Duration::from_secs(5);
+
+/// This moment, as outcomes and lists write it.
+pub fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
 
 /// What someone wants kept.
 #[derive(Debug)]
@@ -57,7 +62,7 @@ impl Default for SessionRequest {
 }
 
 /// Why a session is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SessionEnd {
     /// Somebody asked.
@@ -71,7 +76,7 @@ pub enum SessionEnd {
 }
 
 /// What is known about a session that is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionEnded {
     /// Why.

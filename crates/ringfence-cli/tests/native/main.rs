@@ -17,6 +17,7 @@ mod network;
 mod probe;
 mod resources;
 mod secrets;
+mod sessions;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;

@@ -143,6 +143,13 @@ impl Invocation<'_> {
         self
     }
 
+    /// Where its standard input comes from.
+    #[allow(dead_code, reason = "only the tests of sessions need it")]
+    pub(crate) fn stdin_from(mut self, from: impl Into<Stdio>) -> Self {
+        self.command.stdin(from);
+        self
+    }
+
     /// Where its standard output goes instead of to us.
     pub(crate) fn stdout(mut self, to: impl Into<Stdio>) -> Self {
         self.command.stdout(to);

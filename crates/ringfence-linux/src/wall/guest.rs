@@ -12,7 +12,7 @@ use super::inside::{Inside, SetupError};
 use super::membership::{Membership, OpenMembership};
 use super::namespaces::{Joined, raise};
 use super::program::{Failed, Program, Restrictions, Stdio, Strings, TerminalSize};
-use super::proof::Proof;
+use super::proof::{Company, Proof};
 use super::view::{ABOVE_ARRANGED, open_sources};
 use super::{Raised, Wall, program};
 use crate::keeper::place_descriptors;
@@ -174,10 +174,10 @@ impl<'a> Behind<'a> {
         proven: &mut dyn FnMut(&[Proof]) -> bool,
     ) -> Result<i32, Failed> {
         let strings = Strings::new(program).map_err(|error| Failed::said(&error))?;
+        let company = if self.launch.only.is_some() { Company::None } else { Company::Others };
         self.in_a_process(&mut || {
             let prepared = program::take_stdio(stdio).and_then(|()| strings.enter_cwd());
-            let proofs =
-                prepared.and_then(|()| program::restrict(&self.launch.restrictions, self.launch.wall.identity))?;
+            let proofs = prepared.and_then(|()| program::restrict(self.launch, company))?;
             if !proven(&proofs) {
                 exit(0);
             }
@@ -191,7 +191,7 @@ impl<'a> Behind<'a> {
         let mut proofs = None;
         self.in_a_process(&mut || {
             program::take_stdio(&Stdio::OfTheGuest)?;
-            proofs = Some(program::restrict(&self.launch.restrictions, self.launch.wall.identity)?);
+            proofs = Some(program::restrict(self.launch, Company::None)?);
             Ok(())
         })?;
         proofs.ok_or_else(|| Failed::Said("the process that proves the wall was killed".to_owned()))

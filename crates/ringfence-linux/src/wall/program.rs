@@ -10,8 +10,8 @@ use libc::c_int;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use super::proof::{Expected, Proof, prove};
-use super::{Access, Identity, landlock, os_paths};
+use super::proof::{Company, Expected, Proof, prove};
+use super::{Access, WallLaunch, landlock, os_paths};
 use crate::keeper::{Rlimit, c_string, null_terminated};
 use crate::keeper_process::CONTROL;
 use crate::program_process::{close_from_on_exec, errno, reset_signals, set_limit};
@@ -175,8 +175,9 @@ pub(super) fn take_stdio(stdio: &Stdio) -> Result<(), Failed> {
     close_from_on_exec(CONTROL).map_err(|errno| Failed::Step(Stage::Descriptors, errno))
 }
 
-/// Puts `restrictions` in force for the calling process, and proves them.
-pub(super) fn restrict(restrictions: &Restrictions, identity: Identity) -> Result<Vec<Proof>, Failed> {
+/// Puts the restrictions of `launch` in force for the calling process, and proves them.
+pub(super) fn restrict(launch: &WallLaunch, company: Company) -> Result<Vec<Proof>, Failed> {
+    let restrictions = &launch.restrictions;
     be_killed_first().map_err(|error| Failed::said(&error))?;
     for limit in &restrictions.rlimits {
         set_limit(limit).map_err(|(stage, errno)| Failed::Step(stage, errno))?;
@@ -186,7 +187,8 @@ pub(super) fn restrict(restrictions: &Restrictions, identity: Identity) -> Resul
         pin(processors).map_err(|error| Failed::said(&error))?;
     }
     let version = landlock::restrict(&restrictions.paths).map_err(|error| Failed::said(&error))?;
-    let expected = Expected { identity, shown: restrictions.paths.len(), landlock: version };
+    let (identity, shown) = (launch.wall.identity, restrictions.paths.len());
+    let expected = Expected { identity, shown, landlock: version, company };
     prove(&expected).map_err(|error| Failed::said(&error))
 }
 

@@ -1,0 +1,255 @@
+//! Commands that want something of a session.
+
+use std::io::{self, IsTerminal, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use base64::Engine as _;
+use ringfence::{Event, Outcome, Stream};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::store::{Info, connect};
+use super::wire::{self, Call, Exec, Kind, WireWork, message, read_answer};
+use super::{SessionFailure, SessionName};
+use crate::args::{ExecArgs, OutputArgs};
+use crate::printer::{Printed, Printer, Screen};
+use crate::run::{self, BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, finish, pass_on_stdin, start_folder};
+use crate::{Done, chatter, setup};
+
+/// Events on their way from the thread that reads to the one that prints.
+const WAITING: usize = 16;
+
+/// Makes a call that has one answer; nothing when there is no such run.
+pub(super) fn ask(name: &SessionName, call: &Call) -> Result<Option<Vec<u8>>, SessionFailure> {
+    let (_, mut stream) = open(name)?;
+    let talk = |source| SessionFailure::Talk { name: name.clone(), source };
+    wire::call(&mut stream, call, None).map_err(talk)?;
+    match read_answer(&mut stream).map_err(talk)? {
+        Some((Kind::Answer | Kind::Ended, body)) => Ok(Some(body)),
+        Some((Kind::NoSuchRun, _)) => Ok(None),
+        Some(_) | None => Err(SessionFailure::Ended(name.clone())),
+    }
+}
+
+fn open(name: &SessionName) -> Result<(Info, UnixStream), SessionFailure> {
+    connect(&setup::state()?, name)
+}
+
+pub(super) fn exec(args: &ExecArgs) -> Done {
+    let work = run::work(&args.work, args.stdin)?;
+    let (info, mut stream) = open(&args.name)?;
+    let talk = |source| SessionFailure::Talk { name: args.name.clone(), source };
+    let terminal = args.terminal.then(OurTerminal::take).transpose()?;
+    let mut env = args.limits.env.clone();
+    if terminal.is_some() && !env.iter().any(|(name, _)| name == "TERM") {
+        env.push(("TERM".to_owned(), std::env::var("TERM").unwrap_or_else(|_| "xterm-256color".to_owned())));
+    }
+    let call = Call::Exec(Box::new(Exec {
+        work: WireWork::new(work).ok_or_else(|| talk(io::ErrorKind::InvalidInput.into()))?,
+        cwd: start_folder(args.limits.cwd.as_deref(), Path::new(&info.workspace))?.into_os_string(),
+        env,
+        pass_env: args.limits.pass_env.clone(),
+        timeout: args.limits.timeout.map(|timeout| timeout.to_string()),
+        output: args.limits.output.map(|output| output.get()),
+        terminal: terminal.as_ref().map(OurTerminal::size).transpose()?,
+        background: args.background,
+    }));
+    let mut input = None;
+    if args.stdin || args.terminal {
+        let (read, write) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| talk(errno.into()))?;
+        wire::call(&mut stream, &call, Some(read.as_fd())).map_err(talk)?;
+        input = Some(write);
+    } else {
+        wire::call(&mut stream, &call, None).map_err(talk)?;
+    }
+    if args.background {
+        return begun(&mut stream, args);
+    }
+    let done = setup::runtime()?.block_on(follow(stream, input, terminal.as_ref(), args));
+    drop(terminal);
+    let (outcome, stopped_by) = done?;
+    let Some(outcome) = outcome else { return Ok(stopped_by.unwrap_or(BROKEN_PIPE)) };
+    finish(&outcome, args.output)?;
+    Ok(stopped_by.unwrap_or_else(|| outcome.conventional_exit_code()))
+}
+
+/// Prints the id of a run that goes on in the background.
+fn begun(stream: &mut UnixStream, args: &ExecArgs) -> Done {
+    let talk = |source| SessionFailure::Talk { name: args.name.clone(), source };
+    match read_answer(stream).map_err(talk)? {
+        Some((Kind::Started, body)) => {
+            let (id, _): (String, String) = serde_json::from_slice(&body).map_err(|error| talk(error.into()))?;
+            chatter::data(&format!("{id}\n")).map_err(SessionFailure::Output)?;
+            Ok(0)
+        }
+        Some((Kind::Ended, body)) => {
+            let outcome: Outcome = serde_json::from_slice(&body).map_err(|error| talk(error.into()))?;
+            finish(&outcome, args.output)?;
+            Ok(outcome.conventional_exit_code())
+        }
+        Some(_) | None => Err(SessionFailure::Ended(args.name.clone()).into()),
+    }
+}
+
+/// Waits for a run in the background, and shows it as if it had been in the foreground.
+pub(super) fn wait(name: &SessionName, run: String, output: OutputArgs) -> Done {
+    let answer = ask(name, &Call::Wait { run: run.clone() })?.ok_or(SessionFailure::NoSuchRun(run))?;
+    let talk = |error: serde_json::Error| SessionFailure::Talk { name: name.clone(), source: error.into() };
+    let outcome: Outcome = serde_json::from_slice(&answer).map_err(talk)?;
+    if !output.json && !output.events {
+        let mut screen = Screen::new(output, true);
+        let exact = |text: &str, exact: &Option<String>| {
+            let decode = |exact: &String| base64::engine::general_purpose::STANDARD.decode(exact).ok();
+            exact.as_ref().and_then(decode).unwrap_or_else(|| text.as_bytes().to_vec())
+        };
+        for (stream, bytes) in [
+            (Stream::Stdout, exact(&outcome.stdout, &outcome.stdout_base64)),
+            (Stream::Stderr, exact(&outcome.stderr, &outcome.stderr_base64)),
+        ] {
+            screen.show(&Event::Output { stream, bytes }).map_err(SessionFailure::Output)?;
+        }
+    }
+    finish(&outcome, output)?;
+    Ok(outcome.conventional_exit_code())
+}
+
+/// Shows a run until it ends; its outcome and, when we ended it, with which exit code.
+async fn follow(
+    stream: UnixStream,
+    mut input: Option<OwnedFd>,
+    terminal: Option<&OurTerminal>,
+    args: &ExecArgs,
+) -> Result<(Option<Box<Outcome>>, Option<u8>), Box<dyn crate::Fatal>> {
+    let talk = |source| SessionFailure::Talk { name: args.name.clone(), source };
+    let listen = |kind| signal(kind).map_err(SessionFailure::Signals);
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    let mut resized = listen(SignalKind::window_change())?;
+    let read_from = stream.try_clone().map_err(talk)?;
+    let write_to = stream.try_clone().map_err(talk)?;
+    let mut events = read_on_a_thread(read_from).map_err(talk)?;
+    // Only short words are written, so this never waits long.
+    let say = |kind: Kind, body: &[u8]| -> io::Result<()> { (&write_to).write_all(&message(kind, body)?) };
+    let mut screen = Screen::new(args.output, true);
+    if terminal.is_some() {
+        screen = screen.unfiltered();
+    }
+    let mut printer = Printer::new(screen);
+    let mut stopped_by = None;
+    let mut stop = |code: u8| {
+        stopped_by.get_or_insert(code);
+        // A keeper that is gone has ended the run.
+        say(Kind::Cancel, &[]).ok();
+    };
+    let outcome = loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            _ = interrupt.recv() => { stop(INTERRUPTED); continue }
+            _ = terminate.recv() => { stop(TERMINATED); continue }
+            _ = hangup.recv() => { stop(HUNG_UP); continue }
+            _ = resized.recv() => {
+                if let Some((rows, columns)) = terminal.map(OurTerminal::size).transpose()? {
+                    say(Kind::Resize, &[rows.to_le_bytes(), columns.to_le_bytes()].concat()).map_err(talk)?;
+                }
+                continue;
+            }
+        };
+        let event = event.ok_or_else(|| SessionFailure::Ended(args.name.clone()))?.map_err(talk)?;
+        match event {
+            Event::Started { .. } => {
+                if let Some(input) = input.take() {
+                    pass_on_stdin(input)?;
+                }
+            }
+            Event::Ended(outcome) => break outcome,
+            _ => {}
+        }
+        if printer.print(event).await.map_err(SessionFailure::Output)? == Printed::NobodyReads {
+            stop(BROKEN_PIPE);
+        }
+    };
+    stream.shutdown(Shutdown::Both).ok();
+    match printer.finish(Event::Ended(outcome.clone())).await {
+        Ok(_) => Ok((Some(outcome), stopped_by)),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok((None, stopped_by)),
+        Err(error) => Err(SessionFailure::Output(error).into()),
+    }
+}
+
+type Events = tokio::sync::mpsc::Receiver<io::Result<Event>>;
+
+/// Reads what the session's keeper tells, on a thread: it waits for one message at a time.
+fn read_on_a_thread(mut stream: UnixStream) -> io::Result<Events> {
+    let (sender, events) = tokio::sync::mpsc::channel(WAITING);
+    std::thread::Builder::new().name("session".to_owned()).spawn(move || {
+        loop {
+            let event = match read_answer(&mut stream) {
+                Ok(Some((kind, body))) => as_event(kind, body),
+                Ok(None) => return,
+                Err(error) => Err(error),
+            };
+            let over = !matches!(event, Ok(ref event) if !matches!(event, Event::Ended(_)));
+            if sender.blocking_send(event).is_err() || over {
+                return;
+            }
+        }
+    })?;
+    Ok(events)
+}
+
+fn as_event(kind: Kind, body: Vec<u8>) -> io::Result<Event> {
+    let meaningless = || io::Error::new(io::ErrorKind::InvalidData, "the session's keeper said something unknown");
+    Ok(match kind {
+        Kind::Started => {
+            let (run_id, backend) = serde_json::from_slice(&body)?;
+            Event::Started { run_id, backend }
+        }
+        Kind::Stdout => Event::Output { stream: Stream::Stdout, bytes: body },
+        Kind::Stderr => Event::Output { stream: Stream::Stderr, bytes: body },
+        Kind::Omitted => {
+            let (letter, count) = body.split_first().ok_or_else(meaningless)?;
+            let stream = if *letter == Kind::Stdout as u8 { Stream::Stdout } else { Stream::Stderr };
+            Event::Omitted { stream, bytes: u64::from_le_bytes(count.try_into().map_err(|_| meaningless())?) }
+        }
+        Kind::Violation => Event::Violation(serde_json::from_slice(&body)?),
+        Kind::Ended => Event::Ended(serde_json::from_slice(&body)?),
+        Kind::Answer | Kind::NoSuchRun | Kind::Cancel | Kind::Resize => return Err(meaningless()),
+    })
+}
+
+/// Our terminal, which passes every key on; as it was when dropped.
+struct OurTerminal {
+    before: Termios,
+}
+
+impl OurTerminal {
+    fn take() -> Result<Self, SessionFailure> {
+        let stdin = io::stdin();
+        if !stdin.is_terminal() {
+            return Err(SessionFailure::NoTerminal);
+        }
+        let before = tcgetattr(&stdin).map_err(|errno| SessionFailure::Terminal(errno.into()))?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(&stdin, OptionalActions::Flush, &raw).map_err(|errno| SessionFailure::Terminal(errno.into()))?;
+        Ok(Self { before })
+    }
+
+    /// Rows and columns.
+    fn size(&self) -> Result<(u16, u16), SessionFailure> {
+        let size = tcgetwinsize(io::stdin()).map_err(|errno| SessionFailure::Terminal(errno.into()))?;
+        Ok((size.ws_row.max(1), size.ws_col.max(1)))
+    }
+}
+
+impl Drop for OurTerminal {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        tcsetattr(io::stdin(), OptionalActions::Flush, &self.before).ok();
+    }
+}

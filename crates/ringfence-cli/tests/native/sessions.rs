@@ -1,0 +1,334 @@
+//! Sessions: a wall that is kept, the programs behind it, and attacks by one of them on what keeps them.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
+
+use ringfence_testkit::canary::{is_alive, secret, until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::probe::{interpreter, walled, walled_with};
+use crate::stage::{Ended, Invocation, SOON, Stage};
+
+/// A session of a stage, stopped when dropped.
+struct Session<'a> {
+    stage: &'a Stage,
+    name: &'static str,
+    info: Value,
+}
+
+impl<'a> Session<'a> {
+    fn start(stage: &'a Stage, name: &'static str, flags: &[&str]) -> Self {
+        let info = stage.ringfence([&["session", "start", "--json", name], flags].concat()).run().expect(0, &[]).json();
+        Self { stage, name, info }
+    }
+
+    fn exec(&self, flags: &[&str], argv: &[&str]) -> Invocation<'a> {
+        self.stage.ringfence([&["session", "exec"], flags, &[self.name, "--"], argv].concat())
+    }
+
+    fn sh(&self, script: &str) -> Ended {
+        self.exec(&[], &["sh", "-c", script]).run()
+    }
+
+    fn keeper(&self) -> u32 {
+        u32::try_from(self.info["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    fn is_listed(&self) -> bool {
+        let all = self.stage.ringfence(["session", "list", "--json"]).run().expect(0, &[]).json();
+        all.as_array().unwrap().iter().any(|one| one["name"] == self.name)
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.stage.ringfence(["session", "stop", self.name]).run();
+    }
+}
+
+/// Programs of the host that sleep for `seconds`, which nobody else does.
+fn sleepers(seconds: &str) -> usize {
+    let line = format!("sleep\0{seconds}\0");
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == line.as_bytes())).count()
+}
+
+#[test]
+fn a_session_keeps_files_and_programs_from_run_to_run_and_nothing_afterwards() {
+    let Some(stage) = walled() else { return };
+    stage.write("there.txt", "as it was\n");
+    let session = Session::start(&stage, "work", &[]);
+    let mark = format!("63{}", std::process::id());
+    session.sh("echo one > /tmp/kept; echo changed > there.txt; echo new > new.txt").expect(0, &[]);
+    session.sh(&format!("sleep {mark} > /dev/null 2>&1 &")).expect(0, &[]);
+    let ended = session.sh("cat /tmp/kept there.txt new.txt; pwd; exit 3");
+    assert_eq!((ended.code, &*ended.text()), (3, "one\nchanged\nnew\n/workspace\n"), "{ended:?}");
+    assert_eq!(sleepers(&mark), 1, "a program in the background goes on");
+    assert_eq!((stage.read("there.txt").as_deref(), stage.read("new.txt")), (Some("as it was\n"), None));
+    assert!(session.is_listed());
+    let ended = stage.ringfence(["session", "stop", "work"]).run().expect(0, &["your files are as they were"]);
+    assert_eq!(ended.text(), "");
+    assert_eq!(sleepers(&mark), 0, "the session's programs end with it");
+    assert!(!session.is_listed());
+    stage.ringfence(["session", "exec", "work", "--", "true"]).run().expect(2, &["no session named", "session list"]);
+    assert_eq!(fs::read_dir(stage.state().join("sessions")).unwrap().count(), 0);
+    stage.ringfence(["log", "verify"]).run().expect(0, &[]);
+    let again = Session::start(&stage, "work", &[]);
+    again.sh("test ! -e /tmp/kept && test ! -e new.txt").expect(0, &[]);
+}
+
+#[test]
+fn a_run_in_a_session_has_input_code_results_and_an_outcome_as_any_other() {
+    let Some(stage) = walled() else { return };
+    let session = Session::start(&stage, "work", &[]);
+    let ended = session.exec(&["-i"], &["cat"]).stdin("typed\n").run().expect(0, &[]);
+    assert_eq!(ended.text(), "typed\n");
+    // Nobody passes it on without being asked.
+    assert_eq!(session.exec(&[], &["cat"]).stdin("typed\n").run().expect(0, &[]).text(), "");
+    session.exec(&[], &["no-such-program"]).run().expect(127, &[]);
+    session.exec(&[], &["sh", "-c", "kill -SEGV $$"]).run().expect(139, &[]);
+    let outcome = session.exec(&["--json", "--env", "A=b"], &["sh", "-c", "echo $A; echo err >&2"]).run().json();
+    assert_eq!((&outcome["stdout"], &outcome["stderr"]), (&"b\n".into(), &"err\n".into()));
+    assert_eq!(outcome["backend"], "native");
+    let seen = outcome["enforced"].as_array().unwrap().iter().find(|one| one["guarantee"] == "net.none").unwrap();
+    assert!(seen["evidence"].as_str().unwrap().contains("seen inside"), "{seen}");
+    if interpreter().is_some() {
+        let flags = ["session", "exec", "work", "--lang", "python", "--code", "print(1)\nraise ValueError('x')"];
+        let ended = stage.ringfence(flags).run();
+        assert_eq!((ended.code, &*ended.text()), (1, "1\n"), "{ended:?}");
+        assert!(ended.stderr.contains("main.py\", line 2"), "{ended:?}");
+        session.sh("test -z \"$(ls /run/code)\"").expect(0, &[]);
+    }
+}
+
+#[test]
+fn runs_in_the_background_are_waited_for_and_signalled_by_their_id() {
+    let Some(stage) = walled() else { return };
+    let session = Session::start(&stage, "work", &[]);
+    let begin = |script: &str| {
+        let ended = session.exec(&["--background"], &["sh", "-c", script]).run().expect(0, &[]);
+        ended.text().trim().to_owned()
+    };
+    let first = begin("sleep 0.3; echo first; exit 4");
+    let second = begin("trap 'echo asked; exit 5' USR1; touch /tmp/ready; while :; do sleep 0.05; done");
+    let ended = stage.ringfence(["session", "wait", "work", &first]).run();
+    assert_eq!((ended.code, &*ended.text()), (4, "first\n"), "{ended:?}");
+    session.sh("while [ ! -e /tmp/ready ]; do sleep 0.05; done").expect(0, &[]);
+    stage.ringfence(["session", "signal", "work", &second, "USR1"]).run().expect(0, &[]);
+    let ended = stage.ringfence(["session", "wait", "work", &second, "--json"]).run();
+    assert_eq!((ended.code, &ended.json()["stdout"]), (5, &"asked\n".into()), "{ended:?}");
+    for command in ["wait", "signal"] {
+        stage.ringfence(["session", command, "work", "01arz3ndektsv4rrffq69g5fav"]).run().expect(2, &["no run"]);
+    }
+}
+
+#[test]
+fn r06_a_time_limit_ends_a_run_and_leaves_its_session() {
+    let Some(stage) = walled() else { return };
+    let session = Session::start(&stage, "work", &[]);
+    let mark = format!("64{}", std::process::id());
+    let begin = Instant::now();
+    let script = format!("trap '' TERM; (trap '' TERM; sleep {mark}) & sleep {mark}");
+    session.exec(&["--timeout", "300ms"], &["sh", "-c", &script]).run().expect(124, &["time.limit"]);
+    assert!(begin.elapsed() < SOON);
+    assert!(until(SOON, || sleepers(&mark) == 0), "what the run started is still there");
+    assert_eq!(session.sh("echo goes on").expect(0, &[]).text(), "goes on\n");
+    // More than the policy's most is refused, in a session as elsewhere.
+    session.exec(&["--timeout", "2h"], &["true"]).run().expect(126, &["more than the policy allows"]);
+}
+
+#[test]
+fn a_command_that_is_killed_takes_its_run_with_it_and_not_its_session() {
+    let Some(stage) = walled() else { return };
+    let session = Session::start(&stage, "work", &[]);
+    let mark = format!("65{}", std::process::id());
+    for signal in [Signal::KILL, Signal::INT] {
+        let mut child = session.exec(&[], &["sleep", &mark]).start();
+        assert!(until(SOON, || sleepers(&mark) == 1));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        child.wait().unwrap();
+        assert!(until(SOON, || sleepers(&mark) == 0), "the run outlived its command");
+    }
+    session.sh("true").expect(0, &[]);
+}
+
+#[test]
+fn r11_a_session_whose_keeper_is_killed_leaves_nothing_and_its_name_is_free() {
+    let Some(stage) = walled() else { return };
+    let session = Session::start(&stage, "work", &[]);
+    let mark = format!("66{}", std::process::id());
+    session.sh(&format!("(setsid sleep {mark} > /dev/null 2>&1 &)")).expect(0, &[]);
+    assert_eq!(sleepers(&mark), 1);
+    let keeper = Pid::from_raw(session.keeper().cast_signed()).unwrap();
+    kill_process(keeper, Signal::KILL).unwrap();
+    assert!(until(SOON, || sleepers(&mark) == 0), "programs outlived the keeper of their session");
+    assert!(until(SOON, || !is_alive(session.keeper())));
+    stage.ringfence(["session", "exec", "work", "--", "true"]).run().expect(2, &["no session named"]);
+    assert!(!session.is_listed());
+    assert_eq!(fs::read_dir(stage.state().join("sessions")).unwrap().count(), 0);
+    let again = Session::start(&stage, "work", &[]);
+    again.sh("true").expect(0, &[]);
+}
+
+#[test]
+fn a_session_ends_when_it_is_idle_or_old_and_not_before() {
+    let Some(stage) = walled() else { return };
+    let idle = Session::start(&stage, "idle", &["--idle", "1s"]);
+    let busy = Session::start(&stage, "busy", &["--idle", "1s"]);
+    let old = Session::start(&stage, "old", &["--life", "1s"]);
+    let mut child = busy.exec(&[], &["sleep", "3"]).start();
+    let mut killed = old.exec(&["-q"], &["sleep", "100"]).start();
+    assert!(until(SOON, || !is_alive(idle.keeper()) && !is_alive(old.keeper())));
+    assert!(is_alive(busy.keeper()), "a session with a run is not idle");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(killed.wait().unwrap().code(), Some(137));
+    assert!(until(SOON, || !is_alive(busy.keeper())));
+    let log = fs::read_to_string(stage.ledger()).unwrap();
+    assert!(log.contains("\"reason\":\"idle\"") && log.contains("\"reason\":\"life\""), "{log}");
+}
+
+#[test]
+fn a_name_belongs_to_one_session_and_to_one_user() {
+    let Some(stage) = walled() else { return };
+    let _session = Session::start(&stage, "work", &[]);
+    stage.ringfence(["session", "start", "work"]).run().expect(2, &["is open already", "session stop work"]);
+    stage.ringfence(["session", "start", "../x"]).run().expect(2, &[]);
+    let folder = stage.state().join("sessions");
+    for path in [folder.clone(), folder.join("work")] {
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+    let made_up = stage.ringfence(["session", "start"]).run().expect(0, &[]).text();
+    stage.ringfence(["session", "stop", made_up.trim()]).run().expect(0, &[]);
+    // A wall that cannot be had opens nothing.
+    stage.ringfence(["session", "start", "other", "--backend", "spawn"]).run().expect(125, &["has no sessions"]);
+    stage.ringfence(["session", "start", "other", "--memory", "500GiB"]).run().expect(126, &["more than the policy"]);
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
+}
+
+/// Both ends of a new terminal.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let theirs = ioctl_tiocgptpeer(&ours, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    let size = rustix::termios::Winsize { ws_row: 33, ws_col: 77, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&ours, size).unwrap();
+    (ours, theirs)
+}
+
+#[test]
+fn a_program_with_a_terminal_can_be_talked_to_and_the_hosts_terminal_is_not_it() {
+    let Some(stage) = walled() else { return };
+    let session = Session::start(&stage, "work", &[]);
+    session.exec(&["-t"], &["true"]).run().expect(2, &["no terminal"]);
+    let (ours, theirs) = terminal();
+    let script = "tty; stty size; read -r line; echo \"<$line>\"; exit 6";
+    let argv = ["session", "exec", "-t", "work", "--", "sh", "-c", script];
+    let mut child = stage.ringfence(argv).stdin_from(theirs.try_clone().unwrap()).stdout(theirs).start();
+    let mut screen = fs::File::from(ours);
+    let mut seen = String::new();
+    let mut piece = [0u8; 1024];
+    let begin = Instant::now();
+    let mut typed = false;
+    // The terminal is gone, and reading fails, when the command has ended.
+    while let Ok(read @ 1..) = screen.read(&mut piece) {
+        seen.push_str(&String::from_utf8_lossy(&piece[..read]));
+        if seen.contains("33 77") && !typed {
+            typed = true;
+            screen.write_all(b"hello\r").unwrap();
+        }
+        assert!(begin.elapsed() < SOON, "{seen}");
+        if seen.contains("<hello>") {
+            break;
+        }
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(6), "{seen}");
+    assert!(seen.contains("/dev/pts/0") && seen.contains("<hello>"), "{seen}");
+    let mode = rustix::termios::tcgetattr(screen.as_fd()).unwrap();
+    assert!(mode.local_modes.contains(rustix::termios::LocalModes::ECHO), "our terminal is as it was");
+}
+
+#[test]
+fn s01_two_sessions_and_the_host_see_nothing_of_each_other() {
+    let Some(stage) = walled() else { return };
+    let secret = secret().unwrap();
+    let (one, other) = (Session::start(&stage, "one", &[]), Session::start(&stage, "other", &[]));
+    let leave =
+        format!("echo {secret} | tee /tmp/left /dev/shm/left $HOME/left left > /dev/null; sleep 100 {secret} &");
+    one.sh(&format!("{leave} true")).expect(0, &[]);
+    let look = "cat /tmp/* /dev/shm/* $HOME/* * /proc/*/cmdline 2>/dev/null; ls -R /run /tmp; true";
+    assert!(one.sh(look).text().contains(&secret), "the probe proves nothing");
+    assert!(!other.sh(look).text().contains(&secret));
+    assert_eq!(stage.read("left"), None);
+}
+
+#[test]
+fn n11_programs_that_run_already_cannot_reach_the_guest_while_it_starts_others() {
+    let Some(stage) = walled() else { return };
+    let Some(python) = interpreter() else { return };
+    let session = Session::start(&stage, "work", &[]);
+    // Everything about process 1 and about each process that is not ours, as fast as it can: a start makes processes
+    // that share the guest's memory for a moment.
+    let code = "
+import os, sys, time
+got, me = set(), os.getpid()
+end = time.time() + 6
+while time.time() < end and not os.path.exists('/tmp/stop'):
+    for pid in [name for name in os.listdir('/proc') if name.isdigit() and int(name) != me]:
+        try: comm = open(f'/proc/{pid}/comm').read()
+        except OSError: continue
+        if pid != '1' and not comm.startswith('ringfence-guest'): continue
+        for path in ['mem', 'environ', 'maps', 'auxv']:
+            try:
+                with open(f'/proc/{pid}/{path}', 'rb') as file:
+                    if path == 'mem': got.add('open mem')
+                    elif file.read(1): got.add(path)
+            except OSError: pass
+        for path in ['exe', 'root', 'fd/3', 'ns/mnt']:
+            try: os.readlink(f'/proc/{pid}/{path}'); got.add(path)
+            except OSError: pass
+print(sorted(got))
+open(f'/proc/{me}/mem', 'rb').close()
+";
+    let ended = session.exec(&["--background"], &[python.to_str().unwrap(), "-c", code]).run().expect(0, &[]);
+    for number in 0..60 {
+        assert_eq!(session.sh(&format!("echo {number}")).expect(0, &[]).text(), format!("{number}\n"));
+    }
+    session.sh("touch /tmp/stop").expect(0, &[]);
+    let seen = stage.ringfence(["session", "wait", "work", ended.text().trim()]).run().expect(0, &[]);
+    assert_eq!(seen.text(), "[]\n");
+}
+
+#[test]
+fn s05_a_program_in_a_session_cannot_speak_for_another_or_for_the_guest() {
+    let Some(stage) = walled() else { return };
+    let session = Session::start(&stage, "work", &[]);
+    // A report that the other run ended well, to everything that is open.
+    let forged =
+        "i=0; while [ $i -lt 20 ]; do printf 'RFG\\001\\010\\000\\000\\000\\003\\002\\000\\000' >&$i; i=$((i+1)); done";
+    let mut other = session.exec(&["-q"], &["sh", "-c", "sleep 1; exit 9"]).start();
+    session.sh(&format!("({forged}) 2> /dev/null; true")).expect(0, &[]);
+    session.sh("kill -9 1 2> /dev/null; kill -STOP 1 2> /dev/null; true").expect(0, &[]);
+    assert_eq!(other.wait().unwrap().code(), Some(9));
+    // What is open in a program is its own three, and the one that lists.
+    assert_eq!(session.sh("ls /proc/self/fd | wc -l").expect(0, &[]).text().trim(), "4");
+}
+
+#[test]
+fn r01_r02_the_limits_of_a_session_hold_for_all_its_programs_together() {
+    let Some(stage) = walled_with("proc: { processes: 12 }\n") else { return };
+    let session = Session::start(&stage, "work", &[]);
+    session.sh("i=0; while [ $i -lt 8 ]; do sleep 50 > /dev/null 2>&1 & i=$((i+1)); done; true").expect(0, &[]);
+    let bomb = "i=0; while [ $i -lt 60 ]; do sleep 20 > /dev/null 2>&1 & i=$((i+1)); done; wait";
+    let ended = session.exec(&["--json"], &["sh", "-c", bomb]).run();
+    assert_eq!(ended.json()["status"], "tooManyProcesses", "{ended:?}");
+    // A fresh one has them all again.
+    stage.ringfence(["session", "stop", "work"]).run().expect(0, &[]);
+    let again = Session::start(&stage, "again", &[]);
+    again.sh("i=0; while [ $i -lt 6 ]; do sleep 0.01 & i=$((i+1)); done; wait").expect(0, &[]);
+}
