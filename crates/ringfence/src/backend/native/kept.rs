@@ -13,11 +13,12 @@ use ringfence_linux::cgroup::Cgroup;
 use ringfence_linux::wall::Entry;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
-use super::{CODE, Native, groups_of, kept, program, view, workspace_at};
+use super::{CODE, Groups, Native, groups_of, kept, program, view, workspace_at};
 use crate::BoxFuture;
 use crate::backend::guest::{Kept, Link, Proofs};
 use crate::backend::process::in_session;
 use crate::backend::{Backend, Capabilities, InUse, KeptWall, Sandbox, StartError, Unavailable};
+use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::request::Work;
 
@@ -50,10 +51,24 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
     Ok(Arc::new(Standing {
         guest: Kept::new(link),
         workspace,
-        capabilities: Capabilities::new(BackendKind::Native, kept(plan.policy(), groups)),
+        capabilities: Capabilities::new(BackendKind::Native, kept_in_a_session(plan.policy(), groups)),
         proofs,
         group: group.map(Arc::new),
     }))
+}
+
+/// The same as for a single run, but what a run leaves behind is the session's.
+fn kept_in_a_session(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'static str)> {
+    let mut kept = kept(policy, groups);
+    for (guarantee, _, by) in &mut kept {
+        match guarantee {
+            Guarantee::TimeLimit => *by = "the supervisor's clock, then SIGTERM, then SIGKILL to the program's session",
+            Guarantee::PromptReturn => *by = "a run ends with its program",
+            Guarantee::NoSurvivors => *by = "what a run leaves behind ends with the session, by the kernel",
+            _ => {}
+        }
+    }
+    kept
 }
 
 impl Standing {
