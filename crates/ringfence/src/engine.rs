@@ -354,7 +354,8 @@ impl Inner {
     }
 }
 
-fn hash_policy(policy: &ResolvedPolicy) -> String {
+/// The policy's hash, as the ledger has it.
+pub(crate) fn hash_policy(policy: &ResolvedPolicy) -> String {
     blake3::hash(policy.canonical_json().to_string().as_bytes()).to_hex().to_string()
 }
 
