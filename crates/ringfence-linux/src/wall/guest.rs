@@ -16,7 +16,7 @@ use super::namespaces::{Joined, raise};
 use super::proof::{Expected, Proof, prove};
 use super::view::open_sources;
 use super::{Access, Raised, Wall, landlock, os_paths};
-use crate::keeper::{Rlimit, c_string, null_terminated, place_descriptors};
+use crate::keeper::{Rlimit, RlimitKind, c_string, null_terminated, place_descriptors};
 use crate::keeper_process::{self, CONTROL, SignalMask};
 use crate::program_process::{close_from_on_exec, errno, exit, reset_signals, run_sharing_memory, set_limit};
 use crate::report::{self, Report, Stage};
@@ -165,6 +165,10 @@ fn prepare(
     // Nothing is left to do that needs a privilege. The program's process inherits all three, and proves them.
     privileges::set_no_new_privileges().map_err(|error| said(&error))?;
     let _bounding = privileges::drop_all().map_err(|error| said(&error))?;
+    // Before the filter, which lets nobody change it.
+    for limit in launch.rlimits.iter().filter(|limit| limit.kind == RlimitKind::Core) {
+        set_limit(limit).map_err(|(stage, errno)| Failed::Step(stage, errno))?;
+    }
     seccomp::install(seccomp::program()).map_err(|error| said(&error))?;
     let mut failure = None;
     let started = run_sharing_memory(&mut || {
@@ -209,7 +213,7 @@ fn restrict(launch: &WallLaunch, strings: &Strings) -> Result<(), Failed> {
     }
     close_from_on_exec(CONTROL).map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
     be_killed_first().map_err(|error| said(&error))?;
-    for limit in &launch.rlimits {
+    for limit in launch.rlimits.iter().filter(|limit| limit.kind != RlimitKind::Core) {
         set_limit(limit).map_err(step)?;
     }
     limit_processes(launch.processes).map_err(|error| said(&error))?;
@@ -217,7 +221,14 @@ fn restrict(launch: &WallLaunch, strings: &Strings) -> Result<(), Failed> {
         pin(processors).map_err(|error| said(&error))?;
     }
     let version = landlock::restrict(&launch.paths).map_err(|error| said(&error))?;
-    let expected = Expected { identity: launch.wall.identity, shown: launch.paths.len(), landlock: version };
+    let expected = Expected {
+        identity: launch.wall.identity,
+        shown: launch.paths.len(),
+        landlock: version,
+        entries: &launch.wall.entries,
+        writable_bytes: launch.wall.writable_bytes,
+        cgroup: launch.cgroup.as_ref(),
+    };
     let proofs = prove(&expected).map_err(|error| said(&error))?;
     report::send_text(CONTROL, report::Text::Proven, &write_proofs(&proofs));
     Ok(())

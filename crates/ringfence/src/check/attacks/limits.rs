@@ -163,7 +163,8 @@ pub(super) const AMOUNTS: &[Attack] = &[
         tries: "let a crash leave a core",
         control: Control::WithoutWall,
         needs: &[],
-        applies: |_| true,
+        // A host that forbids it to us leaves nothing to attack.
+        applies: |_| rustix::process::getrlimit(rustix::process::Resource::Core).maximum != Some(0),
         set: |_, _| {
             let script = "(ulimit -c unlimited) 2> /dev/null && ulimit -c unlimited; sleep $1";
             Ok(Probe::new(script, |ended| {
