@@ -122,6 +122,9 @@ fn s06_a_kill_and_an_exit_code_that_looks_like_one_are_told_apart() {
     let exited = outcome("exit 137");
     assert_eq!((exited["status"].as_str(), exited["exitCode"].as_i64()), (Some("exited"), Some(137)));
     assert!(exited["signal"].is_null() && exited["oomKilled"] == false);
+    // To a shell the two look the same.
+    let codes = sh(&stage, Wall::Bare, "sh -c 'kill -9 $$'; echo $?; sh -c 'exit 137'; echo $?", &[]).text();
+    assert_eq!(codes.matches("137\n").count(), 2, "the probe proves nothing: {codes}");
 }
 
 /// The ledger grows by what we write ourselves; what was there before stays.

@@ -121,6 +121,8 @@ fn r11_measured_two_hundred_runs_at_once_with_supervisors_killed_at_random_leave
     let later = runs.iter().filter(|(fate, ..)| *fate == Fate::KilledLater).count();
     let started = until(Duration::from_secs(40), || sleepers(&mark).len() >= later);
     assert!(started, "seed {seed}: of {later} runs {} ever started", sleepers(&mark).len());
+    assert!(!guests(&stage).is_empty(), "guests would not be found");
+    assert!(!crate::probe::is_root() || !groups(&supervisors).is_empty(), "control groups would not be found");
     for (_, _, child) in runs.iter().filter(|(fate, ..)| !matches!(fate, Fate::Ends(_))) {
         kill_process(Pid::from_child(child), Signal::KILL).unwrap();
         std::thread::sleep(Duration::from_millis(chance.below(4)));
