@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Log(LogArgs),
     /// Say what this host can enforce, and how to get what is missing
     Doctor(DoctorArgs),
+    /// Attack the wall that this host and policy would use, and print what held
+    Check(CheckArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -395,6 +397,23 @@ pub(crate) enum LogCommand {
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) layers: LayerArgs,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Each attack is a run like any other, from a private folder; your workspace is not touched.
+Each is also made without a wall, to show that it would get through there.
+
+Exit codes: 0 every attack was made and held; 1 one got through, showed nothing or was not made;
+125 we failed, 126 refused, 2 usage.")]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) layers: LayerArgs,
+    /// Only this attack, such as F14-descriptor, or those on a guarantee, such as fs.confined
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Option<String>,
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,

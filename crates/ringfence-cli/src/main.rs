@@ -2,6 +2,7 @@
 
 mod args;
 mod chatter;
+mod check;
 mod doctor;
 mod generate;
 mod log;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Policy(command) => policy::policy(command),
         Command::Log(command) => log::log(command),
         Command::Doctor(doctor) => doctor::doctor(&doctor),
+        Command::Check(check) => check::check(&check),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(&out),
     };

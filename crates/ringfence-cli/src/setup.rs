@@ -130,15 +130,19 @@ fn absolute(base: &Path, path: &Path) -> Result<PathBuf, SetupFailure> {
 
 /// The engine for a context.
 pub(crate) fn engine(context: Context) -> Result<Engine, SetupFailure> {
-    let state = state()?;
-    Ok(Engine::new(Setup {
+    Ok(Engine::new(engine_setup(context)?)?)
+}
+
+/// What an engine for a context is made from.
+pub(crate) fn engine_setup(context: Context) -> Result<Setup, SetupFailure> {
+    Ok(Setup {
         policy: context.loaded.policy,
         workspace: context.workspace,
         environment: std::env::vars_os().collect(),
-        state,
+        state: state()?,
         grants: context.grants,
         launcher: Launcher::Here,
-    })?)
+    })
 }
 
 /// The state folder of this user.

@@ -10,6 +10,7 @@ pub mod analysis;
 pub mod approve;
 pub mod backend;
 pub mod capture;
+pub mod check;
 mod conclude;
 pub mod engine;
 pub mod event;

@@ -24,7 +24,7 @@ pub(crate) fn planned_body(plan: &Plan, fell_back: Option<&FellBack>, grants: &V
 }
 
 /// Names a policy by all of it.
-fn hash_policy(policy: &ResolvedPolicy) -> String {
+pub(crate) fn hash_policy(policy: &ResolvedPolicy) -> String {
     blake3::hash(policy.canonical_json().to_string().as_bytes()).to_hex().to_string()
 }
 

@@ -147,10 +147,15 @@ for name, family, kind, protocol in [('vsock', 40, 1, 0), ('packet', 17, 3, 768)
 #[test]
 fn n05_nsenter_and_remounting_do_not_work() {
     let Some(stage) = walled() else { return };
-    let script = "nsenter -t 1 -m -n true && echo entered; mount -o remount,rw /usr && echo remounted
+    // What is harmless in a namespace of one's own, and the rest.
+    let harmless = "nsenter -t $$ -n true && echo entered; mount -t tmpfs none /tmp && echo mounted
+        umount /tmp && echo unmounted; chroot / true && echo changed";
+    let script = &format!("{harmless}; nsenter -t 1 -m -n true && echo entered; mount -o remount,rw /usr && echo remounted
         mount -o remount,rw / && echo remounted; umount /workspace && echo unmounted; umount -l /proc && echo unmounted
-        mount -t tmpfs none /tmp && echo mounted; mount --bind / /tmp && echo mounted; chroot / true && echo changed
-        echo x > /usr/x && echo written; echo x > /x && echo written; echo x > /etc/x && echo written; echo x > /dev/x && echo written; :";
+        mount --bind / /tmp && echo mounted
+        echo x > /usr/x && echo written; echo x > /x && echo written; echo x > /etc/x && echo written; echo x > /dev/x && echo written; :");
     let ended = run(&stage, Wall::Native, &[], &["sh", "-c", script]).run().expect(0, &[]);
     assert_eq!(ended.text(), "", "{ended:?}");
+    let twin = run(&stage, Wall::Bare, &[], &["unshare", "-Urmn", "sh", "-c", harmless]).run();
+    assert_eq!(twin.text(), "entered\nmounted\nunmounted\nchanged\n", "the probe proves nothing: {twin:?}");
 }

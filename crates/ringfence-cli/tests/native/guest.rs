@@ -1,6 +1,8 @@
 //! Attacks on process 1 inside, which keeps the program and talks to the supervisor.
 
-use ringfence_testkit::canary::secret;
+use std::fs;
+
+use ringfence_testkit::canary::{ProcessCanary, secret};
 
 use crate::probe::{Wall, python, run, sh, walled};
 use crate::stage::SOON;
@@ -31,35 +33,44 @@ fn s01_the_guest_shows_neither_the_hosts_command_line_nor_its_environment() {
 #[test]
 fn n11_the_guest_cannot_be_killed_stopped_traced_read_or_written() {
     let Some(stage) = walled() else { return };
+    // Aimed at process 1 inside, or at a process of the same user without a wall.
     let code = "
-import ctypes, os, signal
+import ctypes, os, signal, sys
 libc = ctypes.CDLL(None, use_errno=True)
 got = []
+target = int(sys.argv[1])
+proc = '/proc/%d/' % target
 for path in ['mem', 'environ', 'maps', 'auxv', 'pagemap', 'syscall', 'stack', 'io', 'personality']:
     try:
-        if open('/proc/1/' + path, 'rb').read(16): got.append(path)
+        if open(proc + path, 'rb').read(16): got.append(path)
     except OSError: pass
 for path in ['mem', 'oom_score_adj', 'coredump_filter', 'comm', 'clear_refs', 'uid_map', 'setgroups', 'sched', 'autogroup']:
-    try: os.close(os.open('/proc/1/' + path, os.O_WRONLY)); got.append('write ' + path)
+    try: os.close(os.open(proc + path, os.O_WRONLY)); got.append('write ' + path)
     except OSError: pass
 for path in ['exe', 'cwd', 'root', 'ns/user', 'ns/mnt']:
-    try: os.readlink('/proc/1/' + path); got.append('link ' + path)
+    try: os.readlink(proc + path); got.append('link ' + path)
     except OSError: pass
-for path in ['fd', 'fdinfo', 'map_files', 'task/1/fd']:
+for path in ['fd', 'fdinfo', 'map_files', 'task/%d/fd' % target]:
     try:
-        if os.listdir('/proc/1/' + path): got.append('list ' + path)
+        if os.listdir(proc + path): got.append('list ' + path)
     except OSError: pass
 for name, request in [('attach', 16), ('seize', 0x4206)]:
-    if libc.ptrace(request, 1, 0, 0) == 0: got.append(name)
+    if libc.ptrace(request, target, 0, 0) == 0: got.append(name)
 for name in ['SIGKILL', 'SIGSTOP', 'SIGTERM', 'SIGHUP', 'SIGSEGV', 'SIGTSTP', 'SIGUSR1', 'SIGCHLD']:
     # Refused where the kernel has a second fence for signals; without it the kernel drops them.
-    try: os.kill(1, getattr(signal, name))
-    except PermissionError: pass
+    try: os.kill(target, getattr(signal, name))
+    except (PermissionError, ProcessLookupError): pass
 print(got)
 raise SystemExit(7)
 ";
-    let Some(ended) = python(&stage, Wall::Native, code, &[]) else { return };
+    let Some(ended) = python(&stage, Wall::Native, code, &["1"]) else { return };
     assert_eq!((ended.code, &*ended.text()), (7, "[]\n"), "{ended:?}");
+    let canary = ProcessCanary::start().unwrap();
+    let twin = python(&stage, Wall::Bare, code, &[&canary.pid().to_string()]).unwrap();
+    for reached in ["'environ'", "'maps'", "'write oom_score_adj'", "'link exe'", "'list fd'"] {
+        assert!(twin.text().contains(reached), "the probe proves nothing about {reached}: {twin:?}");
+    }
+    assert!(canary.died(), "the probe proves nothing about signals");
 }
 
 #[test]
@@ -67,9 +78,11 @@ fn n11_the_guest_cannot_be_killed_by_a_limit_that_the_program_sets_for_it() {
     let Some(stage) = walled() else { return };
     // The kernel's own signal for a limit of processor time ends even process 1.
     let code = "
-import ctypes, time
+import ctypes, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
-for kind, most in [(0, 0), (7, 0), (9, 0), (1, 0)]: print(libc.prlimit(1, kind, (ctypes.c_ulong * 2)(most, most), None), flush=True)
+target = int(sys.argv[1])
+for kind, most in [(0, 0), (7, 0), (9, 0), (1, 0)]: print(libc.prlimit(target, kind, (ctypes.c_ulong * 2)(most, most), None), flush=True)
+if target != 1: sys.exit(7)
 # Ends of children keep the guest busy until its time is up.
 import os
 end = time.time() + 2
@@ -80,8 +93,11 @@ while time.time() < end:
     os.wait()
 raise SystemExit(7)
 ";
-    let Some(ended) = python(&stage, Wall::Native, code, &[]) else { return };
+    let Some(ended) = python(&stage, Wall::Native, code, &["1"]) else { return };
     assert_eq!((ended.code, &*ended.text()), (7, "-1\n-1\n-1\n-1\n"), "{ended:?}");
+    let canary = ProcessCanary::start().unwrap();
+    let twin = python(&stage, Wall::Bare, code, &[&canary.pid().to_string()]).unwrap();
+    assert_eq!(twin.text(), "0\n0\n0\n0\n", "the probe proves nothing: {twin:?}");
 }
 
 #[test]
@@ -109,6 +125,11 @@ raise SystemExit(7)
     let outcome = ended.json();
     assert_eq!((ended.code, outcome["exitCode"].as_i64(), outcome["status"].as_str()), (7, Some(7), Some("exited")));
     assert_eq!(outcome["stdout"], "{\"exitCode\":0,\"status\":\"exited\"}\n[]\n");
+    // A descriptor that is there is found, and written to.
+    let leak = format!("exec 9> leaked; exec {} -c \"$1\"", python.display());
+    let twin = sh(&stage, Wall::Bare, &leak, &[code]);
+    assert!(twin.text().contains("[9]"), "the probe proves nothing: {twin:?}");
+    assert!(fs::metadata(stage.work().join("leaked")).unwrap().len() > 0, "the probe proves nothing");
 }
 
 #[test]

@@ -10,6 +10,8 @@ pub(crate) enum Wall {
     Native,
     /// `spawn`: the program sees the host.
     Bare,
+    /// `none`: it has no limits either but time and output.
+    Limitless,
 }
 
 impl Wall {
@@ -17,6 +19,7 @@ impl Wall {
         match self {
             Self::Native => "native",
             Self::Bare => "spawn",
+            Self::Limitless => "none",
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ringfence_testkit::canary::{is_alive, until};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::probe::{Wall, interpreter, run, walled, walled_with};
@@ -21,6 +22,11 @@ fn in_python(stage: &Stage, flags: &[&str], code: &str) -> Option<(Value, Durati
     let argv = [python.to_str().unwrap(), "-c", code];
     let ended = run(stage, Wall::Native, &[&["--json"], flags].concat(), &argv).run();
     Some((ended.json(), begin.elapsed()))
+}
+
+/// The outcome without a limit but those of time and output.
+fn limitless(stage: &Stage, flags: &[&str], argv: &[&str]) -> Value {
+    run(stage, Wall::Limitless, &[&["--json"], flags].concat(), argv).run().json()
 }
 
 fn has_violation(outcome: &Value, rule: &str) -> bool {
@@ -84,17 +90,23 @@ fn r01_measured_too_many_processes_are_reported_as_such() {
     let (outcome, _) = outcome(&stage, &["--processes", "16"], script);
     assert!(has_violation(&outcome, "proc.processes"), "{outcome:#}");
     assert_eq!(outcome["status"], "tooManyProcesses", "{outcome:#}");
+    let twin = limitless(&stage, &["--processes", "16"], &["sh", "-c", script]);
+    assert_eq!(twin["status"], "exited", "the probe proves nothing: {twin:#}");
 }
 
 #[test]
 fn r02_measured_a_memory_bomb_ends_inside_and_is_reported_as_memory() {
     let Some(stage) = walled() else { return };
-    let shared = "
+    let shared = |size: u64| {
+        format!(
+            "
 import mmap
-memory = mmap.mmap(-1, 1 << 30)
-for page in range(0, 1 << 30, 4096): memory[page] = 1
-";
-    let Some((outcome, elapsed)) = in_python(&stage, &["--memory", "64MiB"], shared) else { return };
+memory = mmap.mmap(-1, {size})
+for page in range(0, {size}, 4096): memory[page] = 1
+"
+        )
+    };
+    let Some((outcome, elapsed)) = in_python(&stage, &["--memory", "64MiB"], &shared(1 << 30)) else { return };
     assert_eq!((outcome["status"].as_str(), outcome["oomKilled"].as_bool()), (Some("outOfMemory"), Some(true)));
     assert!(has_violation(&outcome, "proc.memory") && elapsed < Duration::from_secs(10), "{outcome:#}");
     let heap = "
@@ -109,6 +121,11 @@ while True: blocks.append(bytearray(1 << 20))
         assert!(outcome["stderr"].to_string().contains("MemoryError"), "{outcome:#}");
     }
     assert!(outcome["resourceUsage"]["memoryPeakBytes"].as_u64().unwrap() < 200 << 20, "{outcome:#}");
+    let python = interpreter().unwrap();
+    // More than the limit, and little for a host.
+    let argv = [python.to_str().unwrap(), "-c", &shared(128 << 20)];
+    let twin = limitless(&stage, &["--memory", "64MiB"], &argv);
+    assert_eq!(twin["exitCode"], 0, "the probe proves nothing: {twin:#}");
 }
 
 #[test]
@@ -160,25 +177,35 @@ fn r03_everything_that_can_be_written_is_one_quota_and_the_hosts_disk_is_not_use
 #[test]
 fn r04_measured_files_are_counted_too_and_deep_trees_are_removed_in_bounded_time() {
     let Some(stage) = walled_with("fs: { size: 64MiB }\n") else { return };
-    let code = "
+    let make = |folder: &str, most: u64| {
+        format!(
+            "
 import os
 made = 0
 try:
-    for number in range(1_000_000):
-        os.close(os.open('/tmp/%d' % number, os.O_CREAT | os.O_WRONLY)); made += 1
+    for number in range({most}):
+        os.close(os.open('{folder}/%d' % number, os.O_CREAT | os.O_WRONLY)); made += 1
+    print(made, 0)
 except OSError as error: print(made, error.errno)
-";
-    let Some((outcome, elapsed)) = in_python(&stage, &[], code) else { return };
+"
+        )
+    };
+    let Some((outcome, elapsed)) = in_python(&stage, &[], &make("/tmp", 1_000_000)) else { return };
     let text = outcome["stdout"].as_str().unwrap();
     let (made, errno) = text.trim().split_once(' ').unwrap_or_else(|| panic!("no cap: {outcome:#}"));
     assert_eq!(errno, "28");
     assert!(made.parse::<u64>().unwrap() <= 64 << 20 >> 12, "{text}");
     assert!(elapsed < Duration::from_secs(30));
+    let folder = crate::probe::outside(&stage);
+    let python = interpreter().unwrap();
+    let code = make(folder.to_str().unwrap(), 17_000);
+    let twin = limitless(&stage, &[], &[python.to_str().unwrap(), "-c", &code]);
+    assert_eq!(twin["stdout"], "17000 0\n", "the probe proves nothing: {twin:#}");
     let deep = "
 import os
 depth = 0
 try:
-    while depth < 100_000:
+    while depth < 10_000:
         os.mkdir('d'); os.chdir('d'); depth += 1
 except OSError: pass
 print(depth)
@@ -192,24 +219,37 @@ print(depth)
 fn r05_descriptors_threads_and_buffers_are_limited() {
     let Some(stage) = walled() else { return };
     let code = "
-import os, threading, time
+import os, resource, sys, threading, time
+files, threads = int(sys.argv[1]), int(sys.argv[2])
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
 opened = []
 try:
-    while True: opened.append(os.open('/dev/null', os.O_RDONLY))
+    for _ in range(files): opened.append(os.open('/dev/null', os.O_RDONLY))
 except OSError as error: print('descriptors', len(opened) < 1024, error.errno, flush=True)
 for fd in opened: os.close(fd)
 started = 0
 try:
-    for _ in range(2000):
+    for _ in range(threads):
         threading.Thread(target=time.sleep, args=(2,), daemon=True).start(); started += 1
 except RuntimeError: print('threads', started < 200, flush=True)
 os._exit(0)
 ";
-    let Some((outcome, _)) = in_python(&stage, &["--processes", "64"], code) else { return };
+    let Some(python) = interpreter() else { return };
+    let python = python.to_str().unwrap();
+    let flags = ["--json", "--processes", "64"];
+    let outcome = run(&stage, Wall::Native, &flags, &[python, "-c", code, "100000", "2000"]).run().json();
     let text = outcome["stdout"].as_str().unwrap();
     assert!(text.contains("descriptors True 24\n"), "{outcome:#}");
     let capped = text.contains("threads True") || outcome["status"] == "tooManyProcesses";
     assert!(capped, "{outcome:#}");
+    // Over both limits, and little for a host.
+    let twin = limitless(&stage, &["--processes", "64"], &[python, "-c", code, "1500", "150"]);
+    assert_eq!(
+        (twin["stdout"].as_str(), twin["exitCode"].as_i64()),
+        (Some(""), Some(0)),
+        "it proves nothing: {twin:#}"
+    );
 }
 
 #[test]
@@ -237,6 +277,11 @@ fn r06_measured_endless_output_is_cut_and_costs_no_memory_outside() {
         outcome["stdout"].as_str().unwrap().len() < 100 << 10 && outcome["stdout"].as_str().unwrap().ends_with("end\n")
     );
     assert!(peak > 0 && peak < 64 << 10, "the supervisor had {peak} KiB");
+    // Without us somebody would have to keep it all.
+    let counted = format!("{{ {script}; }} 2>&1 | wc -c");
+    let twin = std::process::Command::new("sh").args(["-c", &counted]).output().unwrap();
+    let bytes = String::from_utf8_lossy(&twin.stdout).trim().parse::<u64>().unwrap();
+    assert!(bytes > 600 << 20, "the probe proves nothing: it wrote {bytes} bytes");
 }
 
 #[test]
@@ -245,6 +290,10 @@ fn r08_a_program_that_leaves_something_behind_returns_at_once() {
     let (outcome, elapsed) = outcome(&stage, &[], "(sleep 30 &); (setsid sleep 30 &); echo done");
     assert_eq!((outcome["stdout"].as_str(), outcome["exitCode"].as_i64()), (Some("done\n"), Some(0)));
     assert!(elapsed < Duration::from_secs(3), "it took {elapsed:?}");
+    // Who waits for the end of the output waits for the child.
+    let begin = Instant::now();
+    std::process::Command::new("sh").args(["-c", "(sleep 2 &); echo done"]).output().unwrap();
+    assert!(begin.elapsed() >= Duration::from_secs(2), "the probe proves nothing");
 }
 
 #[test]
@@ -264,6 +313,19 @@ fn r09_whatever_a_program_does_with_signals_it_ends_at_the_deadline_plus_grace()
             "{script}"
         );
         assert!(elapsed >= Duration::from_secs(1) && elapsed < Duration::from_secs(7), "`{script}` took {elapsed:?}");
+    }
+    // But for the last, which would leave a daemon: a polite signal does not end them.
+    for script in &stubborn[..3] {
+        let mut command = std::process::Command::new("sh");
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.args(["-c", script]).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        let still_there = child.try_wait().unwrap().is_none();
+        kill_process_group(Pid::from_child(&child), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        assert!(still_there, "the probe proves nothing: `{script}` ended by itself");
     }
 }
 

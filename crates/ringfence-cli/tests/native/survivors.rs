@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ringfence_testkit::canary::{is_alive, until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,6 +11,7 @@ use crate::probe::{Wall, run, walled};
 use crate::stage::Stage;
 
 const RUNS: usize = 40;
+const MANY_RUNS: usize = 200;
 
 /// Control groups of ours whose supervisor is one of `supervisors`.
 fn groups(supervisors: &BTreeSet<u32>) -> Vec<String> {
@@ -57,41 +58,87 @@ fn guests(stage: &Stage) -> Vec<u32> {
         .collect()
 }
 
+/// Numbers that nobody chose; the seed is told when a test fails.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+/// What is to become of a supervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Its program ends with this code.
+    Ends(i32),
+    /// It is killed so many milliseconds after its start, mostly while it raises its wall.
+    KilledSoon(u64),
+    /// It is killed while its program runs.
+    KilledLater,
+}
+
+impl Fate {
+    fn choose(chance: &mut Chance) -> Self {
+        match chance.below(4) {
+            0 => Self::Ends(i32::try_from(chance.below(100)).unwrap()),
+            1 => Self::KilledSoon(chance.below(120)),
+            _ => Self::KilledLater,
+        }
+    }
+
+    fn script(self, mark: &str) -> String {
+        let daemon = format!("(setsid sh -c 'trap \"\" TERM; sleep {mark}; :' > /dev/null 2>&1 &)");
+        match self {
+            Self::Ends(code) => format!("{daemon}; sleep 0.2; exit {code}"),
+            Self::KilledSoon(_) | Self::KilledLater => format!("{daemon}; sleep {mark}; :"),
+        }
+    }
+}
+
 #[test]
-fn r11_measured_forty_runs_at_once_with_supervisors_killed_at_random_leave_nothing_behind() {
+fn r11_measured_two_hundred_runs_at_once_with_supervisors_killed_at_random_leave_nothing_behind() {
     let Some(stage) = walled() else { return };
     let mark = format!("97{}", std::process::id());
-    let script = format!("(setsid sh -c 'trap \"\" TERM; sleep {mark}; :' > /dev/null 2>&1 &); sleep {mark}; :");
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
+    let mut chance = Chance(seed.into());
     let mounts_before = fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count();
-    let mut children: Vec<_> = (0..RUNS)
-        .map(|number| {
-            // Some get far, some are killed while they raise their wall.
-            let child = run(&stage, Wall::Native, &["--timeout", "60s"], &["sh", "-c", &script]).start();
-            std::thread::sleep(Duration::from_millis((number as u64 * 7) % 30));
-            child
-        })
-        .collect();
-    let supervisors: BTreeSet<u32> = children.iter().map(std::process::Child::id).collect();
-    assert!(until(Duration::from_secs(20), || sleepers(&mark).len() > RUNS / 2), "too few runs ever started");
-    for child in &children {
+    let mut runs = Vec::new();
+    for _ in 0..MANY_RUNS {
+        let fate = Fate::choose(&mut chance);
+        let child = run(&stage, Wall::Native, &["--timeout", "60s"], &["sh", "-c", &fate.script(&mark)]).start();
+        runs.push((fate, Instant::now(), child));
+        std::thread::sleep(Duration::from_millis(chance.below(8)));
+        for (fate, started, child) in &runs {
+            if matches!(fate, Fate::KilledSoon(after) if started.elapsed() > Duration::from_millis(*after)) {
+                // It stays a zombie until it is waited for, so the number is its own.
+                kill_process(Pid::from_child(child), Signal::KILL).unwrap();
+            }
+        }
+    }
+    let supervisors: BTreeSet<u32> = runs.iter().map(|(_, _, child)| child.id()).collect();
+    let later = runs.iter().filter(|(fate, ..)| *fate == Fate::KilledLater).count();
+    let started = until(Duration::from_secs(40), || sleepers(&mark).len() >= later);
+    assert!(started, "seed {seed}: of {later} runs {} ever started", sleepers(&mark).len());
+    assert!(!guests(&stage).is_empty(), "guests would not be found");
+    assert!(!crate::probe::is_root() || !groups(&supervisors).is_empty(), "control groups would not be found");
+    for (_, _, child) in runs.iter().filter(|(fate, ..)| !matches!(fate, Fate::Ends(_))) {
         kill_process(Pid::from_child(child), Signal::KILL).unwrap();
-        std::thread::sleep(Duration::from_millis(3));
+        std::thread::sleep(Duration::from_millis(chance.below(4)));
     }
-    for child in &mut children {
-        child.wait().unwrap();
+    for (fate, _, mut child) in runs {
+        let status = child.wait().unwrap();
+        if let Fate::Ends(code) = fate {
+            assert_eq!(status.code(), Some(code), "seed {seed}: the end of another disturbed a run");
+        }
     }
-    // What was killed at once, before the program ran.
-    for delay in 0..40 {
-        let mut child = run(&stage, Wall::Native, &[], &["sh", "-c", &script]).start();
-        std::thread::sleep(Duration::from_millis(delay));
-        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
-        child.wait().unwrap();
-    }
-    assert!(until(Duration::from_secs(10), || sleepers(&mark).is_empty()), "programs survived: {:?}", sleepers(&mark));
-    assert!(until(Duration::from_secs(10), || guests(&stage).is_empty()), "guests survived: {:?}", guests(&stage));
-    // The next start removes what a killed supervisor could not.
+    assert!(until(Duration::from_secs(10), || sleepers(&mark).is_empty()), "seed {seed}: programs survived");
+    assert!(until(Duration::from_secs(10), || guests(&stage).is_empty()), "seed {seed}: guests survived");
+    // The next start removes what a killed supervisor could not, or another one's that comes first.
     run(&stage, Wall::Native, &[], &["true"]).run().expect(0, &[]);
-    assert_eq!(groups(&supervisors), Vec::<String>::new(), "control groups are left");
+    let removed = until(Duration::from_secs(5), || groups(&supervisors).is_empty());
+    assert!(removed, "seed {seed}: control groups are left: {:?}", groups(&supervisors));
     assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count(), mounts_before, "mounts are left");
     let scratch = stage.state().join("scratch");
     assert_eq!(fs::read_dir(scratch).map_or(0, Iterator::count), 0, "scratch folders are left");

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod bad_input;
+mod check;
 mod code;
 mod endings;
 mod ledger;

@@ -326,8 +326,12 @@ pub fn sweep(hierarchy: &Hierarchy, is_alive: impl Fn(&str) -> bool) -> io::Resu
             left.extend(name.filter(|name| !is_alive(name)));
         }
     }
+    let mut failed = None;
     for name in &left {
-        hierarchy.adopt(name)?.remove()?;
+        // One that somebody else is just removing must not keep the others.
+        if let Err(error) = hierarchy.adopt(name).and_then(Cgroup::remove) {
+            failed.get_or_insert(error);
+        }
     }
-    Ok(left.len())
+    failed.map_or(Ok(left.len()), Err)
 }

@@ -43,6 +43,7 @@ const TERMINAL_COMMANDS: [u32; 4] =
 const HARMLESS_PERSONALITY: u32 = 0x0002_0008;
 /// Process 1 of the sandbox.
 const GUEST: u32 = 1;
+const CORE_LIMIT: u32 = libc::RLIMIT_CORE;
 const QUERY_PERSONALITY: u32 = 0xffff_ffff;
 
 /// Of the bits of a file type, those in which both kinds of device, and nothing else, read `S_IFCHR`.
@@ -62,6 +63,8 @@ pub(super) struct Ends {
     pub(super) not_permitted: Label,
     pub(super) no_such_family: Label,
     pub(super) no_such_protocol: Label,
+    /// Answered as if it had been done.
+    pub(super) passed_over: Label,
 }
 
 /// Writes the decision about the call `name`; nothing when there is none.
@@ -87,7 +90,14 @@ pub(super) fn decide(to: &mut Assembler, ends: Ends, name: &str) -> Option<Label
             to.load(low(0), test)
         }
         "prlimit64" => {
-            let test = to.branch(Test::Equal, GUEST, ends.not_permitted, ends.allow);
+            let core = set_core_limit(to, ends);
+            let core = to.branch(Test::Equal, CORE_LIMIT, core, ends.allow);
+            let core = to.load(low(1), core);
+            let test = to.branch(Test::Equal, GUEST, ends.not_permitted, core);
+            to.load(low(0), test)
+        }
+        "setrlimit" => {
+            let test = to.branch(Test::Equal, CORE_LIMIT, ends.passed_over, ends.allow);
             to.load(low(0), test)
         }
         "mknod" => device(to, ends, 1),
@@ -99,6 +109,20 @@ pub(super) fn decide(to: &mut Assembler, ends: Ends, name: &str) -> Option<Label
         }
         _ => return None,
     })
+}
+
+/// `prlimit64` for the core limit. Without new limits it only asks. One that sets and asks at once cannot be answered, and is
+/// refused; one that only sets is passed over.
+fn set_core_limit(to: &mut Assembler, ends: Ends) -> Label {
+    let asks = if_null(to, 3, ends.passed_over, ends.not_permitted);
+    if_null(to, 2, ends.allow, asks)
+}
+
+fn if_null(to: &mut Assembler, pointer: u32, yes: Label, no: Label) -> Label {
+    let test = to.branch(Test::Equal, 0, yes, no);
+    let test = to.load(high(pointer), test);
+    let test = to.branch(Test::Equal, 0, test, no);
+    to.load(low(pointer), test)
 }
 
 fn device(to: &mut Assembler, ends: Ends, mode: u32) -> Label {

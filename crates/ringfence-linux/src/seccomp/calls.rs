@@ -82,6 +82,7 @@ calls! {
         ioctl => SYS_ioctl,
         personality => SYS_personality,
         prlimit64 => SYS_prlimit64,
+        setrlimit => SYS_setrlimit,
         mknodat => SYS_mknodat,
         socket => SYS_socket,
         socketpair => SYS_socketpair,

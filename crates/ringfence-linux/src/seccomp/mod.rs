@@ -95,6 +95,8 @@ fn assemble(rules: &[Rule]) -> Vec<sock_filter> {
         not_permitted,
         no_such_family: refuse(&mut to, libc::EAFNOSUPPORT),
         no_such_protocol: refuse(&mut to, libc::EPROTONOSUPPORT),
+        // Success, and nothing done.
+        passed_over: refuse(&mut to, 0),
     };
     // Calls of another architecture (`int 0x80`) have other numbers, so no rule speaks about them. A 32-bit program
     // could not even end itself if each call failed; killing it with SIGSYS says what happened.

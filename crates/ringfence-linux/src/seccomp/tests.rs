@@ -84,7 +84,13 @@ fn seccomp_refuses_every_call_that_a_rule_names() {
             Action::ByArguments => {
                 let mut to = Assembler::default();
                 let end = to.answer(0);
-                let ends = Ends { allow: end, not_permitted: end, no_such_family: end, no_such_protocol: end };
+                let ends = Ends {
+                    allow: end,
+                    not_permitted: end,
+                    no_such_family: end,
+                    no_such_protocol: end,
+                    passed_over: end,
+                };
                 assert!(arguments::decide(&mut to, ends, rule.name).is_some(), "nobody decides about {}", rule.name);
             }
         }
@@ -255,6 +261,25 @@ fn seccomp_n11_limits_are_not_set_for_process_1() {
     for one in [1, 1 | 7 << 32] {
         check(libc::SYS_prlimit64, &[one], refusal(libc::EPERM));
     }
+}
+
+#[test]
+fn seccomp_s03_the_core_limit_can_be_asked_for_and_not_set() {
+    let core = u64::from(libc::RLIMIT_CORE);
+    let answer = |call: c_long, arguments: [u64; 6]| {
+        let data = Data { number: u32::try_from(call).unwrap(), architecture: ARCHITECTURE, arguments };
+        interpret(&program().instructions, data)
+    };
+    let somewhere = 0x7fff_0000_1000;
+    for pid in [0, 2, 77] {
+        assert_eq!(answer(libc::SYS_prlimit64, [pid, core, 0, somewhere, 0, 0]), ALLOW, "asking is free");
+        assert_eq!(answer(libc::SYS_prlimit64, [pid, core, somewhere, 0, 0, 0]), refusal(0), "passed over");
+        assert_eq!(answer(libc::SYS_prlimit64, [pid, core, somewhere, somewhere, 0, 0]), refusal(libc::EPERM));
+        assert_eq!(answer(libc::SYS_prlimit64, [pid, core | 7 << 32, 1 << 32, 0, 0, 0]), refusal(0), "high bits");
+        assert_eq!(answer(libc::SYS_prlimit64, [pid, core + 3, somewhere, somewhere, 0, 0]), ALLOW, "other limits");
+    }
+    check(libc::SYS_setrlimit, &[core, somewhere], refusal(0));
+    check(libc::SYS_setrlimit, &[core + 3, somewhere], ALLOW);
 }
 
 #[test]

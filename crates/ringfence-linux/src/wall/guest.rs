@@ -15,9 +15,9 @@ use super::program::{Failed, Program, Restrictions, Stdio, Strings, TerminalSize
 use super::proof::{Company, Proof};
 use super::view::{ABOVE_ARRANGED, open_sources};
 use super::{Raised, Wall, program};
-use crate::keeper::place_descriptors;
+use crate::keeper::{RlimitKind, place_descriptors};
 use crate::keeper_process::{self, CONTROL, SignalMask};
-use crate::program_process::{exit, run_sharing_memory};
+use crate::program_process::{exit, run_sharing_memory, set_limit};
 use crate::report::{Layer, Stage, Usage};
 use crate::{privileges, seccomp};
 
@@ -149,6 +149,11 @@ impl<'a> Behind<'a> {
         // Nothing is left to do that needs a privilege. Every program's process inherits all three, and proves them.
         privileges::set_no_new_privileges().map_err(|error| Failed::said(&error))?;
         let _bounding = privileges::drop_all().map_err(|error| Failed::said(&error))?;
+        // Before the filter, which lets nobody change it.
+        let core = launch.restrictions.rlimits.iter().filter(|limit| limit.kind == RlimitKind::Core);
+        for limit in core {
+            set_limit(limit).map_err(|(stage, errno)| Failed::Step(stage, errno))?;
+        }
         seccomp::install(seccomp::program()).map_err(|error| Failed::said(&error))?;
         // SAFETY: both numbers were just arranged and opened for this process, and nothing else owns them.
         let (control, signals) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(signals)) };

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::proof::{Company, Expected, Proof, prove};
 use super::{Access, WallLaunch, landlock, os_paths};
-use crate::keeper::{Rlimit, c_string, null_terminated};
+use crate::keeper::{Rlimit, RlimitKind, c_string, null_terminated};
 use crate::keeper_process::CONTROL;
 use crate::program_process::{close_from_on_exec, errno, reset_signals, set_limit};
 use crate::report::Stage;
@@ -179,7 +179,7 @@ pub(super) fn take_stdio(stdio: &Stdio) -> Result<(), Failed> {
 pub(super) fn restrict(launch: &WallLaunch, company: Company) -> Result<Vec<Proof>, Failed> {
     let restrictions = &launch.restrictions;
     be_killed_first().map_err(|error| Failed::said(&error))?;
-    for limit in &restrictions.rlimits {
+    for limit in restrictions.rlimits.iter().filter(|limit| limit.kind != RlimitKind::Core) {
         set_limit(limit).map_err(|(stage, errno)| Failed::Step(stage, errno))?;
     }
     limit_processes(restrictions.processes).map_err(|error| Failed::said(&error))?;
@@ -187,8 +187,15 @@ pub(super) fn restrict(launch: &WallLaunch, company: Company) -> Result<Vec<Proo
         pin(processors).map_err(|error| Failed::said(&error))?;
     }
     let version = landlock::restrict(&restrictions.paths).map_err(|error| Failed::said(&error))?;
-    let (identity, shown) = (launch.wall.identity, restrictions.paths.len());
-    let expected = Expected { identity, shown, landlock: version, company };
+    let expected = Expected {
+        identity: launch.wall.identity,
+        shown: restrictions.paths.len(),
+        landlock: version,
+        entries: &launch.wall.entries,
+        writable_bytes: launch.wall.writable_bytes,
+        cgroup: launch.cgroup.as_ref(),
+        company,
+    };
     prove(&expected).map_err(|error| Failed::said(&error))
 }
 

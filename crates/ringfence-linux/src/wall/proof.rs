@@ -9,8 +9,15 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::Identity;
+use super::{Access, Entry, Identity, Membership};
 use crate::privileges::{self, Status};
+
+/// Of denied files, so many are looked for: a start must not wait for all of a large workspace.
+const MOST_DENIED: usize = 8;
+/// From this version on Landlock keeps signals inside.
+const LANDLOCK_SIGNALS: i32 = 6;
+/// What `statfs` says of an overlay, and of a tmpfs.
+const LAYERS: [i64; 2] = [0x794c_7630, 0x0102_1994];
 
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,10 +51,13 @@ pub(super) enum Unproven {
 
 /// What the caller expects to find.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(super) struct Expected<'a> {
     pub(super) identity: Identity,
     pub(super) shown: usize,
     pub(super) landlock: i32,
+    pub(super) entries: &'a [Entry],
+    pub(super) writable_bytes: u64,
+    pub(super) cgroup: Option<&'a Membership>,
     pub(super) company: Company,
 }
 
@@ -61,7 +71,7 @@ pub(super) enum Company {
 }
 
 /// Proves everything, in a fixed order.
-pub(super) fn prove(expected: &Expected) -> Result<Vec<Proof>, Unproven> {
+pub(super) fn prove(expected: &Expected<'_>) -> Result<Vec<Proof>, Unproven> {
     let mut proofs = Vec::new();
     let mut add = |name: &'static str, found: Result<String, Unproven>| -> Result<(), Unproven> {
         proofs.push(Proof { name: name.to_owned(), found: found? });
@@ -75,6 +85,23 @@ pub(super) fn prove(expected: &Expected) -> Result<Vec<Proof>, Unproven> {
     add("net.none", no_network())?;
     add("fs.confined", confined(expected))?;
     add("fd.clean", clean_descriptors())?;
+    add("proc.no-core", no_core())?;
+    add("fs.size", limited_size(expected))?;
+    // Programs that ran before may have made what looks like the host's in their own layer.
+    if expected.company == Company::None {
+        if !has_writable_bind(expected.entries) {
+            add("fs.workspace", own_layer())?;
+        }
+        if let Some(found) = denied_are_absent(expected.entries).transpose() {
+            add("fs.deny", found)?;
+        }
+    }
+    if let Some(cgroup) = expected.cgroup {
+        let found = counted(cgroup)?;
+        for name in ["proc.memory", "proc.cpus", "proc.processes"] {
+            add(name, Ok(found.clone()))?;
+        }
+    }
     Ok(proofs)
 }
 
@@ -158,7 +185,7 @@ fn no_network() -> Result<String, Unproven> {
     }
 }
 
-fn confined(expected: &Expected) -> Result<String, Unproven> {
+fn confined(expected: &Expected<'_>) -> Result<String, Unproven> {
     let name = "fs.confined";
     for path in ["/etc/shadow", "/sys", "/boot", "/.quota", "/.masked"] {
         if Path::new(path).symlink_metadata().is_ok() {
@@ -176,7 +203,117 @@ fn confined(expected: &Expected) -> Result<String, Unproven> {
             Ok(_) => return Err(Unproven::Broken { name, found: format!("{path} could be made") }),
         }
     }
-    Ok(format!("{} paths shown, root and system read-only, Landlock {}", expected.shown, expected.landlock))
+    let mut found =
+        format!("{} paths shown, root and system read-only, Landlock {}", expected.shown, expected.landlock);
+    if expected.landlock >= LANDLOCK_SIGNALS {
+        // We have the guest's user, so nothing but Landlock forbids this. With 0 no signal is sent.
+        // SAFETY: two integers.
+        if unsafe { libc::kill(1, 0) } == 0 {
+            return Err(Unproven::Broken { name, found: "Landlock lets signals out".to_owned() });
+        }
+        found.push_str(" keeps signals inside");
+    }
+    Ok(found)
+}
+
+/// Tries to lower the limit: below 1, a crash would start the host's core handler.
+fn no_core() -> Result<String, Unproven> {
+    let name = "proc.no-core";
+    let before = core_limit(name)?;
+    if before == (0, 0) {
+        // The host's own; it cannot be raised.
+        return Ok("RLIMIT_CORE 0".to_owned());
+    }
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `none` is valid for reading, and outlives the call. The limit is this process's own.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    match (before, core_limit(name)?) {
+        ((1, 1), (1, 1)) => Ok("RLIMIT_CORE 1, also after an attempt to lower it".to_owned()),
+        (before, after) => Err(Unproven::Broken { name, found: format!("RLIMIT_CORE {before:?}, then {after:?}") }),
+    }
+}
+
+fn core_limit(name: &'static str) -> Result<(u64, u64), Unproven> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writing, and outlives the call.
+    let got = unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) };
+    if got < 0 {
+        return Err(Unproven::Unreadable { name, source: io::Error::last_os_error() });
+    }
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+/// What can be written is a file system of the wanted size.
+fn limited_size(expected: &Expected<'_>) -> Result<String, Unproven> {
+    let name = "fs.size";
+    let place = expected.entries.iter().find_map(|entry| match entry {
+        Entry::Scratch { at, size: None, .. } => Some(at),
+        _ => None,
+    });
+    let Some(place) = place else { return Ok("nothing can be written".to_owned()) };
+    let found = rustix::fs::statfs(place).map_err(|errno| Unproven::Unreadable { name, source: errno.into() })?;
+    let block = u64::try_from(found.f_bsize).unwrap_or(u64::MAX);
+    let bytes = found.f_blocks.saturating_mul(block);
+    // In whole blocks, and no blocks mean no limit.
+    if found.f_blocks == 0 || bytes > expected.writable_bytes.saturating_add(block) {
+        return Err(Unproven::Broken { name, found: format!("{bytes} bytes can be written") });
+    }
+    Ok(format!("{bytes} bytes, {} files", found.f_files))
+}
+
+fn has_writable_bind(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| matches!(entry, Entry::Bind { access: Access::ReadWrite, .. }))
+}
+
+/// Where the program starts is a layer of its own, not the host's file system.
+fn own_layer() -> Result<String, Unproven> {
+    let name = "fs.workspace";
+    let found = rustix::fs::statfs(".").map_err(|errno| Unproven::Unreadable { name, source: errno.into() })?;
+    if LAYERS.contains(&found.f_type) {
+        Ok("a layer of its own".to_owned())
+    } else {
+        Err(Unproven::Broken { name, found: format!("a file system of the host, type {:x}", found.f_type) })
+    }
+}
+
+/// Looks for the first few that must not be there; nothing when nothing is denied.
+fn denied_are_absent(entries: &[Entry]) -> Result<Option<String>, Unproven> {
+    let name = "fs.deny";
+    let all = || {
+        entries.iter().flat_map(|entry| match entry {
+            Entry::CopyOnWrite { at, absent, .. } => absent.iter().map(|path| at.join(path)).collect::<Vec<_>>(),
+            _ => Vec::new(),
+        })
+    };
+    let mut tried = 0;
+    for path in all().take(MOST_DENIED) {
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => tried += 1,
+            Err(source) => return Err(Unproven::Unreadable { name, source }),
+            Ok(_) => return Err(Unproven::Broken { name, found: format!("{} is there", path.display()) }),
+        }
+    }
+    Ok((tried > 0).then(|| format!("{tried} denied paths are absent")))
+}
+
+/// We are counted where our limits are.
+fn counted(cgroup: &Membership) -> Result<String, Unproven> {
+    let name = "proc.memory";
+    let text = read(name, "/proc/self/cgroup")?;
+    let paths: Vec<&str> = text.lines().filter_map(|line| line.rsplit(':').next()).collect();
+    match cgroup {
+        // Born in it, we see it as the root of all.
+        Membership::Unified(_) if paths.contains(&"/") => Ok("in its cgroup".to_owned()),
+        Membership::PerController(folders) => {
+            let wanted = folders.first().and_then(|folder| folder.file_name()).unwrap_or_default();
+            let joined = paths.iter().filter(|path| Path::new(path).file_name() == Some(wanted)).count();
+            if joined >= folders.len() {
+                return Ok(format!("in its cgroup for {joined} controllers"));
+            }
+            Err(Unproven::Broken { name, found: format!("in {joined} of {} cgroups", folders.len()) })
+        }
+        Membership::Unified(_) => Err(Unproven::Broken { name, found: "not in its cgroup".to_owned() }),
+    }
 }
 
 fn clean_descriptors() -> Result<String, Unproven> {

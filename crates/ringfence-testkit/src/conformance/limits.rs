@@ -192,7 +192,7 @@ fn crash(place: &Place) -> Result<Probe, Trouble> {
         // Cores of this host go elsewhere; what the kernel would let the process write is told by its limit.
         let limit =
             seen.as_ref().and_then(|seen| seen.limits.lines().find(|line| line.starts_with("Max core file size")));
-        let lifted = limit.is_some_and(|line| line.split_whitespace().nth(4) != Some("0"));
+        let lifted = limit.is_some_and(|line| !matches!(line.split_whitespace().nth(4), Some("0" | "1")));
         Ok(lifted.then(|| format!("the crash may write a core: {}", limit.unwrap_or_default())))
     })
     .with(mark))

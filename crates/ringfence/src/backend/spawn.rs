@@ -42,7 +42,7 @@ impl Backend for Spawn {
                 kept.extend([
                     (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
                     (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
-                    (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 0"),
+                    (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 1"),
                 ]);
             }
             Ok(Capabilities::new(BackendKind::Spawn, kept))
@@ -62,7 +62,8 @@ pub(super) fn rlimits(proc: &ProcPolicy) -> [Rlimit; 4] {
         Rlimit { kind: RlimitKind::Data, most: proc.memory.value.get() },
         Rlimit { kind: RlimitKind::FileSize, most: proc.file_size.value.get() },
         Rlimit { kind: RlimitKind::OpenFiles, most: u64::from(proc.open_files.value) },
-        Rlimit { kind: RlimitKind::Core, most: 0 },
+        // Not 0: too small for a file all the same, and with exactly 1 the kernel does not start a host's core handler.
+        Rlimit { kind: RlimitKind::Core, most: 1 },
     ]
 }
 

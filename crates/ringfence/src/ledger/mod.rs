@@ -9,7 +9,7 @@ mod record;
 mod verify;
 
 pub use append::{Durability, Ledger, LedgerError};
-pub use read::{ReadError, RunSummary, records_of, summaries};
+pub use read::{Head, ReadError, RunSummary, head, records_of, summaries};
 pub use record::{Entry, Kind, Record};
 pub use verify::{Problem, Verified, verify};
 

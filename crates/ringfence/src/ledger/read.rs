@@ -3,9 +3,14 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
+use serde::Serialize;
+
 use super::record::{Kind, Record};
-use super::{FILE, MOST_LINE};
+use super::{ANCHOR, FILE, MOST_LINE};
 use crate::state::StateFolder;
+
+/// Of the anchor: a number and a hash.
+const MOST_ANCHOR: u64 = 256;
 
 /// Why the ledger cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -144,4 +149,21 @@ fn skip_rest_of_line(reader: &mut impl BufRead) -> io::Result<()> {
             return Ok(());
         }
     }
+}
+
+/// Where the chain ends, as the anchor has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Head {
+    /// How many records there are.
+    pub records: u64,
+    /// The hash of the last one.
+    pub hash: String,
+}
+
+/// The end of the chain; nothing when there is no anchor, or none that can be read. [`super::verify()`] says why.
+pub fn head(state: &StateFolder) -> Option<Head> {
+    let mut text = String::new();
+    File::open(state.path().join(ANCHOR)).ok()?.take(MOST_ANCHOR).read_to_string(&mut text).ok()?;
+    let (records, hash) = text.trim_end().split_once(' ')?;
+    Some(Head { records: records.parse().ok()?, hash: hash.to_owned() })
 }

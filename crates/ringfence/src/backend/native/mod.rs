@@ -216,7 +216,7 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
         (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only"),
         (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
         (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
-        (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 0"),
+        no_core(),
         (Guarantee::NoNewPrivileges, Strength::Enforced, "no_new_privs"),
         (Guarantee::Unprivileged, Strength::Enforced, "own user namespace, one id that is not root's, no capability"),
         (Guarantee::KernelFilter, Strength::Enforced, "seccomp"),
@@ -228,6 +228,23 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
         kept.push((Guarantee::FsProtect, Strength::Enforced, "nothing written reaches the host"));
     }
     kept
+}
+
+/// Exactly 1 keeps a core from being written and the host's core handler from being started. Where the host's own limit is
+/// below it, it cannot be had.
+fn no_core() -> (Guarantee, Strength, &'static str) {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Core).maximum;
+    // What cannot be looked at counts as a handler.
+    let has_handler = std::fs::read("/proc/sys/kernel/core_pattern").map_or(true, |pattern| pattern.starts_with(b"|"));
+    match most {
+        Some(0) if has_handler => (
+            Guarantee::NoCoreFile,
+            Strength::Watched,
+            "RLIMIT_CORE 0 by the host: no file, but its core handler may be started",
+        ),
+        Some(0) => (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 0 by the host"),
+        Some(_) | None => (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 1, which no program can change"),
+    }
 }
 
 /// All that is shown, decided on the host before the wall is raised.

@@ -1,0 +1,185 @@
+//! What of the host's files can be read, changed or made.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use ringfence_policy::{Bytes, WorkspaceMode};
+
+use super::super::CheckError;
+use super::super::arena::Field;
+use super::super::attack::{Attack, Control, Found, Probe};
+use super::super::host::{Nap, Tree, secret};
+use crate::Guarantee;
+
+/// What is shown of the quota that an attack tries to fill.
+const QUOTA: u64 = 8 << 20;
+/// More than that.
+const FILL: u64 = 24 << 20;
+
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack {
+        id: "S02-read",
+        guarantee: Guarantee::FsConfined,
+        tries: "read a file of the host that all may read",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |_| true,
+        set: |field, _| {
+            let (path, secret) = secret_outside(field)?;
+            let script = "cat \"$1\" ../outside/secret \"$PWD/../outside/secret\"";
+            Ok(Probe::for_secret(script, secret).with(text(&path)))
+        },
+    },
+    Attack {
+        id: "F13-proc",
+        guarantee: Guarantee::FsConfined,
+        tries: "read a file of the host by links in /proc",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |_| true,
+        set: |field, _| {
+            let (path, secret) = secret_outside(field)?;
+            let script = "for process in 1 self thread-self $PPID $$; do
+                cat \"/proc/$process/root$1\" \"/proc/$process/cwd/../outside/secret\"; done";
+            Ok(Probe::for_secret(script, secret).with(text(&path)))
+        },
+    },
+    Attack {
+        id: "F01-link",
+        guarantee: Guarantee::FsConfined,
+        tries: "change a host's file by a link to it",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |_| true,
+        set: |field, _| {
+            let (path, _) = secret_outside(field)?;
+            let link = field.workspace().join("link");
+            symlink(&path, &link).map_err(CheckError::io(format!("make {}", link.display())))?;
+            let tree = Tree::remember(field.outside())?;
+            Ok(Probe::for_change("(echo x >> link); (echo x >> \"$1\")", tree).with(text(&path)))
+        },
+    },
+    Attack {
+        id: "F18-outside",
+        guarantee: Guarantee::FsConfined,
+        tries: "make a file beside the workspace",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |_| true,
+        set: |field, _| {
+            let open = field.make_open()?;
+            let tree = Tree::remember(field.outside())?;
+            let script = "(echo x > \"$1/made\"); (echo x > ../outside/open/made)";
+            Ok(Probe::for_change(script, tree).with(text(&open)))
+        },
+    },
+    Attack {
+        id: "N15-kernel-files",
+        guarantee: Guarantee::FsConfined,
+        tries: "find the kernel's objects, log, memory, disks",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |_| true,
+        set: |_, _| {
+            let script = "for file in /sys/kernel /sys/fs/cgroup /dev/kmsg /dev/mem /dev/port /dev/sda /dev/vda; do
+                if [ -e $file ]; then sleep $1; break; fi; done";
+            Ok(Probe::for_nap(script, Nap::until_seen()?, "files of the kernel or devices are there"))
+        },
+    },
+    Attack {
+        id: "S01-host-name",
+        guarantee: Guarantee::FsConfined,
+        tries: "learn the name of the machine",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |_| true,
+        set: |_, _| {
+            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            Ok(Probe::new("uname -n; cat /proc/sys/kernel/hostname /etc/hostname", move |ended| {
+                let told = ended.outcome.stdout.lines().any(|line| line == name);
+                Ok(Found::when(told, "the host's name came out"))
+            }))
+        },
+    },
+    Attack {
+        id: "S02-denied",
+        guarantee: Guarantee::FsDeny,
+        tries: "read a denied file, also by another name",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |policy| policy.fs.deny.iter().any(|glob| glob.value.as_str() == "**/.env"),
+        set: |field, _| {
+            let secret = secret()?;
+            field.write(&field.workspace().join(".env"), &secret)?;
+            let script = "cat .env; (ln .env other && cat other); (ln -s .env link && cat link); (mv .env moved && cat moved); cat ./*";
+            Ok(Probe::for_secret(script, secret))
+        },
+    },
+    Attack {
+        id: "F06-obeyed",
+        guarantee: Guarantee::FsProtect,
+        tries: "make git hooks and settings that hosts obey",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |_| true,
+        set: |field, _| {
+            let tree = Tree::remember(field.workspace())?;
+            let script = "for name in .git/hooks/pre-commit .claude/settings.json .mcp.json .vscode/tasks.json .envrc \
+                sandbox.policy.yaml; do (mkdir -p \"$(dirname $name)\"; echo x > $name); done";
+            Ok(Probe::for_change(script, tree))
+        },
+    },
+    Attack {
+        id: "F21-workspace",
+        guarantee: Guarantee::FsWorkspaceMode,
+        tries: "change, remove and add files in the workspace",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |policy| policy.fs.mode.value != WorkspaceMode::Direct,
+        set: |field, _| {
+            for name in ["changed", "removed"] {
+                field.write(&field.workspace().join(name), "as it was")?;
+            }
+            let tree = Tree::remember(field.workspace())?;
+            Ok(Probe::for_change("(echo x > changed); rm -f removed; (echo x > added)", tree))
+        },
+    },
+    Attack {
+        id: "R03-fill",
+        guarantee: Guarantee::FsQuota,
+        tries: "write 24MiB where 8MiB may be written",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |_| true,
+        set: |_, policy| {
+            let most = policy.fs.size.value.get().min(QUOTA);
+            let script = format!(
+                "[ -w . ] || cd \"$HOME\"
+                (head -c {FILL} /dev/zero > fill); sleep $1; rm -f fill"
+            );
+            let mut probe = Probe::new(script, move |ended| {
+                let Some(look) = &ended.seen.look else {
+                    return Ok(Found::Unclear("the host did not see the probe".to_owned()));
+                };
+                match look.filled {
+                    0 => Ok(Found::Unclear("the host saw nothing that was written".to_owned())),
+                    filled => Ok(Found::when(filled > most, format!("{filled} bytes were written"))),
+                }
+            })
+            .napping(Nap::until_seen()?);
+            probe.limits.fs.size = Some(Bytes::new(most));
+            Ok(probe)
+        },
+    },
+];
+
+/// A file that no policy shows and everybody may read and write, and the secret in it.
+fn secret_outside(field: &Field) -> Result<(PathBuf, String), CheckError> {
+    let (path, secret) = (field.outside().join("secret"), secret()?);
+    field.write(&path, &secret)?;
+    Ok((path, secret))
+}
+
+fn text(path: &std::path::Path) -> String {
+    path.to_string_lossy().into_owned()
+}
