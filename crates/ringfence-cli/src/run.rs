@@ -398,6 +398,7 @@ impl Split for Overrides {
                 Field::Cpus => left.proc.cpus = None,
                 Field::Memory => left.proc.memory = None,
                 Field::Processes => left.proc.processes = None,
+                Field::Limits => left.proc.limits = None,
                 Field::Timeout => left.proc.timeout = None,
                 Field::Output => left.proc.output = None,
                 Field::EnvPass => left.proc.env.pass = None,

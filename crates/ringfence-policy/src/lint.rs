@@ -3,7 +3,7 @@
 use crate::diagnostic::Diagnostic;
 use crate::file::{PolicyFile, Written};
 use crate::path::Glob;
-use crate::policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
+use crate::policy::{BackendChoice, BackendKind, Firmness, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
 /// Warnings about `file`, given what all layers resolve to.
 pub fn lint(file: &PolicyFile, resolved: &ResolvedPolicy) -> Vec<Diagnostic> {
@@ -11,6 +11,7 @@ pub fn lint(file: &PolicyFile, resolved: &ResolvedPolicy) -> Vec<Diagnostic> {
     warnings.backend(file);
     warnings.fs(file);
     warnings.net(file, resolved);
+    warnings.limits(file, resolved);
     warnings.env(file);
     warnings.commands(file);
     for (index, preset) in file.extends.iter().enumerate() {
@@ -106,6 +107,17 @@ impl Warnings {
                 let message = format!("`{}` is denied ({}), and deny wins", rule.value, deny.origin);
                 self.at(rule, "lint::denied-allow", message, "remove one of the two");
             }
+        }
+    }
+
+    fn limits(&mut self, file: &PolicyFile, resolved: &ResolvedPolicy) {
+        let choice = &resolved.backend.choice;
+        if let Some(limits) = &file.proc.limits
+            && limits.value == Firmness::Enforced
+            && !choice.value.isolates()
+        {
+            let message = format!("`{}` ({}) can only watch the limits", choice.value, choice.origin);
+            self.at(limits, "lint::unkept-limits", message, "use `auto`, or say `limits: watched`");
         }
     }
 

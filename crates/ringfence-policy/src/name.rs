@@ -2,7 +2,7 @@
 
 use crate::command::Verdict;
 use crate::diagnostic::{Invalid, list_words, nearest, quote};
-use crate::policy::{BackendChoice, BackendKind, Field, MountMode, NetMode, Preset, WorkspaceMode};
+use crate::policy::{BackendChoice, BackendKind, Field, Firmness, MountMode, NetMode, Preset, WorkspaceMode};
 
 /// A closed set of words.
 pub(crate) trait Named: Copy + PartialEq + 'static {
@@ -104,6 +104,10 @@ words! {
         "allowlist" => [Self::Allowlist],
         "open" => [Self::Open],
     }
+    Firmness, "a strength of limits": {
+        "watched" => [Self::Watched],
+        "enforced" => [Self::Enforced],
+    }
     Verdict, "a verdict": {
         "allow" => [Self::Allow],
         "ask" => [Self::Ask],
@@ -120,6 +124,7 @@ words! {
         "proc.cpus" => [Self::Cpus],
         "proc.memory" => [Self::Memory],
         "proc.processes" => [Self::Processes],
+        "proc.limits" => [Self::Limits],
         "proc.timeout" => [Self::Timeout],
         "proc.output" => [Self::Output],
         "proc.env.pass" => [Self::EnvPass],

@@ -120,6 +120,7 @@ fn proc_within(proc: &ProcPolicy, wider: &ProcPolicy) -> bool {
         && proc.cpus.value <= wider.cpus.value
         && proc.memory.value <= wider.memory.value
         && proc.processes.value <= wider.processes.value
+        && proc.limits.value <= wider.limits.value
         && proc.timeout.value <= wider.max_timeout.value
         && proc.max_timeout.value <= wider.max_timeout.value
         && proc.grace.value <= wider.grace.value

@@ -174,6 +174,16 @@ pub enum NetMode {
     Open,
 }
 
+/// How firmly `memory`, `cpus` and `processes` must be kept. The order is from narrowest to widest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Firmness {
+    /// By the kernel, without a gap; where that cannot be had, nothing runs.
+    Enforced,
+    /// Looking now and then, and killing what is over, will do where there is nothing better.
+    Watched,
+}
+
 /// A numeric user and group, written `"1000:1000"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UserId {
@@ -256,6 +266,8 @@ pub struct ProcPolicy {
     pub memory: Sourced<Bytes>,
     /// The most processes and threads at once.
     pub processes: Sourced<u32>,
+    /// How firmly the three before must be kept.
+    pub limits: Sourced<Firmness>,
     /// The time limit of a run that asks for none.
     pub timeout: Sourced<TimeSpan>,
     /// The most that a run may ask for.
@@ -328,6 +340,9 @@ pub enum Field {
     /// `proc.processes`
     #[serde(rename = "proc.processes")]
     Processes,
+    /// `proc.limits`
+    #[serde(rename = "proc.limits")]
+    Limits,
     /// `proc.timeout`
     #[serde(rename = "proc.timeout")]
     Timeout,

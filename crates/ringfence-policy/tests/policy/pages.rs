@@ -67,6 +67,7 @@ fn what_is_probably_not_meant_draws_a_warning() {
         "fs: { deny: [a, b, a] }",
         "extends: [preset:ci, preset:ci]",
         "proc: { env: { pass: [GITHUB_TOKEN], set: { API_KEY: x } } }",
+        "backend: spawn\nproc: { limits: enforced }",
         "commands: [{ allow: [git] }, { deny: [git], matches: [git x] }]",
     ];
     let page: Vec<String> = texts.iter().map(|text| format!("--- {text}\n{}", warnings(text).join("\n"))).collect();
