@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use guest::{WallDescriptors, WallLaunch, read_proofs, start};
 pub use inside::SetupError;
+pub(crate) use landlock::known as landlock_known;
 pub use landlock::{LandlockError, abi as landlock_abi};
 pub use membership::Membership;
 pub use mount_api::idmapped_tree;

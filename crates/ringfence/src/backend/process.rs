@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use ringfence_linux::cgroup::{Cgroup, CgroupUsage};
@@ -37,9 +38,9 @@ pub struct Sandbox {
     pub(crate) stdin: Option<pipe::Sender>,
     pub(crate) stdout: Option<pipe::Receiver>,
     pub(crate) stderr: Option<pipe::Receiver>,
-    proofs: Vec<(String, String)>,
+    pub(super) proofs: Vec<(String, String)>,
     // After the keeper: the files and the group of a program are removed when it is gone.
-    scratch: Option<Scratch>,
+    pub(super) scratch: Option<Scratch>,
     pub(super) group: Option<Cgroup>,
 }
 
@@ -112,7 +113,7 @@ pub(super) fn prepare(
     privileges: Privileges,
     rlimits: &[Rlimit],
 ) -> Result<Sandbox, StartError> {
-    let cwd = open_cwd(plan)?;
+    let cwd = open_cwd(plan.workspace(), plan.cwd())?;
     let pipes = Pipes::new(plan)?;
     let [stdin, stdout, stderr] = pipes.program_ends(plan)?;
     let argv: Vec<&OsStr> = program.argv.iter().map(AsRef::as_ref).collect();
@@ -128,6 +129,7 @@ pub(super) fn prepare(
         stderr,
         privileges,
         rlimits,
+        fence: None,
     })?;
     let mut sandbox = pipes.into_sandbox(keeper)?;
     sandbox.scratch = program.scratch;
@@ -240,19 +242,17 @@ impl Sandbox {
 }
 
 /// Opens the working directory beneath the workspace; nothing on the way may lead out of it.
-fn open_cwd(plan: &Plan) -> Result<OwnedFd, StartError> {
-    let failed = |source: rustix::io::Errno| StartError::WorkingDirectory {
-        path: plan.workspace().join(plan.cwd()),
-        source: source.into(),
-    };
+pub(super) fn open_cwd(workspace: &Path, cwd: &Path) -> Result<OwnedFd, StartError> {
+    let failed =
+        |source: rustix::io::Errno| StartError::WorkingDirectory { path: workspace.join(cwd), source: source.into() };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let workspace = rustix::fs::open(plan.workspace(), flags, Mode::empty()).map_err(failed)?;
-    if plan.cwd().as_os_str().is_empty() {
+    let workspace = rustix::fs::open(workspace, flags, Mode::empty()).map_err(failed)?;
+    if cwd.as_os_str().is_empty() {
         return Ok(workspace);
     }
     rustix::fs::openat2(
         &workspace,
-        plan.cwd(),
+        cwd,
         flags,
         Mode::empty(),
         rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_MAGICLINKS,
