@@ -182,6 +182,7 @@ fn overrides(args: &RunArgs, policy: Option<&ResolvedPolicy>) -> Overrides {
     overrides.proc.cpus = args.cpus;
     overrides.proc.processes = args.processes;
     overrides.proc.output = args.output;
+    overrides.fs.mode = args.mode;
     overrides.net.mode = args.net.map(NetMode::from);
     if !args.allow_host.is_empty() {
         overrides.net.mode = overrides.net.mode.or(Some(NetMode::Allowlist));

@@ -160,6 +160,9 @@ impl Warnings {
 fn weakness(kind: BackendKind) -> &'static str {
     match kind {
         BackendKind::None => "`none` runs the program with all the rights of the person who starts it",
+        BackendKind::Landlock => {
+            "`landlock` confines files and network, but hides no processes and limits neither disk nor processors"
+        }
         BackendKind::Spawn => "`spawn` limits time and memory, but confines neither files nor network",
         BackendKind::Native
         | BackendKind::Docker

@@ -76,6 +76,7 @@ words! {
         "podman" => [Self::Podman],
         "microvm" => [Self::Microvm],
         "kubernetes" => [Self::Kubernetes],
+        "landlock" => [Self::Landlock],
         "spawn" => [Self::Spawn],
         "none" => [Self::None],
     }
@@ -86,6 +87,7 @@ words! {
         "podman" => [Self::Kind(BackendKind::Podman)],
         "microvm" => [Self::Kind(BackendKind::Microvm)],
         "kubernetes" => [Self::Kind(BackendKind::Kubernetes)],
+        "landlock" => [Self::Kind(BackendKind::Landlock)],
         "spawn" => [Self::Kind(BackendKind::Spawn)],
         "none" => [Self::Kind(BackendKind::None)],
     }

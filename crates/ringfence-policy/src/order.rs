@@ -15,17 +15,18 @@ pub(crate) fn backend_rank(kind: BackendKind) -> u8 {
     match kind {
         BackendKind::None => 0,
         BackendKind::Spawn => 1,
+        BackendKind::Landlock => 2,
         BackendKind::Native
         | BackendKind::Docker
         | BackendKind::Podman
         | BackendKind::Microvm
-        | BackendKind::Kubernetes => 2,
+        | BackendKind::Kubernetes => 3,
     }
 }
 
 pub(crate) fn choice_rank(choice: BackendChoice) -> u8 {
     match choice {
-        BackendChoice::Auto => 2,
+        BackendChoice::Auto => 3,
         BackendChoice::Kind(kind) => backend_rank(kind),
     }
 }

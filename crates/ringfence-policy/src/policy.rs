@@ -101,6 +101,8 @@ pub enum BackendKind {
     Microvm,
     /// A pod of a cluster.
     Kubernetes,
+    /// Landlock and a filter on this kernel, for users who may not make namespaces: a wall with gaps that it names.
+    Landlock,
     /// A process with a clean environment and limits; no isolation.
     Spawn,
     /// A plain process.
@@ -359,14 +361,23 @@ pub enum Field {
 
 impl BackendKind {
     /// Every kind, weakest last.
-    pub const ALL: [Self; 7] =
-        [Self::Native, Self::Docker, Self::Podman, Self::Microvm, Self::Kubernetes, Self::Spawn, Self::None];
+    pub const ALL: [Self; 8] = [
+        Self::Native,
+        Self::Docker,
+        Self::Podman,
+        Self::Microvm,
+        Self::Kubernetes,
+        Self::Landlock,
+        Self::Spawn,
+        Self::None,
+    ];
 
-    /// Whether the wall confines files, network and privileges. `spawn` and `none` do not, so they are used only by name.
+    /// Whether the wall confines files, network and privileges. `landlock` does so in part, `spawn` and `none` do not: these
+    /// are used only by name.
     pub fn isolates(self) -> bool {
         match self {
             Self::Native | Self::Docker | Self::Podman | Self::Microvm | Self::Kubernetes => true,
-            Self::Spawn | Self::None => false,
+            Self::Landlock | Self::Spawn | Self::None => false,
         }
     }
 }

@@ -66,14 +66,11 @@ pub fn plan(
     capabilities: &Capabilities,
     host: Host<'_>,
 ) -> Result<Plan, Refusal> {
+    let not_enforced = missing(&policy, capabilities);
     let mut receipt = Vec::new();
-    let mut not_enforced = Vec::new();
-    for guarantee in guarantee::required(&policy) {
-        match capabilities.strength(guarantee).filter(|strength| suffices(guarantee, *strength, &policy)) {
-            Some(strength) => {
-                receipt.push(Evidence { guarantee, strength, evidence: capabilities.evidence(guarantee, &policy) })
-            }
-            None => not_enforced.push(guarantee),
+    for guarantee in guarantee::required(&policy).into_iter().filter(|guarantee| !not_enforced.contains(guarantee)) {
+        if let Some(strength) = capabilities.strength(guarantee) {
+            receipt.push(Evidence { guarantee, strength, evidence: capabilities.evidence(guarantee, &policy) });
         }
     }
     let kind = capabilities.kind();
@@ -133,6 +130,14 @@ pub fn plan(
         receipt,
         not_enforced,
     })
+}
+
+/// What `policy` requires and a backend does not keep, or not as firmly as the policy wants it.
+pub(crate) fn missing(policy: &ResolvedPolicy, capabilities: &Capabilities) -> Vec<Guarantee> {
+    let kept = |guarantee: &Guarantee| {
+        capabilities.strength(*guarantee).is_some_and(|strength| suffices(*guarantee, strength, policy))
+    };
+    guarantee::required(policy).into_iter().filter(|guarantee| !kept(guarantee)).collect()
 }
 
 /// Whether a guarantee that is kept this firmly is what `policy` asks for.

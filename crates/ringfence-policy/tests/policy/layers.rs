@@ -289,6 +289,22 @@ fn a_call_cannot_reach_the_fallback_or_exchange_a_named_wall() {
 }
 
 #[test]
+fn the_tier_stands_between_spawn_and_a_wall_and_a_call_reaches_it_only_from_below() {
+    let asks = |policy: &str, backend: &str| asked(&project(policy), &format!(r#"{{"backend": "{backend}"}}"#)).is_ok();
+    assert!(asks("backend: spawn", "landlock") && asks("backend: none", "landlock"));
+    assert!(asks("backend: landlock", "native") && asks("backend: landlock", "auto"));
+    assert!(!asks("backend: auto", "landlock") && !asks("backend: native", "landlock"));
+    assert!(!asks("backend: { use: auto, fallback: [landlock] }", "landlock"));
+    assert!(!asks("backend: landlock", "spawn") && !asks("backend: landlock", "none"));
+    let inputs = [
+        layer(Layer::Project, "backend: { use: landlock, fallback: [landlock] }"),
+        layer(Layer::Operator, "backend: auto"),
+    ];
+    let held = resolve(&inputs, &[]).unwrap();
+    assert_eq!((held.backend.choice.value, held.backend.fallback.len()), (BackendChoice::Auto, 0));
+}
+
+#[test]
 fn limits_that_must_be_enforced_stay_so_whoever_asks() {
     let limits = |policy: &ResolvedPolicy| policy.proc.limits.value;
     assert_eq!(limits(&project("")), Firmness::Watched);

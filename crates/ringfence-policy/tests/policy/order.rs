@@ -13,9 +13,10 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
             "backend: auto",
             "backend: docker",
             "backend: native",
+            "backend: landlock",
             "backend: spawn",
             "backend: none",
-            "backend: { use: auto, fallback: [spawn] }",
+            "backend: { use: auto, fallback: [landlock, spawn] }",
             "backend: { fallback: [native, none] }",
         ]),
         line(&["mode: none", "mode: allowlist", "mode: open"]),
@@ -97,7 +98,7 @@ fn arbitrary_overrides() -> impl Strategy<Value = Overrides> {
     let pick = |values: &'static [&'static str]| proptest::option::of(select(values));
     let list = |items: &'static [&'static str]| proptest::option::of(subsequence(items, 0..=items.len()));
     (
-        pick(&["auto", "docker", "native", "spawn", "none"]),
+        pick(&["auto", "docker", "native", "landlock", "spawn", "none"]),
         pick(&["review", "direct", "read-only", "ephemeral"]),
         pick(&["none", "allowlist", "open"]),
         list(&["\"a.test\"", "\"b.a.test\"", "\"*.a.test:443\"", "\"d.test\""]),

@@ -15,12 +15,14 @@ use crate::plan::Plan;
 use crate::scratch::ScratchError;
 
 pub(crate) mod environment;
+mod landlock;
 mod native;
 mod none;
 mod process;
 mod program;
 mod spawn;
 
+pub use landlock::Landlock;
 pub use native::Native;
 pub use none::NoWall;
 pub use process::Sandbox;

@@ -1,7 +1,7 @@
 //! `native`: a full wall on this host's kernel, without a daemon.
 
-mod deny;
-mod toolchain;
+pub(super) mod deny;
+pub(super) mod toolchain;
 mod view;
 
 use std::ffi::OsString;
