@@ -146,6 +146,7 @@ fn prepare(
     control: &mut c_int,
 ) -> Result<Ready, Failed> {
     let said = |error: &dyn std::error::Error| Failed::Said(chain(error));
+    super::clock::begin_near_zero().map_err(|error| said(&error))?;
     privileges::set_not_dumpable().map_err(|error| said(&error))?;
     super::inside::forget_arguments().map_err(|error| said(&error))?;
     super::inside::cut_off().map_err(|error| said(&error))?;
@@ -226,14 +227,18 @@ fn restrict(launch: &WallLaunch, strings: &Strings) -> Result<(), Failed> {
 /// Makes the kernel, when memory runs out, kill the program and what it starts before the guest, which has to tell of it.
 /// The program can take this back, and harms itself: without its guest the run ends at once.
 fn be_killed_first() -> io::Result<()> {
+    while_readable(|| std::fs::write("/proc/self/oom_score_adj", "1000"))
+}
+
+/// Writes a file of this process in `/proc`. Of a process that may not be read, such a file belongs to the host's root.
+pub(super) fn while_readable(write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let may_be_read = |yes: libc::c_ulong| {
         // SAFETY: integers only; the flag belongs to memory that is the guest's and ours, where nothing untrusted runs.
         let set = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, yes, 0, 0, 0) };
         if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     };
-    // Of a process that may not be read, the file belongs to the host's root.
     may_be_read(1)?;
-    let written = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let written = write();
     may_be_read(0)?;
     written
 }
