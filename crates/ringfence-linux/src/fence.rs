@@ -1,7 +1,7 @@
 //! The tier without namespaces: Landlock and a filter around one program.
 //!
 //! Everything is made before the fork, by whoever starts the program. What runs after it, in the program's process, makes
-//! plain system calls on what was prepared, as in [`crate::program_process`]. This module knows no policy: the caller says
+//! plain system calls on what was prepared, as in `program_process.rs`. This module knows no policy: the caller says
 //! which files are reached.
 
 use std::ffi::{CStr, CString, OsStr};
