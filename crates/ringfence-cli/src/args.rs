@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
-use ringfence_policy::{Bytes, Cpus, Field, NetMode, NetRule, Preset, TimeSpan};
+use ringfence_policy::{Bytes, Cpus, Field, NetMode, NetRule, Preset, TimeSpan, WorkspaceMode};
 
 /// `--version` with what this build can do.
 const VERSION: &str =
-    concat!(env!("CARGO_PKG_VERSION"), " (policy format 1, ledger format 1, backends: native, spawn, none)");
+    concat!(env!("CARGO_PKG_VERSION"), " (policy format 1, ledger format 1, backends: native, landlock, spawn, none)");
 
 /// Runs the commands and code that AI agents write, inside walls, under a policy, with proof.
 #[derive(Debug, Parser)]
@@ -51,7 +51,8 @@ pub(crate) enum Command {
 }
 
 /// What `--backend` takes.
-const BACKENDS: [&str; 8] = ["auto", "native", "docker", "podman", "microvm", "kubernetes", "spawn", "none"];
+const BACKENDS: [&str; 9] =
+    ["auto", "native", "docker", "podman", "microvm", "kubernetes", "landlock", "spawn", "none"];
 
 /// Where the policy comes from.
 #[derive(Debug, Default, ClapArgs)]
@@ -142,6 +143,9 @@ pub(crate) struct WallLimitArgs {
     /// Processes and threads
     #[arg(long, value_name = "N", help_heading = "Limits (they only narrow the policy)")]
     pub(crate) processes: Option<u32>,
+    /// How the workspace is shown: read-only, or ephemeral (an empty folder)
+    #[arg(long, value_name = "MODE", help_heading = "Limits (they only narrow the policy)")]
+    pub(crate) mode: Option<WorkspaceMode>,
     /// The network
     #[arg(long, value_name = "MODE", help_heading = "Limits (they only narrow the policy)")]
     pub(crate) net: Option<NetArg>,

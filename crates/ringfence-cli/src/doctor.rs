@@ -46,6 +46,9 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Done {
         text.push('\n');
         text.push_str(&match would_use {
             Some(kind) if kind.isolates() => format!("A run would use `{kind}`.\n"),
+            Some(BackendKind::Landlock) => {
+                "A run would use `landlock`, a wall with gaps: see what it lacks above.\n".to_owned()
+            }
             Some(kind) => {
                 format!("A run would use `{kind}`, which is no wall: the program sees your files and network.\n")
             }

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use ringfence::capture::marker;
 use ringfence::{Event, Outcome, Stream};
+use ringfence_policy::BackendKind;
 use tokio::sync::mpsc;
 
 use crate::args::OutputArgs;
@@ -169,6 +170,7 @@ impl Screen {
             ));
         }
         let names: Vec<&str> = outcome.not_enforced.iter().map(|guarantee| guarantee.name()).collect();
-        chatter::say(&format!("warning: `{backend}` is no wall; not enforced: {}", names.join(", ")));
+        let what = if backend == BackendKind::Landlock { "is a wall with gaps" } else { "is no wall" };
+        chatter::say(&format!("warning: `{backend}` {what}; not enforced: {}", names.join(", ")));
     }
 }

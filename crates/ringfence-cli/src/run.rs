@@ -188,6 +188,7 @@ pub(crate) fn wall_overrides(args: &WallLimitArgs) -> Overrides {
     overrides.proc.memory = args.memory;
     overrides.proc.cpus = args.cpus;
     overrides.proc.processes = args.processes;
+    overrides.fs.mode = args.mode;
     overrides.net.mode = args.net.map(NetMode::from);
     if !args.allow_host.is_empty() {
         overrides.net.mode = overrides.net.mode.or(Some(NetMode::Allowlist));
@@ -410,6 +411,7 @@ impl Split for Overrides {
                 Field::Cpus => left.proc.cpus = None,
                 Field::Memory => left.proc.memory = None,
                 Field::Processes => left.proc.processes = None,
+                Field::Limits => left.proc.limits = None,
                 Field::Timeout => left.proc.timeout = None,
                 Field::Output => left.proc.output = None,
                 Field::EnvPass => left.proc.env.pass = None,

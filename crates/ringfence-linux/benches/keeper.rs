@@ -56,6 +56,7 @@ fn under_a_keeper() -> [Instant; 4] {
         stderr: stderr_write.as_fd(),
         privileges: Privileges::NoNew,
         rlimits: &[Rlimit { kind: RlimitKind::Core, most: 0 }, Rlimit { kind: RlimitKind::Data, most: 1 << 30 }],
+        fence: None,
     })
     .unwrap();
     let mut times = [Instant::now(); 4];

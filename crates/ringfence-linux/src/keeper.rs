@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
+use crate::fence::Fence;
 use crate::keeper_process::{self, Prepared};
 use crate::orphans;
 use crate::program_process::{Step, check, close_from};
@@ -70,6 +71,8 @@ pub struct Launch<'a> {
     pub privileges: Privileges,
     /// Limits set on the program.
     pub rlimits: &'a [Rlimit],
+    /// What is put around the program before it executes; only together with `no_new_privs`.
+    pub fence: Option<&'a Fence>,
 }
 
 /// Why nothing was started.
@@ -127,6 +130,7 @@ pub fn launch(launch: &Launch<'_>) -> Result<Keeper, LaunchError> {
         control: theirs.as_raw_fd(),
         privileges: launch.privileges,
         rlimits: launch.rlimits,
+        fence: launch.fence.map(Fence::prepare),
     };
     let (pid, pidfd) = keeper_process::fork(&prepared)
         .map_err(|source| LaunchError::Prepare { attempt: "start the process that keeps the program", source })?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use libc::{c_char, c_int, c_void};
 
+use crate::fence;
 use crate::keeper::{Privileges, Rlimit, arrange_descriptors, own};
 use crate::program_process::{MAX_SIGNAL, Step, check, errno, exit, reset_signal, start_program};
 use crate::report::{Layer, Report, Stage, Usage};
@@ -23,6 +24,8 @@ pub(crate) const COMMAND_GO: u8 = b'G';
 // Where the keeper puts its descriptors, so that one call can close all others.
 pub(crate) const CONTROL: c_int = 3;
 pub(crate) const CWD: c_int = 4;
+/// Only where there is one.
+pub(crate) const RULESET: c_int = 5;
 
 /// Pointers and numbers that stay valid in the copied memory of the keeper.
 pub(crate) struct Prepared<'a> {
@@ -34,6 +37,7 @@ pub(crate) struct Prepared<'a> {
     pub(crate) control: c_int,
     pub(crate) privileges: Privileges,
     pub(crate) rlimits: &'a [Rlimit],
+    pub(crate) fence: Option<fence::Prepared<'a>>,
 }
 
 /// Forks the keeper; returns its process id and a descriptor for it.
@@ -191,12 +195,18 @@ fn set_up(prepared: &Prepared<'_>, control: &mut c_int) -> Step<(c_int, c_int)> 
         keeper(libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0))?;
     }
     let stdio = prepared.stdio;
-    arrange_descriptors([stdio[0], stdio[1], stdio[2], prepared.control, prepared.cwd])?;
+    match &prepared.fence {
+        None => arrange_descriptors([stdio[0], stdio[1], stdio[2], prepared.control, prepared.cwd])?,
+        Some(fence) => {
+            arrange_descriptors([stdio[0], stdio[1], stdio[2], prepared.control, prepared.cwd, fence.ruleset])?;
+        }
+    }
     *control = CONTROL;
     let signals = child_signals()?;
     wait_for_go();
     let program = start_program(prepared)?;
-    for fd in [0, 1, 2, CWD] {
+    let ruleset = prepared.fence.map(|_| RULESET);
+    for fd in [0, 1, 2, CWD].into_iter().chain(ruleset) {
         // SAFETY: closes descriptors of this process alone. The program has its own; ours would hide the pipes' ends.
         unsafe { libc::close(fd) };
     }

@@ -6,8 +6,9 @@ use std::mem::MaybeUninit;
 
 use libc::{c_int, c_void};
 
+use crate::fence;
 use crate::keeper::{Privileges, Rlimit, RlimitKind};
-use crate::keeper_process::{CONTROL, CWD, Prepared};
+use crate::keeper_process::{CONTROL, CWD, Prepared, RULESET};
 use crate::report::Stage;
 
 pub(crate) const MAX_SIGNAL: c_int = 64;
@@ -70,15 +71,22 @@ fn enforce_and_execute(prepared: &Prepared<'_>) -> (Stage, c_int) {
             check(libc::setsid(), Stage::Session)?;
             check(libc::fchdir(CWD), Stage::WorkingDirectory)?;
         }
-        close_from(CONTROL).map_err(|errno| (Stage::Descriptors, errno))?;
-        for limit in prepared.rlimits {
-            set_limit(limit)?;
-        }
         if prepared.privileges == Privileges::NoNew {
             // SAFETY: integers only.
             check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, Stage::NoNewPrivileges)?;
         }
-        reset_signals()
+        if prepared.fence.is_some() {
+            fence::restrict(RULESET)?;
+        }
+        close_from(CONTROL).map_err(|errno| (Stage::Descriptors, errno))?;
+        for limit in prepared.rlimits {
+            set_limit(limit)?;
+        }
+        reset_signals()?;
+        match &prepared.fence {
+            Some(fence) => fence::filter_and_prove(fence),
+            None => Ok(()),
+        }
     };
     if let Err(failure) = steps() {
         return failure;

@@ -31,6 +31,16 @@ pub enum Stage {
     Signals = 8,
     /// Executing the program.
     Exec = 9,
+    /// Restricting the program's process by Landlock.
+    Landlock = 10,
+    /// Installing the filter.
+    Filter = 11,
+    /// Trying to open a file that is closed now.
+    ProveFiles = 12,
+    /// Trying calls that are refused now.
+    ProveFilter = 13,
+    /// Trying to signal the keeper.
+    ProveSignals = 14,
 }
 
 impl Stage {
@@ -45,6 +55,11 @@ impl Stage {
             7 => Self::NoNewPrivileges,
             8 => Self::Signals,
             9 => Self::Exec,
+            10 => Self::Landlock,
+            11 => Self::Filter,
+            12 => Self::ProveFiles,
+            13 => Self::ProveFilter,
+            14 => Self::ProveSignals,
             _ => return None,
         })
     }
@@ -61,6 +76,11 @@ impl Stage {
             Self::NoNewPrivileges => "set no_new_privs",
             Self::Signals => "reset signals",
             Self::Exec => "execute the program",
+            Self::Landlock => "restrict the program by Landlock",
+            Self::Filter => "install the filter of system calls",
+            Self::ProveFiles => "prove that files outside are closed",
+            Self::ProveFilter => "prove that system calls are refused",
+            Self::ProveSignals => "prove that the keeper cannot be signalled",
         }
     }
 }

@@ -41,6 +41,7 @@ fn prepare(program: &str, argv: &[&str], privileges: Privileges, rlimits: &[Rlim
         stderr: write.as_fd(),
         privileges,
         rlimits,
+        fence: None,
     })
     .unwrap();
     Started { keeper, stdout: File::from(read) }

@@ -33,6 +33,7 @@ impl ResolvedPolicy {
                 "env": { "pass": list(&proc.env.pass), "set": set },
                 "file_size": proc.file_size.value,
                 "grace": proc.grace.value,
+                "limits": proc.limits.value,
                 "max_timeout": proc.max_timeout.value,
                 "memory": proc.memory.value,
                 "open_files": proc.open_files.value,

@@ -75,6 +75,7 @@ pub fn compare(a: &ResolvedPolicy, b: &ResolvedPolicy) -> Vec<Change> {
     changes.ranked("proc.cpus", &p.cpus, &q.cpus, |it| *it);
     changes.ranked("proc.memory", &p.memory, &q.memory, |it| *it);
     changes.ranked("proc.processes", &p.processes, &q.processes, |it| *it);
+    changes.ranked("proc.limits", &p.limits, &q.limits, |it| *it);
     changes.ranked("proc.timeout", &p.timeout, &q.timeout, |it| *it);
     changes.ranked("proc.max_timeout", &p.max_timeout, &q.max_timeout, |it| *it);
     changes.ranked("proc.grace", &p.grace, &q.grace, |it| *it);

@@ -6,7 +6,7 @@ use crate::command::CommandRule;
 use crate::diagnostic::Diagnostic;
 use crate::host::NetRule;
 use crate::path::{Glob, LiteralPath};
-use crate::policy::{BackendChoice, BackendKind, Field, Mount, NetMode, Preset, UserId, WorkspaceMode};
+use crate::policy::{BackendChoice, BackendKind, Field, Firmness, Mount, NetMode, Preset, UserId, WorkspaceMode};
 use crate::reader::Reader;
 pub use crate::reader::Written;
 use crate::section;
@@ -83,6 +83,8 @@ pub struct ProcFile {
     pub memory: Option<Written<Bytes>>,
     /// `processes`
     pub processes: Option<Written<u32>>,
+    /// `limits`
+    pub limits: Option<Written<Firmness>>,
     /// `timeout`
     pub timeout: Option<Written<TimeSpan>>,
     /// `max_timeout`

@@ -36,6 +36,7 @@ pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin:
     floor.lower(&mut proc.cpus, &file.proc.cpus);
     floor.lower(&mut proc.memory, &file.proc.memory);
     floor.lower(&mut proc.processes, &file.proc.processes);
+    floor.lower(&mut proc.limits, &file.proc.limits);
     floor.lower(&mut proc.timeout, &file.proc.timeout);
     floor.lower(&mut proc.max_timeout, &file.proc.max_timeout);
     floor.lower(&mut proc.grace, &file.proc.grace);

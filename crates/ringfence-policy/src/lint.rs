@@ -3,7 +3,7 @@
 use crate::diagnostic::Diagnostic;
 use crate::file::{PolicyFile, Written};
 use crate::path::Glob;
-use crate::policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
+use crate::policy::{BackendChoice, BackendKind, Firmness, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
 /// Warnings about `file`, given what all layers resolve to.
 pub fn lint(file: &PolicyFile, resolved: &ResolvedPolicy) -> Vec<Diagnostic> {
@@ -11,6 +11,7 @@ pub fn lint(file: &PolicyFile, resolved: &ResolvedPolicy) -> Vec<Diagnostic> {
     warnings.backend(file);
     warnings.fs(file);
     warnings.net(file, resolved);
+    warnings.limits(file, resolved);
     warnings.env(file);
     warnings.commands(file);
     for (index, preset) in file.extends.iter().enumerate() {
@@ -109,6 +110,17 @@ impl Warnings {
         }
     }
 
+    fn limits(&mut self, file: &PolicyFile, resolved: &ResolvedPolicy) {
+        let choice = &resolved.backend.choice;
+        if let Some(limits) = &file.proc.limits
+            && limits.value == Firmness::Enforced
+            && !choice.value.isolates()
+        {
+            let message = format!("`{}` ({}) can only watch the limits", choice.value, choice.origin);
+            self.at(limits, "lint::unkept-limits", message, "use `auto`, or say `limits: watched`");
+        }
+    }
+
     fn env(&mut self, file: &PolicyFile) {
         for name in file.proc.pass.iter().flatten().filter(|name| looks_secret(&name.value)) {
             let message = format!("`{}` looks like a secret, and the program could send it on", name.value);
@@ -148,6 +160,9 @@ impl Warnings {
 fn weakness(kind: BackendKind) -> &'static str {
     match kind {
         BackendKind::None => "`none` runs the program with all the rights of the person who starts it",
+        BackendKind::Landlock => {
+            "`landlock` confines files and network, but hides no processes and limits neither disk nor processors"
+        }
         BackendKind::Spawn => "`spawn` limits time and memory, but confines neither files nor network",
         BackendKind::Native
         | BackendKind::Docker

@@ -2,7 +2,7 @@
 
 use crate::command::Verdict;
 use crate::diagnostic::{Invalid, list_words, nearest, quote};
-use crate::policy::{BackendChoice, BackendKind, Field, MountMode, NetMode, Preset, WorkspaceMode};
+use crate::policy::{BackendChoice, BackendKind, Field, Firmness, MountMode, NetMode, Preset, WorkspaceMode};
 
 /// A closed set of words.
 pub(crate) trait Named: Copy + PartialEq + 'static {
@@ -76,6 +76,7 @@ words! {
         "podman" => [Self::Podman],
         "microvm" => [Self::Microvm],
         "kubernetes" => [Self::Kubernetes],
+        "landlock" => [Self::Landlock],
         "spawn" => [Self::Spawn],
         "none" => [Self::None],
     }
@@ -86,6 +87,7 @@ words! {
         "podman" => [Self::Kind(BackendKind::Podman)],
         "microvm" => [Self::Kind(BackendKind::Microvm)],
         "kubernetes" => [Self::Kind(BackendKind::Kubernetes)],
+        "landlock" => [Self::Kind(BackendKind::Landlock)],
         "spawn" => [Self::Kind(BackendKind::Spawn)],
         "none" => [Self::Kind(BackendKind::None)],
     }
@@ -104,6 +106,10 @@ words! {
         "allowlist" => [Self::Allowlist],
         "open" => [Self::Open],
     }
+    Firmness, "a strength of limits": {
+        "watched" => [Self::Watched],
+        "enforced" => [Self::Enforced],
+    }
     Verdict, "a verdict": {
         "allow" => [Self::Allow],
         "ask" => [Self::Ask],
@@ -120,6 +126,7 @@ words! {
         "proc.cpus" => [Self::Cpus],
         "proc.memory" => [Self::Memory],
         "proc.processes" => [Self::Processes],
+        "proc.limits" => [Self::Limits],
         "proc.timeout" => [Self::Timeout],
         "proc.output" => [Self::Output],
         "proc.env.pass" => [Self::EnvPass],

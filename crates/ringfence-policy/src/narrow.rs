@@ -165,6 +165,13 @@ impl Narrowing<'_> {
         self.lower(Field::Cpus, asked.cpus, &proc.cpus, |result| &mut result.proc.cpus);
         self.lower(Field::Memory, asked.memory, &proc.memory, |result| &mut result.proc.memory);
         self.lower(Field::Processes, asked.processes, &proc.processes, |result| &mut result.proc.processes);
+        if let Some(asked) = asked.limits {
+            if asked <= proc.limits.value {
+                self.result.proc.limits = called(asked);
+            } else {
+                self.refuse(Field::Limits, asked, proc.limits.value, &proc.limits.origin);
+            }
+        }
         self.lower(Field::Timeout, asked.timeout, &proc.max_timeout, |result| &mut result.proc.timeout);
         self.lower(Field::Output, asked.output, &proc.output, |result| &mut result.proc.output);
     }
@@ -245,6 +252,7 @@ impl GrantedFields {
             (Field::Cpus, proc.cpus.is_some()),
             (Field::Memory, proc.memory.is_some()),
             (Field::Processes, proc.processes.is_some()),
+            (Field::Limits, proc.limits.is_some()),
             (Field::Timeout, proc.timeout.is_some()),
             (Field::Output, proc.output.is_some()),
             (Field::EnvPass, proc.env.pass.is_some()),
@@ -299,6 +307,7 @@ impl Granting {
         self.raise(&mut proc.cpus, widen.proc.cpus);
         self.raise(&mut proc.memory, widen.proc.memory);
         self.raise(&mut proc.processes, widen.proc.processes);
+        self.raise(&mut proc.limits, widen.proc.limits);
         self.raise(&mut proc.timeout, widen.proc.timeout);
         self.raise(&mut proc.max_timeout, widen.proc.timeout);
         self.raise(&mut proc.output, widen.proc.output);

@@ -15,17 +15,18 @@ pub(crate) fn backend_rank(kind: BackendKind) -> u8 {
     match kind {
         BackendKind::None => 0,
         BackendKind::Spawn => 1,
+        BackendKind::Landlock => 2,
         BackendKind::Native
         | BackendKind::Docker
         | BackendKind::Podman
         | BackendKind::Microvm
-        | BackendKind::Kubernetes => 2,
+        | BackendKind::Kubernetes => 3,
     }
 }
 
 pub(crate) fn choice_rank(choice: BackendChoice) -> u8 {
     match choice {
-        BackendChoice::Auto => 2,
+        BackendChoice::Auto => 3,
         BackendChoice::Kind(kind) => backend_rank(kind),
     }
 }
@@ -120,6 +121,7 @@ fn proc_within(proc: &ProcPolicy, wider: &ProcPolicy) -> bool {
         && proc.cpus.value <= wider.cpus.value
         && proc.memory.value <= wider.memory.value
         && proc.processes.value <= wider.processes.value
+        && proc.limits.value <= wider.limits.value
         && proc.timeout.value <= wider.max_timeout.value
         && proc.max_timeout.value <= wider.max_timeout.value
         && proc.grace.value <= wider.grace.value

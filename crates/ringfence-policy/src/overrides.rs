@@ -13,7 +13,7 @@ use crate::entry::read_allow;
 use crate::host::NetRule;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath};
-use crate::policy::{BackendChoice, NetMode, WorkspaceMode};
+use crate::policy::{BackendChoice, Firmness, NetMode, WorkspaceMode};
 use crate::reader::Reader;
 use crate::section::{parse_amount, parse_count, parse_memory, parse_socket, read_env, read_ports, values};
 use crate::units::{Bytes, Cpus, TimeSpan};
@@ -22,7 +22,7 @@ use crate::yaml::{MAX_TEXT, Node};
 pub(crate) const KEYS: [&str; 4] = ["backend", "fs", "net", "proc"];
 pub(crate) const FS_KEYS: [&str; 3] = ["mode", "deny", "size"];
 pub(crate) const NET_KEYS: [&str; 4] = ["mode", "allow", "localhost", "unix"];
-pub(crate) const PROC_KEYS: [&str; 6] = ["cpus", "memory", "processes", "timeout", "output", "env"];
+pub(crate) const PROC_KEYS: [&str; 7] = ["cpus", "memory", "processes", "limits", "timeout", "output", "env"];
 
 /// Wishes of one call. `None` means that the policy's value is right.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -84,6 +84,9 @@ pub struct ProcOverrides {
     /// The most processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
+    /// How firmly they must be kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Firmness>,
     /// The time limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
@@ -180,6 +183,7 @@ fn read_proc(reader: &mut Reader<'_>, node: &Node) -> ProcOverrides {
     let cpus = fields.get("cpus").and_then(|node| reader.scalar(node, "proc.cpus", str::parse));
     let memory = fields.get("memory").and_then(|node| reader.scalar(node, "proc.memory", parse_memory));
     let processes = fields.get("processes").and_then(|node| reader.scalar(node, "proc.processes", parse_count));
+    let limits = fields.get("limits").and_then(|node| reader.scalar(node, "proc.limits", Firmness::read));
     let timeout = fields.get("timeout").and_then(|node| reader.scalar(node, "proc.timeout", str::parse));
     let output = fields.get("output").and_then(|node| reader.scalar(node, "proc.output", parse_amount));
     let (pass, set) = fields.get("env").map(|node| read_env(reader, node, "proc.env")).unwrap_or_default();
@@ -187,6 +191,7 @@ fn read_proc(reader: &mut Reader<'_>, node: &Node) -> ProcOverrides {
         cpus: cpus.map(|it| it.value),
         memory: memory.map(|it| it.value),
         processes: processes.map(|it| it.value),
+        limits: limits.map(|it| it.value),
         timeout: timeout.map(|it| it.value),
         output: output.map(|it| it.value),
         env: EnvOverrides {
@@ -259,6 +264,7 @@ impl JsonSchema for Overrides {
                         "cpus": { "type": "number", "exclusiveMinimum": 0 },
                         "memory": amount,
                         "processes": { "type": "integer", "minimum": 1 },
+                        "limits": words(Firmness::ALL.iter().map(|(name, _)| *name).collect()),
                         "timeout": { "type": "string", "description": "such as `5s`" },
                         "output": amount,
                         "env": {

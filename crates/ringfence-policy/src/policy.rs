@@ -101,6 +101,8 @@ pub enum BackendKind {
     Microvm,
     /// A pod of a cluster.
     Kubernetes,
+    /// Landlock and a filter on this kernel, for users who may not make namespaces: a wall with gaps that it names.
+    Landlock,
     /// A process with a clean environment and limits; no isolation.
     Spawn,
     /// A plain process.
@@ -172,6 +174,16 @@ pub enum NetMode {
     Allowlist,
     /// Anywhere but to what `net.deny` lists.
     Open,
+}
+
+/// How firmly `memory`, `cpus` and `processes` must be kept. The order is from narrowest to widest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Firmness {
+    /// By the kernel, without a gap; where that cannot be had, nothing runs.
+    Enforced,
+    /// Looking now and then, and killing what is over, will do where there is nothing better.
+    Watched,
 }
 
 /// A numeric user and group, written `"1000:1000"`.
@@ -256,6 +268,8 @@ pub struct ProcPolicy {
     pub memory: Sourced<Bytes>,
     /// The most processes and threads at once.
     pub processes: Sourced<u32>,
+    /// How firmly the three before must be kept.
+    pub limits: Sourced<Firmness>,
     /// The time limit of a run that asks for none.
     pub timeout: Sourced<TimeSpan>,
     /// The most that a run may ask for.
@@ -328,6 +342,9 @@ pub enum Field {
     /// `proc.processes`
     #[serde(rename = "proc.processes")]
     Processes,
+    /// `proc.limits`
+    #[serde(rename = "proc.limits")]
+    Limits,
     /// `proc.timeout`
     #[serde(rename = "proc.timeout")]
     Timeout,
@@ -344,14 +361,23 @@ pub enum Field {
 
 impl BackendKind {
     /// Every kind, weakest last.
-    pub const ALL: [Self; 7] =
-        [Self::Native, Self::Docker, Self::Podman, Self::Microvm, Self::Kubernetes, Self::Spawn, Self::None];
+    pub const ALL: [Self; 8] = [
+        Self::Native,
+        Self::Docker,
+        Self::Podman,
+        Self::Microvm,
+        Self::Kubernetes,
+        Self::Landlock,
+        Self::Spawn,
+        Self::None,
+    ];
 
-    /// Whether the wall confines files, network and privileges. `spawn` and `none` do not, so they are used only by name.
+    /// Whether the wall confines files, network and privileges. `landlock` does so in part, `spawn` and `none` do not: these
+    /// are used only by name.
     pub fn isolates(self) -> bool {
         match self {
             Self::Native | Self::Docker | Self::Podman | Self::Microvm | Self::Kubernetes => true,
-            Self::Spawn | Self::None => false,
+            Self::Landlock | Self::Spawn | Self::None => false,
         }
     }
 }

@@ -177,6 +177,7 @@ fn example(path: &str) -> &'static str {
         "file_size" => "file_size: 1GiB",
         "cpus" => "cpus: 1.5",
         "processes" => "processes: 256",
+        "limits" => "limits: watched",
         "open_files" => "open_files: 1024",
         "user" => "user: \"1000:1000\"",
         "backend" | "use" => "backend: auto",

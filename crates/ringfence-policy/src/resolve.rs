@@ -97,6 +97,7 @@ fn start(file: &PolicyFile) -> Result<ResolvedPolicy, Vec<Diagnostic>> {
             cpus: sourced(&file.proc.cpus, "proc.cpus")?,
             memory: sourced(&file.proc.memory, "proc.memory")?,
             processes: sourced(&file.proc.processes, "proc.processes")?,
+            limits: sourced(&file.proc.limits, "proc.limits")?,
             timeout: sourced(&file.proc.timeout, "proc.timeout")?,
             max_timeout: sourced(&file.proc.max_timeout, "proc.max_timeout")?,
             grace: sourced(&file.proc.grace, "proc.grace")?,
@@ -158,6 +159,7 @@ fn apply(policy: &mut ResolvedPolicy, layer: &Layer, file: &PolicyFile) {
     replace(&mut proc.cpus, &file.proc.cpus, layer);
     replace(&mut proc.memory, &file.proc.memory, layer);
     replace(&mut proc.processes, &file.proc.processes, layer);
+    replace(&mut proc.limits, &file.proc.limits, layer);
     replace(&mut proc.timeout, &file.proc.timeout, layer);
     replace(&mut proc.max_timeout, &file.proc.max_timeout, layer);
     replace(&mut proc.grace, &file.proc.grace, layer);

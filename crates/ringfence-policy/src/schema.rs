@@ -7,7 +7,7 @@ use crate::command::Verdict;
 use crate::host::HostPattern;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath};
-use crate::policy::{BackendChoice, BackendKind, Field, MountMode, NetMode, Preset, WorkspaceMode};
+use crate::policy::{BackendChoice, BackendKind, Field, Firmness, MountMode, NetMode, Preset, WorkspaceMode};
 use crate::units::{Bytes, Cpus, TimeSpan};
 
 /// The schema of `sandbox.policy.yaml`, version 1.
@@ -151,6 +151,7 @@ pub fn json_schema() -> Value {
             "cpus": cpus,
             "memory": with(&bytes, "The most memory, of all processes together"),
             "processes": count("The most processes and threads at once"),
+            "limits": words::<Firmness>("How firmly `cpus`, `memory` and `processes` must be kept"),
             "timeout": with(&time, "The time limit of a run that asks for none"),
             "max_timeout": with(&time, "The most that a run may ask for"),
             "grace": with(&time, "Between the polite signal and the kill"),

@@ -6,7 +6,7 @@ use crate::file::{FsFile, NetFile, PolicyFile, ProcFile};
 use crate::host::parse_port;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath, check_source, check_target};
-use crate::policy::{BackendChoice, BackendKind, Field, NetMode, Preset, WorkspaceMode};
+use crate::policy::{BackendChoice, BackendKind, Field, Firmness, NetMode, Preset, WorkspaceMode};
 use crate::reader::{Fields, Reader, Written};
 use crate::units::Bytes;
 use crate::variable::{check_name, check_pass, check_value};
@@ -18,11 +18,12 @@ pub(crate) const BACKEND_KEYS: [&str; 2] = ["use", "fallback"];
 pub(crate) const FS_KEYS: [&str; 5] = ["workspace", "mounts", "deny", "protect", "size"];
 pub(crate) const WORKSPACE_KEYS: [&str; 2] = ["path", "mode"];
 pub(crate) const NET_KEYS: [&str; 5] = ["mode", "allow", "deny", "localhost", "unix"];
-pub(crate) const PROC_KEYS: [&str; 11] = [
+pub(crate) const PROC_KEYS: [&str; 12] = [
     "user",
     "cpus",
     "memory",
     "processes",
+    "limits",
     "timeout",
     "max_timeout",
     "grace",
@@ -308,6 +309,7 @@ fn read_proc(reader: &mut Reader<'_>, node: &Node) -> ProcFile {
         cpus: fields.get("cpus").and_then(|node| reader.scalar(node, "proc.cpus", str::parse)),
         memory: fields.get("memory").and_then(|node| reader.scalar(node, "proc.memory", parse_memory)),
         processes: fields.get("processes").and_then(|node| reader.scalar(node, "proc.processes", parse_count)),
+        limits: fields.get("limits").and_then(|node| reader.scalar(node, "proc.limits", Firmness::read)),
         timeout,
         max_timeout,
         grace,

@@ -45,6 +45,7 @@ pub fn show(policy: &ResolvedPolicy) -> String {
     page.value("  cpus", &proc.cpus.value.to_string(), &proc.cpus.origin);
     page.value("  memory", &proc.memory.value.to_string(), &proc.memory.origin);
     page.value("  processes", &proc.processes.value.to_string(), &proc.processes.origin);
+    page.value("  limits", proc.limits.value.name(), &proc.limits.origin);
     page.value("  timeout", &proc.timeout.value.to_string(), &proc.timeout.origin);
     page.value("  max_timeout", &proc.max_timeout.value.to_string(), &proc.max_timeout.origin);
     page.value("  grace", &proc.grace.value.to_string(), &proc.grace.origin);

@@ -12,14 +12,14 @@ use tokio::sync::{mpsc, watch};
 
 use crate::analysis::analyse;
 use crate::approve::{Approver, Nobody};
-use crate::backend::{Backend, Capabilities, Native, NoWall, Spawn, Unavailable};
+use crate::backend::{Backend, Capabilities, Landlock, Native, NoWall, Spawn, Unavailable};
 use crate::conclude;
 use crate::event::Event;
 use crate::judge::{self, Cleared, judge};
 use crate::ledger::{Durability, Entry, Kind, Ledger, LedgerError};
 use crate::monitor;
 use crate::outcome::{Failure, FailureKind, FellBack, Outcome};
-use crate::plan::{Host, Plan, plan};
+use crate::plan::{Host, Plan, missing, plan};
 use crate::pump::show;
 use crate::refusal::Refusal;
 use crate::request::{Request, Work};
@@ -32,7 +32,7 @@ use crate::written::{ended_body, ledger_failure, planned_body, record_grant, req
 
 /// Events that wait for a slow listener.
 const EVENTS_WAITING: usize = 16;
-/// What `auto` means, best first: every wall that isolates.
+/// What `auto` means, best first: every wall that isolates. After them comes `landlock`, if nothing would be missing.
 const AUTO: [BackendKind; 3] = [BackendKind::Native, BackendKind::Docker, BackendKind::Podman];
 
 /// Carries out requests under one policy, which is bound when the engine is made.
@@ -115,6 +115,7 @@ impl Engine {
             grants: setup.grants.iter().map(record_grant).collect(),
             backends: vec![
                 Box::new(Native::new(setup.launcher, setup.state.clone())),
+                Box::new(Landlock::new(setup.state.clone())),
                 Box::new(Spawn::new(setup.state.clone())),
                 Box::new(NoWall::new(setup.state)),
             ],
@@ -424,10 +425,25 @@ impl Inner {
             BackendChoice::Kind(kind) => (kind.to_string(), vec![kind]),
         };
         let mut reasons = Vec::new();
+        let mut own_fix = None;
         for kind in &wanted {
             match self.probe(*kind, policy).await {
                 Ok((backend, capabilities)) => return Ok(Chosen { backend, capabilities, fell_back: None }),
-                Err(unavailable) => reasons.push(format!("{kind}: {}", unavailable.reason)),
+                Err(unavailable) => {
+                    reasons.push(format!("{kind}: {}", unavailable.reason));
+                    // Who named the tier has accepted its gaps, and wants to know what else is in the way.
+                    own_fix = Some(unavailable.fix).filter(|_| wanted == [BackendKind::Landlock]);
+                }
+            }
+        }
+        let mut less = None;
+        if policy.backend.choice.value == BackendChoice::Auto {
+            match self.tier(policy).await {
+                Ok(chosen) => return Ok(chosen),
+                Err((unavailable, missing)) => {
+                    reasons.push(format!("landlock: {}", unavailable.reason));
+                    less = missing;
+                }
             }
         }
         let reason = reasons.join("; ");
@@ -442,10 +458,31 @@ impl Inner {
         }
         Err(Unavailable {
             reason: format!("no backend that the policy permits is available ({})", reasons.join("; ")),
-            fix: "`ringfence doctor` says what is missing; take out of the policy what a wall does not know; to run without a wall all the same, choose `--backend spawn`, or \
+            fix: match (own_fix, less) {
+                (Some(fix), _) => fix,
+                (None, Some(missing)) => format!(
+                    "`ringfence doctor` says what is missing and how to get it; `--backend landlock` would run it with less: \
+                     without {missing}"
+                ),
+                (None, None) => "`ringfence doctor` says what is missing; take out of the policy what a wall does not know; to run without a wall all the same, choose `--backend spawn`, or \
                   list `spawn` under `backend.fallback` in the policy"
-                .to_owned(),
+                    .to_owned(),
+            },
         })
+    }
+
+    /// `landlock` for somebody who did not name it: only where it keeps all that the policy requires. Otherwise why not, and
+    /// what whoever names it would go without.
+    async fn tier(&self, policy: &ResolvedPolicy) -> Result<Chosen<'_>, (Unavailable, Option<String>)> {
+        let (backend, capabilities) =
+            self.probe(BackendKind::Landlock, policy).await.map_err(|unavailable| (unavailable, None))?;
+        let missing: Vec<&str> = missing(policy, &capabilities).iter().map(|guarantee| guarantee.name()).collect();
+        if missing.is_empty() {
+            return Ok(Chosen { backend, capabilities, fell_back: None });
+        }
+        let missing = missing.join(", ");
+        let fix = "choose it by name".to_owned();
+        Err((Unavailable { reason: format!("it cannot enforce {missing}"), fix }, Some(missing)))
     }
 
     async fn probe(

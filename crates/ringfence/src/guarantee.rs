@@ -113,6 +113,12 @@ impl Guarantee {
         }
     }
 
+    /// Whether it is a limit on what the host spends, which a policy may let be watched. What keeps a program in is
+    /// enforced, or it is not kept: a look that comes too late undoes nothing.
+    pub fn may_be_watched(self) -> bool {
+        matches!(self, Self::Memory | Self::Cpus | Self::Processes)
+    }
+
     /// What it means, for a person.
     pub fn meaning(self) -> &'static str {
         match self {

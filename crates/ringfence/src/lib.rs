@@ -26,6 +26,7 @@ pub mod plan;
 mod pump;
 mod redact;
 pub mod refusal;
+mod remove_tree;
 pub mod request;
 pub mod run;
 pub mod run_id;

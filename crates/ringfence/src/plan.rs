@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ringfence_policy::{BackendKind, ResolvedPolicy};
+use ringfence_policy::{BackendKind, Firmness, ResolvedPolicy};
 
 use crate::backend::Capabilities;
 use crate::backend::environment::Person;
@@ -67,17 +67,18 @@ pub fn plan(
     capabilities: &Capabilities,
     host: Host<'_>,
 ) -> Result<Plan, Refusal> {
+    let not_enforced = missing(&policy, capabilities);
     let mut receipt = Vec::new();
-    let mut not_enforced = Vec::new();
-    for guarantee in guarantee::required(&policy) {
-        match capabilities.strength(guarantee) {
-            Some(strength) => {
-                receipt.push(Evidence { guarantee, strength, evidence: capabilities.evidence(guarantee, &policy) })
-            }
-            None => not_enforced.push(guarantee),
+    for guarantee in guarantee::required(&policy).into_iter().filter(|guarantee| !not_enforced.contains(guarantee)) {
+        if let Some(strength) = capabilities.strength(guarantee) {
+            receipt.push(Evidence { guarantee, strength, evidence: capabilities.evidence(guarantee, &policy) });
         }
     }
     let kind = capabilities.kind();
+    let only_watched = |guarantee: &Guarantee| capabilities.strength(*guarantee) == Some(Strength::Watched);
+    if kind.isolates() && !not_enforced.is_empty() && not_enforced.iter().all(only_watched) {
+        return Err(refuse_watched(kind, &not_enforced, &policy));
+    }
     // The weak ones are chosen by name only, and that choice is the acceptance. Of a wall that isolates, all is expected.
     if kind.isolates() && !not_enforced.is_empty() {
         let missing: Vec<&str> = not_enforced.iter().map(|guarantee| guarantee.name()).collect();
@@ -131,6 +132,38 @@ pub fn plan(
         receipt,
         not_enforced,
     })
+}
+
+/// What `policy` requires and a backend does not keep, or not as firmly as the policy wants it.
+pub(crate) fn missing(policy: &ResolvedPolicy, capabilities: &Capabilities) -> Vec<Guarantee> {
+    let kept = |guarantee: &Guarantee| {
+        capabilities.strength(*guarantee).is_some_and(|strength| suffices(*guarantee, strength, policy))
+    };
+    guarantee::required(policy).into_iter().filter(|guarantee| !kept(guarantee)).collect()
+}
+
+/// Whether a guarantee that is kept this firmly is what `policy` asks for.
+fn suffices(guarantee: Guarantee, strength: Strength, policy: &ResolvedPolicy) -> bool {
+    match strength {
+        Strength::Enforced => true,
+        Strength::Watched => guarantee.may_be_watched() && policy.proc.limits.value == Firmness::Watched,
+    }
+}
+
+fn refuse_watched(kind: BackendKind, watched: &[Guarantee], policy: &ResolvedPolicy) -> Refusal {
+    let names: Vec<&str> = watched.iter().map(|guarantee| guarantee.name()).collect();
+    let refusal = Refusal::new(
+        "proc.limits",
+        format!("`{kind}` can only watch limits here, and the policy wants them enforced"),
+        format!("only watched: {}", names.join(", ")),
+    );
+    refusal
+        .at(&policy.proc.limits.origin)
+        .hint(
+            "give it a cgroup: start it with `systemd-run --user --scope -p Delegate=yes -- ringfence …`, or as root; or \
+             let limits be watched, with `proc: { limits: watched }` in the policy",
+        )
+        .do_not_retry("The host cannot enforce the policy's limits. Only a person can change that.")
 }
 
 impl Plan {
@@ -207,5 +240,66 @@ impl Plan {
     /// What the policy asks for and the wall cannot keep.
     pub fn not_enforced(&self) -> &[Guarantee] {
         &self.not_enforced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringfence_policy::{Layer, LayerInput, parse, resolve};
+
+    use super::*;
+    use crate::analysis::analyse;
+    use crate::approve::Nobody;
+
+    /// A plan behind a wall that keeps everything, `weakened` only by watching.
+    fn check(kind: BackendKind, weakened: &[Guarantee], policy: &str) -> Result<Plan, Refusal> {
+        let file = parse("sandbox.policy.yaml", &format!("version: 1\n{policy}")).unwrap();
+        let policy = resolve(&[LayerInput { layer: Layer::Project, file }], &[]).unwrap();
+        let strength = |guarantee| if weakened.contains(&guarantee) { Strength::Watched } else { Strength::Enforced };
+        let kept = Guarantee::ALL.map(|guarantee| (guarantee, strength(guarantee), "a test")).to_vec();
+        let work = Work::Argv(vec!["true".into()]);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let cleared = runtime.block_on(crate::judge::judge(&work, &analyse(&work), &policy, &Nobody)).unwrap();
+        let host = Host { workspace: Path::new("/w"), environment: &[] };
+        let id = RunId::generate().unwrap();
+        plan(id, Request::new(work), &cleared, policy, &Capabilities::new(kind, kept), host)
+    }
+
+    const LIMITS: [Guarantee; 3] = [Guarantee::Memory, Guarantee::Cpus, Guarantee::Processes];
+
+    #[test]
+    fn limits_that_are_only_watched_are_refused_where_the_policy_wants_them_enforced() {
+        let refusal = check(BackendKind::Native, &LIMITS, "extends: [preset:strict]").unwrap_err();
+        assert_eq!(refusal.rule, "proc.limits");
+        assert_eq!(refusal.reason, "only watched: proc.memory, proc.cpus, proc.processes");
+        assert!(refusal.hint.unwrap().contains("Delegate=yes"));
+        assert!(check(BackendKind::Native, &[Guarantee::Cpus], "proc: { limits: enforced }").is_err(), "each counts");
+    }
+
+    #[test]
+    fn limits_that_are_watched_will_do_by_default_and_say_so() {
+        let plan = check(BackendKind::Native, &LIMITS, "").unwrap();
+        let watched = plan.receipt().iter().filter(|evidence| evidence.strength == Strength::Watched);
+        assert_eq!(watched.map(|evidence| evidence.guarantee).collect::<Vec<_>>(), LIMITS);
+        assert!(plan.limits().watched_memory.is_some());
+        assert!(check(BackendKind::Native, &LIMITS, "extends: [preset:strict]\nproc: { limits: watched }").is_ok());
+        assert!(check(BackendKind::Native, &[], "extends: [preset:strict]").is_ok(), "the twin: enforced limits");
+    }
+
+    #[test]
+    fn what_keeps_a_program_in_is_never_only_watched() {
+        for guarantee in Guarantee::ALL.into_iter().filter(|guarantee| !LIMITS.contains(guarantee)) {
+            let required = guarantee::required(check(BackendKind::Native, &[], "").unwrap().policy());
+            let refused = check(BackendKind::Native, &[guarantee], "").is_err();
+            assert_eq!(refused, required.contains(&guarantee), "{guarantee}");
+        }
+    }
+
+    #[test]
+    fn a_weak_backend_that_only_watches_lists_the_limits_it_cannot_enforce_and_watches_all_the_same() {
+        let plan = check(BackendKind::Spawn, &LIMITS, "extends: [preset:strict]").unwrap();
+        assert_eq!(plan.not_enforced(), LIMITS);
+        assert!(plan.limits().watched_memory.is_some() && plan.limits().watched_processes.is_some());
+        assert_eq!(check(BackendKind::Spawn, &LIMITS, "").unwrap().not_enforced(), []);
     }
 }

@@ -1,4 +1,4 @@
-//! A private folder per run for code and files that came with the request.
+//! A private folder per run: code and files that came with the request, and what a program without a view of its own may write.
 //!
 //! A lock that dies with its holder marks a folder as in use, so that the next start can tell what a killed supervisor
 //! left behind from what a living one needs.
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
+use crate::remove_tree::remove_tree;
 use crate::request::InputFile;
 use crate::run_id::RunId;
 use crate::state::StateFolder;
@@ -61,6 +62,18 @@ impl Scratch {
         &self.folder
     }
 
+    /// The file beside it that says it is in use.
+    pub fn lock_path(&self) -> &Path {
+        &self.lock_path
+    }
+
+    /// Makes a folder in it, which may be there already.
+    pub fn make_folder(&self, name: &str) -> Result<(), ScratchError> {
+        let path = self.folder.join(name);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|source| ScratchError { path, source })
+    }
+
     /// Writes a new file. The path was checked to be relative and plain when the request was.
     pub fn write(&self, file: &InputFile) -> Result<PathBuf, ScratchError> {
         let path = self.folder.join(&file.path);
@@ -77,7 +90,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed now is found by the next sweep.
-        if fs::remove_dir_all(&self.folder).is_ok() {
+        if remove_tree(&self.folder).is_ok() {
             fs::remove_file(&self.lock_path).ok();
         }
     }
@@ -112,7 +125,7 @@ pub fn sweep(state: &StateFolder) -> io::Result<usize> {
             continue;
         }
         let folder = path.with_extension("");
-        match fs::remove_dir_all(&folder) {
+        match remove_tree(&folder) {
             Ok(()) => removed += 1,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),

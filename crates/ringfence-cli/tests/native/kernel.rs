@@ -103,3 +103,25 @@ fn n15_no_mount_of_a_control_group_or_of_the_kernels_objects_is_there() {
     }
     assert!(fs::read_to_string("/proc/self/mountinfo").unwrap().contains("sysfs"), "the probe proves nothing");
 }
+
+#[test]
+fn how_long_the_machine_has_been_up_is_not_told() {
+    let Some(stage) = walled() else { return };
+    let code = "import time; print(open('/proc/uptime').read().split()[0], time.clock_gettime(time.CLOCK_BOOTTIME), \
+        time.monotonic(), time.time() - int([line.split()[1] for line in open('/proc/stat') if 'btime' in line][0]))";
+    let seconds = |wall| -> Option<Vec<f64>> {
+        let ended = python(&stage, wall, code, &[])?;
+        Some(ended.text().split_whitespace().map(|number| number.parse().unwrap()).collect())
+    };
+    let Some(bare) = seconds(Wall::Bare) else { return };
+    if bare[0] < 60.0 {
+        eprintln!("SKIPPED: the machine has only just been started");
+        return;
+    }
+    let inside = seconds(Wall::Native).unwrap();
+    if inside[0] > 60.0 && !std::path::Path::new("/proc/self/ns/time").exists() {
+        eprintln!("SKIPPED: this kernel has no time namespaces");
+        return;
+    }
+    assert!(inside.iter().all(|seconds| (0.0..60.0).contains(seconds)), "{inside:?}, outside {bare:?}");
+}

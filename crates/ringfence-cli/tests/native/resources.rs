@@ -353,3 +353,19 @@ fn sleepers(seconds: &str) -> Vec<u32> {
         .filter(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == sleeps.as_bytes()))
         .collect()
 }
+
+#[test]
+fn strict_runs_where_limits_are_enforced_and_is_refused_where_they_are_watched() {
+    let Some(stage) = walled_with("extends: [preset:strict]\n") else { return };
+    let (strict, _) = outcome(&stage, &[], "exit 7");
+    stage.write("sandbox.policy.yaml", "version: 1\nextends: [preset:strict]\nproc: { limits: watched }\n");
+    let (lenient, _) = outcome(&stage, &[], "exit 7");
+    assert_eq!(lenient["exitCode"], 7, "the twin: what is watched will do here\n{lenient:#}");
+    let limits = ["proc.memory", "proc.cpus", "proc.processes"];
+    if limits.iter().all(|limit| is_enforced(&lenient, limit)) {
+        assert_eq!(strict["exitCode"], 7, "{strict:#}");
+    } else {
+        assert_eq!(strict["refusal"]["rule"], "proc.limits", "{strict:#}");
+        assert!(strict["refusal"]["hint"].to_string().contains("limits: watched"), "{strict:#}");
+    }
+}

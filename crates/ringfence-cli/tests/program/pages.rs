@@ -164,7 +164,7 @@ fn doctor_says_what_this_host_can_enforce() {
         let fact = ["kernel", "machine", "user namespaces", "user", "cgroups", "security"]
             .into_iter()
             .find(|name| line.starts_with(&format!("  {name:<16} ")));
-        let wall = ["native", "docker", "podman", "microvm", "kubernetes"]
+        let wall = ["native", "docker", "podman", "microvm", "kubernetes", "landlock"]
             .into_iter()
             .find(|name| line.starts_with(&format!("  {name:<11} ")));
         about_a_wall = wall.is_some() || (about_a_wall && line.starts_with("     "));

@@ -7,7 +7,7 @@
 use super::assembler::{Assembler, Label, Test};
 
 /// Where the lower half of an argument lies in the data that the filter sees; both architectures are little-endian.
-const fn low(argument: u32) -> u32 {
+pub(super) const fn low(argument: u32) -> u32 {
     16 + 8 * argument
 }
 
@@ -50,7 +50,7 @@ const QUERY_PERSONALITY: u32 = 0xffff_ffff;
 const DEVICE_MASK: u32 = 0xb000;
 
 /// The bits of a socket's type that are no flags.
-const SOCKET_TYPE_MASK: u32 = 0xf;
+pub(super) const SOCKET_TYPE_MASK: u32 = 0xf;
 /// Raw, packet, DCCP and sequenced sockets of the internet families begin here.
 const FIRST_UNCOMMON_TYPE: u32 = 3;
 /// The default one, ICMP for `ping`, TCP, UDP, ICMPv6. Any other makes the kernel load a protocol that few have tested.
@@ -149,7 +149,7 @@ fn socket(to: &mut Assembler, ends: Ends) -> Label {
     to.load(low(0), test)
 }
 
-fn one_of(to: &mut Assembler, values: &[u32], yes: Label, no: Label) -> Label {
+pub(super) fn one_of(to: &mut Assembler, values: &[u32], yes: Label, no: Label) -> Label {
     values.iter().rev().fold(no, |no, value| to.branch(Test::Equal, *value, yes, no))
 }
 

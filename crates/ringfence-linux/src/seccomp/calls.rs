@@ -1,4 +1,4 @@
-//! The numbers of the system calls that `filter.rules` names.
+//! The numbers of the system calls that the rules name.
 
 /// One name and its number here; none where this architecture has no such call.
 pub(super) struct Call {
@@ -106,11 +106,52 @@ calls! {
         syslog => SYS_syslog,
         vhangup => SYS_vhangup,
         lookup_dcookie => SYS_lookup_dcookie,
+        connect => SYS_connect,
+        bind => SYS_bind,
+        fchmod => SYS_fchmod,
+        fchmodat => SYS_fchmodat,
+        fchown => SYS_fchown,
+        fchownat => SYS_fchownat,
+        utimensat => SYS_utimensat,
+        setxattr => SYS_setxattr,
+        lsetxattr => SYS_lsetxattr,
+        fsetxattr => SYS_fsetxattr,
+        removexattr => SYS_removexattr,
+        lremovexattr => SYS_lremovexattr,
+        fremovexattr => SYS_fremovexattr,
+        inotify_init1 => SYS_inotify_init1,
+        inotify_add_watch => SYS_inotify_add_watch,
+        shmget => SYS_shmget,
+        shmat => SYS_shmat,
+        shmctl => SYS_shmctl,
+        semget => SYS_semget,
+        semop => SYS_semop,
+        semtimedop => SYS_semtimedop,
+        semctl => SYS_semctl,
+        msgget => SYS_msgget,
+        msgsnd => SYS_msgsnd,
+        msgrcv => SYS_msgrcv,
+        msgctl => SYS_msgctl,
+        mq_open => SYS_mq_open,
+        mq_unlink => SYS_mq_unlink,
+        sched_setaffinity => SYS_sched_setaffinity,
+        sched_setparam => SYS_sched_setparam,
+        sched_setscheduler => SYS_sched_setscheduler,
+        sched_setattr => SYS_sched_setattr,
+        setpriority => SYS_setpriority,
+        ioprio_set => SYS_ioprio_set,
         nfsservctl => SYS_nfsservctl,
     }
     legacy {
         modify_ldt => SYS_modify_ldt,
         mknod => SYS_mknod,
+        chmod => SYS_chmod,
+        chown => SYS_chown,
+        lchown => SYS_lchown,
+        utime => SYS_utime,
+        utimes => SYS_utimes,
+        futimesat => SYS_futimesat,
+        inotify_init => SYS_inotify_init,
         iopl => SYS_iopl,
         ioperm => SYS_ioperm,
         _sysctl => SYS__sysctl,
@@ -124,6 +165,12 @@ calls! {
         query_module = 178,
     }
     recent {
+        fchmodat2 = 452,
+        statmount = 457,
+        listmount = 458,
+        setxattrat = 463,
+        removexattrat = 466,
+        file_setattr = 469,
         open_tree_attr = 467,
     }
 }

@@ -1,11 +1,11 @@
-//! The filter of system calls that every program behind the native wall runs under.
+//! The filters of system calls: one for programs behind the native wall, and a stricter one for those without namespaces.
 //!
 //! `filter.rules` says which calls are refused and why; this module turns it into a small program of classic BPF and
 //! puts it in force. The program checks the architecture, refuses every number above those that were known when the
 //! rules were written, then finds the call's range in a balanced tree. On the way to "allow" it reads nothing but the
 //! architecture and the number, which lets the kernel remember the answer and skip the filter for most calls.
 //!
-//! It holds no switch: there is one filter, and a start without it is no start.
+//! It holds no switch: each wall has its one filter, and a start without it is no start.
 
 mod arguments;
 mod assembler;
@@ -13,6 +13,9 @@ mod calls;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod tier_arguments;
+#[cfg(test)]
+mod tier_tests;
 
 use std::io;
 use std::sync::LazyLock;
@@ -37,17 +40,35 @@ const ARCHITECTURE: u32 = 183 | 0x8000_0000 | 0x4000_0000;
 const NUMBER_OFFSET: u32 = 0;
 const ARCHITECTURE_OFFSET: u32 = 4;
 
-static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program { instructions: assemble(&rules::RULES) });
+static PROGRAM: LazyLock<Program> = LazyLock::new(|| {
+    let rules = rules::RULES.to_vec();
+    Program { instructions: assemble(&rules, arguments::decide), rules }
+});
+static TIER: LazyLock<Program> = LazyLock::new(|| {
+    let replaced = |rule: &Rule| rules::TIER.iter().any(|stricter| stricter.name == rule.name);
+    let kept = rules::RULES.iter().filter(|rule| !replaced(rule));
+    let rules: Vec<Rule> = kept.chain(&rules::TIER).copied().collect();
+    Program { instructions: assemble(&rules, tier_arguments::decide), rules }
+});
+
+/// Writes the decision about a call; nothing when there is none.
+type Decide = fn(&mut Assembler, Ends, &str) -> Option<Label>;
 
 /// A filter, ready to be installed.
 #[derive(Debug)]
 pub struct Program {
     instructions: Vec<sock_filter>,
+    rules: Vec<Rule>,
 }
 
 /// The filter of this architecture, built on first use.
 pub fn program() -> &'static Program {
     &PROGRAM
+}
+
+/// The filter of this architecture for programs without namespaces of their own, built on first use.
+pub fn tier_program() -> &'static Program {
+    &TIER
 }
 
 impl Program {
@@ -57,9 +78,15 @@ impl Program {
         self.instructions.len()
     }
 
-    /// The rules it was made from, in the order of `filter.rules`.
-    pub fn rules(&self) -> impl Iterator<Item = Rule> + use<> {
-        rules::RULES.iter().copied()
+    /// The rules it was made from.
+    pub fn rules(&self) -> impl Iterator<Item = Rule> {
+        self.rules.iter().copied()
+    }
+
+    /// What the kernel is handed; it points into this program.
+    pub(crate) fn description(&self) -> io::Result<libc::sock_fprog> {
+        let length = u16::try_from(self.instructions.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        Ok(libc::sock_fprog { len: length, filter: self.instructions.as_ptr().cast_mut() })
     }
 }
 
@@ -67,8 +94,7 @@ impl Program {
 ///
 /// `no_new_privs` must be set already. Other threads of the process are not touched: call it where there is one.
 pub fn install(program: &Program) -> io::Result<()> {
-    let length = u16::try_from(program.instructions.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    let description = libc::sock_fprog { len: length, filter: program.instructions.as_ptr().cast_mut() };
+    let description = program.description()?;
     // SAFETY: `description` and the `len` instructions that it points to are valid for reading during the call; the
     // kernel copies both and writes neither.
     let installed = unsafe {
@@ -82,7 +108,7 @@ pub fn install(program: &Program) -> io::Result<()> {
     if installed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn assemble(rules: &[Rule]) -> Vec<sock_filter> {
+fn assemble(rules: &[Rule], decide: Decide) -> Vec<sock_filter> {
     let mut to = Assembler::default();
     let refuse = |to: &mut Assembler, errno: libc::c_int| {
         to.answer(libc::SECCOMP_RET_ERRNO | (errno.cast_unsigned() & libc::SECCOMP_RET_DATA))
@@ -109,7 +135,7 @@ fn assemble(rules: &[Rule]) -> Vec<sock_filter> {
             Action::NotPermitted => not_permitted,
             Action::NotImplemented => not_implemented,
             // A call that nobody wrote a decision for is refused whatever its arguments are.
-            Action::ByArguments => arguments::decide(&mut to, ends, rule.name).unwrap_or(not_permitted),
+            Action::ByArguments => decide(&mut to, ends, rule.name).unwrap_or(not_permitted),
         };
         refused.push((number, label));
     }

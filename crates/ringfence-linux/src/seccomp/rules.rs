@@ -1,4 +1,4 @@
-//! Reads `filter.rules` while this crate is compiled: a rule that cannot be understood is an error of the compiler, so
+//! Reads `filter.rules` and `tier.rules` while this crate is compiled: a rule that cannot be understood is an error of the compiler, so
 //! no rule can be lost at run time.
 
 use super::calls::CALLS;
@@ -14,7 +14,7 @@ pub enum Action {
     ByArguments,
 }
 
-/// One line of `filter.rules`.
+/// One line of a file of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// The system call.
@@ -28,8 +28,12 @@ pub struct Rule {
 }
 
 const TEXT: &str = include_str!("filter.rules");
+const TIER_TEXT: &str = include_str!("tier.rules");
 
+/// What holds behind every wall that shares the host's kernel.
 pub(super) static RULES: [Rule; count(TEXT)] = parse(TEXT);
+/// What holds besides, or instead, where there are no namespaces.
+pub(super) static TIER: [Rule; count(TIER_TEXT)] = parse(TIER_TEXT);
 
 const fn count(text: &str) -> usize {
     let mut rest = text.as_bytes();
@@ -133,16 +137,18 @@ mod tests {
 
     #[test]
     fn every_rule_has_a_reason_and_no_call_has_two() {
-        let mut names: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), RULES.len());
-        assert!(RULES.iter().all(|rule| rule.reason.len() > 5));
+        for rules in [&RULES[..], &TIER] {
+            let mut names: Vec<_> = rules.iter().map(|rule| rule.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), rules.len());
+            assert!(rules.iter().all(|rule| rule.reason.len() > 5));
+        }
     }
 
     #[test]
     fn every_call_in_the_table_of_numbers_has_a_rule() {
-        let rules: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
+        let rules: Vec<_> = RULES.iter().chain(&TIER).map(|rule| rule.name).collect();
         let unused: Vec<_> = CALLS.iter().map(|call| call.name).filter(|name| !rules.contains(name)).collect();
         assert_eq!(unused, Vec::<&str>::new());
     }

@@ -4,13 +4,13 @@ use super::*;
 
 /// What the filter sees of a call.
 #[derive(Clone, Copy)]
-struct Data {
-    number: u32,
-    architecture: u32,
-    arguments: [u64; 6],
+pub(super) struct Data {
+    pub(super) number: u32,
+    pub(super) architecture: u32,
+    pub(super) arguments: [u64; 6],
 }
 
-fn interpret(program: &[sock_filter], data: Data) -> u32 {
+pub(super) fn interpret(program: &[sock_filter], data: Data) -> u32 {
     run(program, data, &|_| {})
 }
 
@@ -47,10 +47,10 @@ fn run(program: &[sock_filter], data: Data, read: &dyn Fn(u32)) -> u32 {
     }
 }
 
-const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+pub(super) const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
 
-fn refusal(errno: c_int) -> u32 {
+pub(super) fn refusal(errno: c_int) -> u32 {
     libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()
 }
 

@@ -128,6 +128,7 @@ impl<'a> Behind<'a> {
         let failed = |error: io::Error| Failed::said(&error);
         // Opened while the file is ours: that of a process which may not be read is the host's root's.
         let preference = KilledFirst::open().map_err(failed)?;
+        super::clock::begin_near_zero().map_err(|error| Failed::said(&error))?;
         privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
         super::inside::forget_arguments().map_err(failed)?;
         super::inside::cut_off().map_err(setup)?;

@@ -27,6 +27,12 @@ pub enum LandlockError {
         /// Why.
         source: landlock::PathFdError,
     },
+    /// What a file is could not be told.
+    #[error("could not look at a file for Landlock")]
+    Look {
+        /// Why.
+        source: std::io::Error,
+    },
     /// The kernel took only a part.
     #[error("the kernel enforces Landlock only in part")]
     Partly,
@@ -40,7 +46,7 @@ pub fn abi() -> Option<i32> {
 }
 
 /// The versions that the library knows, by number.
-fn known(version: i32) -> ABI {
+pub(crate) fn known(version: i32) -> ABI {
     match version {
         1 => ABI::V1,
         2 => ABI::V2,

@@ -4,6 +4,7 @@
 //! lives the life that the caller gave it, in which it starts programs: each has every restriction in force, and proves
 //! them, before its first instruction. The caller says exactly what is shown: nothing here knows policy.
 
+mod clock;
 mod guest;
 mod inside;
 mod landlock;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use guest::{Behind, Life, Raising, Reaped, WallDescriptors, WallLaunch, Woken, start};
 pub use inside::SetupError;
+pub(crate) use landlock::known as landlock_known;
 pub use landlock::{LandlockError, abi as landlock_abi};
 pub use membership::Membership;
 pub use mount_api::idmapped_tree;

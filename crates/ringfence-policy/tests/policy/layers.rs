@@ -1,5 +1,6 @@
 use ringfence_policy::{
-    BackendChoice, BackendKind, Field, Grant, Layer, Overrides, Preset, ResolvedPolicy, narrow, parse, resolve,
+    BackendChoice, BackendKind, Field, Firmness, Grant, Layer, Overrides, Preset, ResolvedPolicy, narrow, parse,
+    resolve,
 };
 
 use crate::{layer, project, resolved};
@@ -288,6 +289,42 @@ fn a_call_cannot_reach_the_fallback_or_exchange_a_named_wall() {
 }
 
 #[test]
+fn the_tier_stands_between_spawn_and_a_wall_and_a_call_reaches_it_only_from_below() {
+    let asks = |policy: &str, backend: &str| asked(&project(policy), &format!(r#"{{"backend": "{backend}"}}"#)).is_ok();
+    assert!(asks("backend: spawn", "landlock") && asks("backend: none", "landlock"));
+    assert!(asks("backend: landlock", "native") && asks("backend: landlock", "auto"));
+    assert!(!asks("backend: auto", "landlock") && !asks("backend: native", "landlock"));
+    assert!(!asks("backend: { use: auto, fallback: [landlock] }", "landlock"));
+    assert!(!asks("backend: landlock", "spawn") && !asks("backend: landlock", "none"));
+    let inputs = [
+        layer(Layer::Project, "backend: { use: landlock, fallback: [landlock] }"),
+        layer(Layer::Operator, "backend: auto"),
+    ];
+    let held = resolve(&inputs, &[]).unwrap();
+    assert_eq!((held.backend.choice.value, held.backend.fallback.len()), (BackendChoice::Auto, 0));
+}
+
+#[test]
+fn limits_that_must_be_enforced_stay_so_whoever_asks() {
+    let limits = |policy: &ResolvedPolicy| policy.proc.limits.value;
+    assert_eq!(limits(&project("")), Firmness::Watched);
+    assert_eq!(limits(&project("extends: [preset:strict]")), Firmness::Enforced);
+    assert_eq!(limits(&project("extends: [preset:strict]\nproc: { limits: watched }")), Firmness::Watched);
+    assert_eq!(limits(&asked(&project(""), r#"{"proc": {"limits": "enforced"}}"#).unwrap()), Firmness::Enforced);
+    assert!(asked(&project("extends: [preset:strict]"), r#"{"proc": {"limits": "watched"}}"#).is_err());
+    let floor = |operator: &str, below: &str| {
+        let inputs = [layer(Layer::Project, below), layer(Layer::Operator, operator)];
+        limits(&resolve(&inputs, &[]).unwrap())
+    };
+    assert_eq!(floor("proc: { limits: enforced }", "proc: { limits: watched }"), Firmness::Enforced);
+    assert_eq!(floor("proc: { limits: watched }", "proc: { limits: enforced }"), Firmness::Enforced);
+    let granted =
+        granting("extends: [preset:strict]\noverrides: { grantable: [proc.limits] }", "{ proc: { limits: watched } }");
+    assert_eq!(limits(&granted.unwrap()), Firmness::Watched);
+    assert!(granting("extends: [preset:strict]", "{ proc: { limits: watched } }").is_err());
+}
+
+#[test]
 fn variables_that_load_code_cannot_be_set_by_a_call() {
     let policy = project("");
     for name in [
@@ -313,7 +350,7 @@ fn variables_that_load_code_cannot_be_set_by_a_call() {
 #[test]
 fn every_field_that_can_be_granted_has_its_name() {
     let names: Vec<String> = Field::all().map(|field| field.to_string()).collect();
-    assert_eq!(names.len(), 14);
+    assert_eq!(names.len(), 15);
     for field in Field::all() {
         assert_eq!(serde_json::to_value(field).unwrap(), field.to_string());
         assert_eq!(field.to_string().parse::<Field>().unwrap(), field);

@@ -13,9 +13,10 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
             "backend: auto",
             "backend: docker",
             "backend: native",
+            "backend: landlock",
             "backend: spawn",
             "backend: none",
-            "backend: { use: auto, fallback: [spawn] }",
+            "backend: { use: auto, fallback: [landlock, spawn] }",
             "backend: { fallback: [native, none] }",
         ]),
         line(&["mode: none", "mode: allowlist", "mode: open"]),
@@ -32,6 +33,7 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
         line(&["processes: 2", "processes: 999"]),
         line(&["grace: 1s", "grace: 5s"]),
         line(&["output: 1KiB", "output: 1GiB"]),
+        line(&["limits: watched", "limits: enforced"]),
     );
     let lists = (
         list(&[
@@ -52,7 +54,7 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
         list(&["backend", "proc.memory"]),
     );
     (scalars, lists).prop_map(|(scalars, lists)| {
-        let (backend, mode, workspace, size, memory, max, cpus, processes, grace, output) = scalars;
+        let (backend, mode, workspace, size, memory, max, cpus, processes, grace, output, limits) = scalars;
         let (allow, net_deny, localhost, deny, mounts, pass, set, commands, tools, grantable) = lists;
         let join = |key: &str, items: Option<Vec<&str>>| items.map(|items| format!("{key}: [{}]", items.join(", ")));
         let section = |key: &str, lines: Vec<Option<String>>| {
@@ -71,7 +73,10 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
             own(backend).map(|line| line + "\n").unwrap_or_default(),
             section("fs", vec![own(workspace), own(size), join("deny", deny), join("mounts", mounts)]),
             section("net", vec![own(mode), join("allow", allow), join("deny", net_deny), join("localhost", localhost)]),
-            section("proc", vec![own(memory), own(max), own(cpus), own(processes), own(grace), own(output), env]),
+            section(
+                "proc",
+                vec![own(memory), own(max), own(cpus), own(processes), own(grace), own(output), own(limits), env],
+            ),
             join("commands", commands).map(|line| line + "\n").unwrap_or_default(),
             section("tools", vec![join("allow", tools)]),
             section("overrides", vec![join("grantable", grantable)]),
@@ -93,18 +98,19 @@ fn arbitrary_overrides() -> impl Strategy<Value = Overrides> {
     let pick = |values: &'static [&'static str]| proptest::option::of(select(values));
     let list = |items: &'static [&'static str]| proptest::option::of(subsequence(items, 0..=items.len()));
     (
-        pick(&["auto", "docker", "native", "spawn", "none"]),
+        pick(&["auto", "docker", "native", "landlock", "spawn", "none"]),
         pick(&["review", "direct", "read-only", "ephemeral"]),
         pick(&["none", "allowlist", "open"]),
         list(&["\"a.test\"", "\"b.a.test\"", "\"*.a.test:443\"", "\"d.test\""]),
         list(&["1", "2", "9"]),
         pick(&["1MiB", "1GiB", "99GiB"]),
         pick(&["1s", "60s", "2h"]),
+        pick(&["watched", "enforced"]),
         list(&["\"LANG\"", "\"LC_X\"", "\"A_*\"", "\"HOME\""]),
         list(&["\"A\": \"x\"", "\"A2\": \"z\"", "\"LD_X\": \"1\""]),
         list(&["\"q\"", "\"b\""]),
     )
-        .prop_map(|(backend, mode, net, allow, localhost, memory, timeout, pass, set, deny)| {
+        .prop_map(|(backend, mode, net, allow, localhost, memory, timeout, limits, pass, set, deny)| {
             let word = |key: &str, value: Option<&str>| value.map(|value| format!("\"{key}\": \"{value}\""));
             let array =
                 |key: &str, items: Option<Vec<&str>>| items.map(|items| format!("\"{key}\": [{}]", items.join(", ")));
@@ -121,6 +127,7 @@ fn arbitrary_overrides() -> impl Strategy<Value = Overrides> {
                     vec![
                         word("memory", memory),
                         word("timeout", timeout),
+                        word("limits", limits),
                         object("env", vec![array("pass", pass), set]),
                     ],
                 ),

@@ -62,11 +62,13 @@ fn what_is_probably_not_meant_draws_a_warning() {
         "net: { allow: [pypi.org] }",
         "net: { mode: allowlist, allow: [\"*.a.test\", b.a.test, c.test, c.test], deny: [c.test] }",
         "backend: none",
+        "backend: landlock",
         "backend: { use: native, fallback: [docker, spawn] }",
         "fs: { workspace: { mode: direct }, mounts: [{ host: ./a, at: /a, mode: read-write }] }",
         "fs: { deny: [a, b, a] }",
         "extends: [preset:ci, preset:ci]",
         "proc: { env: { pass: [GITHUB_TOKEN], set: { API_KEY: x } } }",
+        "backend: spawn\nproc: { limits: enforced }",
         "commands: [{ allow: [git] }, { deny: [git], matches: [git x] }]",
     ];
     let page: Vec<String> = texts.iter().map(|text| format!("--- {text}\n{}", warnings(text).join("\n"))).collect();

@@ -17,12 +17,14 @@ use crate::scratch::ScratchError;
 
 pub(crate) mod environment;
 mod guest;
+mod landlock;
 mod native;
 mod none;
 mod process;
 mod program;
 mod spawn;
 
+pub use landlock::Landlock;
 pub use native::Native;
 pub use none::NoWall;
 pub use process::Sandbox;

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ pub struct Sandbox {
     terminal: Option<OwnedFd>,
     pub(super) proofs: Proofs,
     // After the supervisor: the files and the group of a program are removed when it is gone.
-    scratch: Option<Scratch>,
+    pub(super) scratch: Option<Scratch>,
     pub(super) group: Option<Arc<Cgroup>>,
     /// What the group had counted before the program was started, where it is not the program's own.
     counted_before: Option<CgroupUsage>,
@@ -141,6 +142,12 @@ impl Pipes {
         })
     }
 
+    /// The sandbox of a program that a keeper holds.
+    pub(super) fn kept_by(self, keeper: Keeper) -> Result<Sandbox, StartError> {
+        let control = keeper.control().and_then(|fd| UnixStream::from_std(fd.into())).map_err(watch)?;
+        self.into_sandbox(Supervisor::Keeper { keeper, control, program: None }).map_err(watch)
+    }
+
     /// The sandbox of a program that a guest of its own holds.
     pub(super) fn behind(self, guest: Guest) -> Result<Sandbox, StartError> {
         Link::new(guest).and_then(|link| self.into_sandbox(Supervisor::Guest(link))).map_err(watch)
@@ -197,7 +204,7 @@ pub(super) fn prepare(
     privileges: Privileges,
     rlimits: &[Rlimit],
 ) -> Result<Sandbox, StartError> {
-    let cwd = open_cwd(plan)?;
+    let cwd = open_cwd(plan.workspace(), plan.cwd())?;
     let pipes = Pipes::new(plan)?;
     let [stdin, stdout, stderr] = pipes.program_ends(plan)?;
     let argv: Vec<&OsStr> = program.argv.iter().map(AsRef::as_ref).collect();
@@ -213,9 +220,9 @@ pub(super) fn prepare(
         stderr,
         privileges,
         rlimits,
+        fence: None,
     })?;
-    let control = keeper.control().and_then(|fd| UnixStream::from_std(fd.into())).map_err(watch)?;
-    let mut sandbox = pipes.into_sandbox(Supervisor::Keeper { keeper, control, program: None }).map_err(watch)?;
+    let mut sandbox = pipes.kept_by(keeper)?;
     sandbox.scratch = program.scratch;
     Ok(sandbox)
 }
@@ -417,19 +424,17 @@ impl Drop for InSession {
 }
 
 /// Opens the working directory beneath the workspace; nothing on the way may lead out of it.
-fn open_cwd(plan: &Plan) -> Result<OwnedFd, StartError> {
-    let failed = |source: rustix::io::Errno| StartError::WorkingDirectory {
-        path: plan.workspace().join(plan.cwd()),
-        source: source.into(),
-    };
+pub(super) fn open_cwd(workspace: &Path, cwd: &Path) -> Result<OwnedFd, StartError> {
+    let failed =
+        |source: rustix::io::Errno| StartError::WorkingDirectory { path: workspace.join(cwd), source: source.into() };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let workspace = rustix::fs::open(plan.workspace(), flags, Mode::empty()).map_err(failed)?;
-    if plan.cwd().as_os_str().is_empty() {
+    let workspace = rustix::fs::open(workspace, flags, Mode::empty()).map_err(failed)?;
+    if cwd.as_os_str().is_empty() {
         return Ok(workspace);
     }
     rustix::fs::openat2(
         &workspace,
-        plan.cwd(),
+        cwd,
         flags,
         Mode::empty(),
         rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_MAGICLINKS,

@@ -13,7 +13,7 @@ const MOST_ENTRIES: usize = 200_000;
 const MOST_MATCHES: usize = 4_096;
 
 /// The denied paths below `workspace`, relative to it. What lies below a denied folder is not listed again.
-pub(super) fn find(workspace: &Path, deny: &[Sourced<Glob>]) -> Result<Vec<PathBuf>, StartError> {
+pub(in crate::backend) fn find(workspace: &Path, deny: &[Sourced<Glob>]) -> Result<Vec<PathBuf>, StartError> {
     if deny.is_empty() {
         return Ok(Vec::new());
     }

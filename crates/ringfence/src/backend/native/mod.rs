@@ -1,8 +1,8 @@
 //! `native`: a full wall on this host's kernel, without a daemon.
 
-mod deny;
+pub(super) mod deny;
 mod kept;
-mod toolchain;
+pub(super) mod toolchain;
 mod view;
 
 use std::ffi::OsString;

@@ -41,6 +41,11 @@ const NOT_OF_PROGRAMS: [&str; 10] = [
 
 /// The entries for what `path` leads to, without what belongs to `workspace`: that is shown once, where its rules hold.
 pub(super) fn entries(path: &OsStr, workspace: &Path) -> Vec<Entry> {
+    paths(path, workspace).iter().map(|path| shown(path, workspace)).collect()
+}
+
+/// The folders and files that `path` leads to, without what belongs to `workspace`.
+pub(in crate::backend) fn paths(path: &OsStr, workspace: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for folder in std::env::split_paths(path).filter(|folder| folder.is_absolute() && folder.is_dir()) {
         if SHOWN.iter().any(|shown| folder.starts_with(shown)) {
@@ -54,7 +59,7 @@ pub(super) fn entries(path: &OsStr, workspace: &Path) -> Vec<Entry> {
         }
     }
     found.sort();
-    found.iter().map(|path| shown(path, workspace)).collect()
+    found
 }
 
 /// Not a bind: a socket of a host's service in it would answer.
