@@ -202,7 +202,8 @@ impl Page {
         let mut text = String::from("\n");
         let mut line = |name: &str, value: &str| text.push_str(&self.wrapped(&format!("{name:<13}"), value));
         line("version", concat!("ringfence ", env!("CARGO_PKG_VERSION")));
-        line("date", &report.date);
+        // To the second, in UTC.
+        line("date", &report.date.get(..19).map_or_else(|| report.date.clone(), |date| format!("{date}Z")));
         for fact in facts.iter().filter(|fact| ["kernel", "machine", "user", "cgroups"].contains(&fact.name)) {
             line(fact.name, &fact.value);
         }

@@ -1,16 +1,18 @@
 //! What the host sees of an attack. Nothing here asks the attacking program.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use rustix::fs::OFlags;
 
 use super::CheckError;
 
@@ -141,7 +143,14 @@ fn hash_tree(path: &Path) -> Result<BTreeMap<PathBuf, blake3::Hash>, CheckError>
         let mut hasher = blake3::Hasher::new();
         hasher.update(&metadata.len().to_le_bytes());
         let mut start = Vec::new();
-        File::open(path).and_then(|file| file.take(MOST).read_to_end(&mut start)).map_err(CheckError::io(failed()))?;
+        // Where everybody may write, it may be a link or a pipe by now.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(path)
+            .and_then(|file| file.take(MOST).read_to_end(&mut start))
+            .map_err(CheckError::io(failed()))?;
         hasher.update(&start);
         found.insert(path.to_owned(), hasher.finalize());
     } else {
@@ -292,7 +301,7 @@ impl Look {
         Some(Self {
             status: read(&place("status"))?,
             limits: read(&place("limits"))?,
-            filled: fs::metadata(place("cwd/fill")).map_or(0, |metadata| metadata.len()),
+            filled: fs::symlink_metadata(place("cwd/fill")).map_or(0, |metadata| metadata.len()),
         })
     }
 

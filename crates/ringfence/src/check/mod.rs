@@ -154,6 +154,8 @@ impl Check {
 
     /// A harmless program behind the wall: its outcome holds what was proven from inside.
     async fn prove(&self) -> Result<Outcome, CheckError> {
+        // So that there is something denied to look for.
+        self.walled.field.write(&self.walled.field.workspace().join(".env"), "")?;
         let mut request = Request::argv(["true"]);
         request.metadata.door = trial::DOOR.to_owned();
         let outcome = trial::outcome(&self.walled.engine, request).await?;
