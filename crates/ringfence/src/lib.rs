@@ -15,6 +15,7 @@ pub mod engine;
 pub mod event;
 pub mod guarantee;
 pub mod host;
+pub mod image;
 pub mod judge;
 pub mod language;
 pub mod layers;
