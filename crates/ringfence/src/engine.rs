@@ -12,9 +12,10 @@ use tokio::sync::{mpsc, watch};
 
 use crate::analysis::analyse;
 use crate::approve::{Approver, Nobody};
-use crate::backend::{Backend, Capabilities, Native, NoWall, Spawn, Unavailable};
+use crate::backend::{Backend, Capabilities, Native, NoWall, Spawn, StartError, Unavailable};
 use crate::conclude;
 use crate::event::Event;
+use crate::image;
 use crate::judge::{self, Cleared, describe, judge};
 use crate::ledger::{Durability, Entry, Kind, Ledger, LedgerError};
 use crate::monitor;
@@ -104,6 +105,7 @@ impl Engine {
             return Err(SetupError::RelativeWorkspace(setup.workspace));
         }
         scratch::sweep(&setup.state)
+            .and_then(|_| image::sweep(&setup.state))
             .map_err(|source| SetupError::Sweep { path: setup.state.path().to_owned(), source })?;
         Ok(Self(Arc::new(Inner {
             policy: setup.policy,
@@ -158,7 +160,15 @@ impl Engine {
             Ok(run_id) => run_id,
             Err(error) => return Err(Box::new(self.0.failed_without_id(&error))),
         };
-        self.0.prepare(run_id, request).await.map(|prepared| prepared.plan).map_err(|stopped| Box::new(stopped.outcome))
+        let Prepared { plan, chosen, .. } =
+            self.0.prepare(run_id, request).await.map_err(|stopped| Box::new(stopped.outcome))?;
+        match chosen.backend.image(&plan) {
+            Ok(_) => Ok(plan),
+            Err(error) => {
+                let outcome = conclude::begin(plan.run_id().clone(), Some(&plan), plan.policy());
+                Err(Box::new(conclude::failed(outcome, error.failure())))
+            }
+        }
     }
 }
 
@@ -200,10 +210,16 @@ impl Inner {
         };
         let Prepared { plan, chosen, cleared } = prepared;
         let judged = json!({ "verdict": "allow", "approvedBy": cleared.approved_by() });
+        // One that cannot be found, or is another by then, fails the start with its reason.
+        let image = chosen.backend.image(&plan).ok().flatten();
+        if let Some(what) = image.as_ref().and_then(|image| image.preparing.clone()) {
+            show(&events, Event::Preparing { what }).await;
+        }
         let planned = json!({
             "backend": plan.backend(),
             "policyHash": hash_policy(plan.policy()),
             "workspace": plan.workspace().to_string_lossy(),
+            "image": image.as_ref().map(|image| &image.name),
             "timeoutMs": u64::try_from(plan.limits().timeout.as_millis()).unwrap_or(u64::MAX),
             "notEnforced": plan.not_enforced(),
             "fellBack": &chosen.fell_back,
@@ -233,6 +249,9 @@ impl Inner {
         }
         let started = Instant::now();
         let released = match raised {
+            Ok(sandbox) if sandbox.image() != image.as_ref().map(|image| image.name.as_str()) => {
+                Err(StartError::ImageChanged)
+            }
             Ok(mut sandbox) => sandbox.release().await.map(|()| sandbox),
             Err(error) => Err(error),
         };
@@ -247,6 +266,7 @@ impl Inner {
                     let backend = plan.backend().to_string();
                     show(&events, Event::Started { run_id: run_id.clone(), backend }).await;
                     outcome.prove(sandbox.proofs());
+                    outcome.name_image(sandbox.image());
                     let watched = monitor::watch(sandbox, &plan, events, cancelled, started).await;
                     conclude::ended(outcome, watched, plan.policy())
                 }

@@ -10,6 +10,7 @@
 mod calls;
 mod files;
 mod guest;
+mod image;
 mod kernel;
 mod languages;
 mod names;

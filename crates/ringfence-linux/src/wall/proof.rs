@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::Identity;
@@ -149,6 +150,13 @@ fn confined(expected: &Expected) -> Result<String, Unproven> {
     let mounts = read(name, "/proc/self/mountinfo")?;
     if mounts.lines().any(|line| line.contains(" shared:") || line.contains(" master:")) {
         return Err(Unproven::Broken { name, found: "a mount is tied to the host's".to_owned() });
+    }
+    // What lies over our root is not seen by its name, but is by `..`.
+    let roots = mounts.lines().filter(|line| line.split(' ').nth(4) == Some("/")).count();
+    let look = |path: &str| fs::metadata(path).map_err(|source| Unproven::Unreadable { name, source });
+    let (root, above) = (look("/")?, look("/..")?);
+    if roots != 1 || (root.dev(), root.ino()) != (above.dev(), above.ino()) {
+        return Err(Unproven::Broken { name, found: "something lies over the root".to_owned() });
     }
     for path in ["/.probe", "/usr/.probe", "/dev/.probe"] {
         match fs::File::create(path) {

@@ -41,6 +41,8 @@ pub struct Sandbox {
     // After the keeper: the files and the group of a program are removed when it is gone.
     scratch: Option<Scratch>,
     pub(super) group: Option<Cgroup>,
+    /// The image that stands inside.
+    pub(super) image: Option<String>,
 }
 
 /// The program's ends of its pipes, and ours.
@@ -101,6 +103,7 @@ impl Pipes {
             proofs: Vec::new(),
             scratch: None,
             group: None,
+            image: None,
         })
     }
 }
@@ -135,6 +138,11 @@ pub(super) fn prepare(
 }
 
 impl Sandbox {
+    /// The image that stands inside, by its name and digest.
+    pub(crate) fn image(&self) -> Option<&str> {
+        self.image.as_deref()
+    }
+
     /// Executes the program; everything is in force. Returns once its first instruction is about to run.
     pub async fn release(&mut self) -> Result<(), StartError> {
         let watch = |source| StartError::Io { attempt: "watch the program", source };

@@ -1,6 +1,7 @@
 //! `native`: a full wall on this host's kernel, without a daemon.
 
 mod deny;
+mod image;
 mod toolchain;
 mod view;
 
@@ -15,9 +16,10 @@ use ringfence_linux::launcher::Launcher;
 use ringfence_linux::wall::{self, Identity, Membership, Wall, WallLaunch};
 use ringfence_policy::{BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
+pub use self::image::ImageError;
 use super::process::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
-use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, WallError};
+use super::{Backend, Capabilities, FoundImage, Sandbox, StartError, Unavailable, WallError};
 use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
@@ -76,9 +78,14 @@ impl Native {
     }
 
     async fn raise_wall(&self, plan: &Plan) -> Result<Sandbox, StartError> {
+        // Before anything else is made: it may have to be unpacked first.
+        let root = match image::find(plan, &self.state)? {
+            Some(found) => Some(found.obtain(plan, &self.state).await?),
+            None => None,
+        };
         let pipes = Pipes::new(plan)?;
         let group = self.make_group(plan)?;
-        let (mut launch, trees) = prepare(plan, &self.state)?;
+        let (mut launch, trees) = prepare(plan, &self.state, root.as_ref())?;
         match &group {
             Some(group) => {
                 launch.cgroup = Some(membership(group));
@@ -94,6 +101,7 @@ impl Native {
             .map_err(|source| StartError::Io { attempt: "make namespaces for the program", source })?;
         let mut sandbox = pipes.into_sandbox(keeper)?;
         sandbox.group = group;
+        sandbox.image = root.map(|root| root.name().to_owned());
         sandbox.proven().await?;
         Ok(sandbox)
     }
@@ -113,9 +121,14 @@ impl Backend for Native {
                     fix: "take it out of the policy, or choose another backend".to_owned(),
                 });
             }
+            image::check_kind(policy)?;
             let groups = if self.hierarchy().is_ok() { Groups::Kept } else { Groups::Missing };
             Ok(Capabilities::new(BackendKind::Native, kept(policy, groups)))
         })
+    }
+
+    fn image(&self, plan: &Plan) -> Result<Option<FoundImage>, StartError> {
+        Ok(image::find(plan, &self.state)?.map(|found| found.describe(&self.state)))
     }
 
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
@@ -194,7 +207,11 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
 }
 
 /// Everything that is decided on the host before the wall is raised.
-fn prepare(plan: &Plan, state: &StateFolder) -> Result<(WallLaunch, Vec<std::os::fd::OwnedFd>), StartError> {
+fn prepare(
+    plan: &Plan,
+    state: &StateFolder,
+    root: Option<&image::Root>,
+) -> Result<(WallLaunch, Vec<std::os::fd::OwnedFd>), StartError> {
     let identity = identity(plan);
     let at = match plan.workspace_at() {
         WorkspaceAt::Default => PathBuf::from(WORKSPACE),
@@ -203,16 +220,25 @@ fn prepare(plan: &Plan, state: &StateFolder) -> Result<(WallLaunch, Vec<std::os:
     };
     check_place(&at)?;
     let mut trees = Vec::new();
-    let mut view = view::system(identity);
-    let path = plan.env().iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
-    view.extend(toolchain::entries(&path, plan.workspace()));
+    let env = root.map_or_else(|| plan.env().to_vec(), |root| root.env(plan));
+    let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
+    let mut view = match root {
+        Some(root) => root.system(identity)?,
+        None => view::system(identity),
+    };
+    if root.is_none() {
+        view.extend(toolchain::entries(&path, plan.workspace()));
+    }
     view.extend(view::hide_workspace(&view, plan.workspace(), &at));
     view.extend(view::workspace(plan, &at, identity, state, &mut trees)?);
     view.extend(view::mounts(plan)?);
     view.extend(view::files(plan, Path::new(CODE)));
-    let view = view::without_replaced(view);
+    let mut view = view::without_replaced(view);
+    if let Some(root) = root {
+        view.insert(0, root.ground(&view, identity, &mut trees)?);
+    }
     let cwd = at.join(plan.cwd());
-    let (programs, argv) = programs(plan, &path, &cwd)?;
+    let (programs, argv) = programs(plan, &path, &cwd, root)?;
     let writable = view::writable_paths(&view);
     let launch = WallLaunch {
         wall: Wall {
@@ -224,7 +250,7 @@ fn prepare(plan: &Plan, state: &StateFolder) -> Result<(WallLaunch, Vec<std::os:
         },
         programs,
         argv,
-        env: plan.env().to_vec(),
+        env,
         cwd: cwd.into_os_string(),
         rlimits: rlimits(&plan.policy().proc).to_vec(),
         paths: writable,
@@ -258,8 +284,6 @@ fn cannot(policy: &ResolvedPolicy) -> Option<&'static str> {
         Some("`net.mode: open`: there is only the network of its own")
     } else if !policy.net.localhost.is_empty() || !policy.net.unix.is_empty() {
         Some("`net.localhost` and `net.unix`: nothing of the host can be reached")
-    } else if policy.image.is_some() {
-        Some("`image`: it shows the host's own system")
     } else {
         None
     }
@@ -281,7 +305,12 @@ fn identity(plan: &Plan) -> Identity {
 }
 
 /// The files to try to execute inside, and the arguments.
-fn programs(plan: &Plan, path: &OsString, cwd: &Path) -> Result<(Vec<PathBuf>, Vec<OsString>), StartError> {
+fn programs(
+    plan: &Plan,
+    path: &OsString,
+    cwd: &Path,
+    root: Option<&image::Root>,
+) -> Result<(Vec<PathBuf>, Vec<OsString>), StartError> {
     let on_path =
         |name: &Path| -> Vec<PathBuf> { std::env::split_paths(path).map(|folder| folder.join(name)).collect() };
     match plan.work() {
@@ -296,10 +325,12 @@ fn programs(plan: &Plan, path: &OsString, cwd: &Path) -> Result<(Vec<PathBuf>, V
             Ok((shells, vec!["sh".into(), "-c".into(), line.into()]))
         }
         Work::Code { language, name, .. } => {
-            // The system's folders and toolchains look the same inside and outside.
-            let found = language.interpreters().iter().find(|interpreter| {
-                on_path(Path::new(interpreter.program)).iter().any(|candidate| candidate.is_file())
-            });
+            // Without an image, the system's folders and toolchains look the same inside and outside.
+            let is_there = |file: &PathBuf| root.map_or_else(|| file.is_file(), |root| root.has_file(file));
+            let found = language
+                .interpreters()
+                .iter()
+                .find(|interpreter| on_path(Path::new(interpreter.program)).iter().any(is_there));
             let interpreter = found.ok_or(StartError::NoInterpreter { language: *language })?;
             let file = Path::new(CODE).join(name.as_deref().unwrap_or(language.default_file_name()));
             let mut argv: Vec<OsString> = vec![interpreter.program.into()];
