@@ -40,6 +40,11 @@ impl Printer {
     /// Passes an event on.
     pub(crate) async fn print(&mut self, event: Event) -> io::Result<Printed> {
         if let Self::Ready(screen) = self {
+            if let Event::Preparing { .. } = event {
+                // Here, and not on a thread: until the program runs this process has one, or it could raise no wall.
+                let printed = screen.show(&event);
+                return Ok(if printed.is_ok() { Printed::PassedOn } else { Printed::NobodyReads });
+            }
             screen.started |= matches!(event, Event::Started { .. });
             if !screen.shows(&event) {
                 return Ok(Printed::PassedOn);
@@ -133,6 +138,12 @@ impl Screen {
                 let [stdout, stderr] = rest.map(Option::unwrap_or_default);
                 io::stdout().lock().write_all(stdout.as_bytes())?;
                 io::stderr().lock().write_all(stderr.as_bytes())
+            }
+            Event::Preparing { what } => {
+                if !self.quiet {
+                    chatter::say(what);
+                }
+                Ok(())
             }
             Event::Started { .. }
             | Event::Output { .. }

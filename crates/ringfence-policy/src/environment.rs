@@ -10,7 +10,7 @@ use crate::file::{PolicyFile, Written};
 use crate::name::Named;
 use crate::policy::{BackendChoice, BackendKind, Layer, NetMode, Place, WorkspaceMode};
 use crate::resolve::LayerInput;
-use crate::section::{parse_amount, parse_count, parse_image, parse_memory};
+use crate::section::{parse_amount, parse_count, parse_memory};
 use crate::units::TimeSpan;
 use crate::variable::check_pass;
 
@@ -134,7 +134,7 @@ impl Variables {
         let mut file = PolicyFile {
             backend: self.one("RINGFENCE_BACKEND", BackendChoice::read),
             fallback: self.list("RINGFENCE_FALLBACK", BackendKind::read),
-            image: self.one("RINGFENCE_IMAGE", parse_image),
+            image: self.one("RINGFENCE_IMAGE", str::parse),
             ..PolicyFile::default()
         };
         file.proc.timeout = self.one("RINGFENCE_TIMEOUT", str::parse);
@@ -166,7 +166,7 @@ impl Variables {
     }
 
     fn read_aliases(&mut self, file: &mut PolicyFile) {
-        if let Some(image) = self.one("SECURITY_DOCKER_IMAGE", parse_image) {
+        if let Some(image) = self.one("SECURITY_DOCKER_IMAGE", str::parse) {
             file.image.get_or_insert(image);
         }
         if let Some(limit) = self.one("SECURITY_MAX_EXECUTION_TIME", parse_seconds) {

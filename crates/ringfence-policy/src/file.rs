@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::command::CommandRule;
 use crate::diagnostic::Diagnostic;
 use crate::host::NetRule;
+use crate::image::Image;
 use crate::path::{Glob, LiteralPath};
 use crate::policy::{BackendChoice, BackendKind, Field, Firmness, Mount, NetMode, Preset, UserId, WorkspaceMode};
 use crate::reader::Reader;
@@ -25,7 +26,7 @@ pub struct PolicyFile {
     /// Weak walls of the layers below are replaced by `auto`; a choice that isolates stays.
     pub require_isolation: Option<Written<()>>,
     /// What stands inside.
-    pub image: Option<Written<String>>,
+    pub image: Option<Written<Image>>,
     /// `fs`
     pub fs: FsFile,
     /// `net`

@@ -13,6 +13,7 @@ mod file;
 mod floor;
 mod grant;
 mod host;
+mod image;
 mod init;
 mod lint;
 mod name;
@@ -40,6 +41,7 @@ pub use environment::{ALIASES, RESERVED_VARIABLES, VARIABLES, environment_layer}
 pub use file::{FsFile, NetFile, PolicyFile, ProcFile, Written, parse};
 pub use grant::Grant;
 pub use host::{HostPattern, NetRule};
+pub use image::{Image, ImageKind, check_root};
 pub use init::starter;
 pub use lint::lint;
 pub use narrow::{Widening, narrow};

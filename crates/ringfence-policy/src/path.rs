@@ -16,7 +16,7 @@ use crate::shape::Shape;
 
 const BAD_PATH: &str = "policy::bad-path";
 const BAD_GLOB: &str = "policy::bad-glob";
-const FORBIDDEN_PATH: &str = "policy::forbidden-path";
+pub(crate) const FORBIDDEN_PATH: &str = "policy::forbidden-path";
 const MAX_PATH: usize = 4096;
 const MAX_GLOB: usize = 1024;
 /// A longer glob, or one with alternatives, is compiled when it loads: it is the kind that may fail to compile.

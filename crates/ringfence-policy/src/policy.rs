@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::command::CommandRule;
 use crate::diagnostic::{Invalid, quote};
 use crate::host::NetRule;
+use crate::image::Image;
 use crate::path::{Glob, LiteralPath};
 use crate::units::{Bytes, Cpus, TimeSpan};
 
@@ -201,7 +202,7 @@ pub struct ResolvedPolicy {
     /// Which wall.
     pub backend: BackendPolicy,
     /// What stands inside, for the backends that use images.
-    pub image: Option<Sourced<String>>,
+    pub image: Option<Sourced<Image>>,
     /// Files.
     pub fs: FsPolicy,
     /// Network.

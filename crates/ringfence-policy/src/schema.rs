@@ -131,7 +131,7 @@ pub fn json_schema() -> Value {
         "version": { "description": "The version of the format", "const": 1 },
         "extends": list("Presets below this file", json!({ "enum": presets })),
         "backend": backend,
-        "image": { "description": "The image, for walls that use one", "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._/:@-]*$" },
+        "image": { "description": "What stands inside: a folder with a root (`./rootfs`), an OCI layout (`oci:PATH`, `oci:PATH:NAME`), or a reference for a container engine", "type": "string", "pattern": "^[^-*?\\[{~$][^*?\\[{]*$", "maxLength": 4096 },
         "fs": object("Files", json!({
             "workspace": workspace,
             "mounts": list("What else is shown inside", mount),

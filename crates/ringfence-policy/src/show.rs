@@ -18,7 +18,7 @@ pub fn show(policy: &ResolvedPolicy) -> String {
     page.value("  use", policy.backend.choice.value.name(), &policy.backend.choice.origin);
     page.list("  fallback", &policy.backend.fallback, |kind| kind.name().to_owned());
     if let Some(image) = &policy.image {
-        page.value("image", &scalar(&image.value), &image.origin);
+        page.value("image", &scalar(image.value.as_str()), &image.origin);
     }
 
     let fs = &policy.fs;

@@ -6,20 +6,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ringfence_linux::launcher::Launcher;
-use ringfence_policy::{BackendChoice, BackendKind, Grant, ResolvedPolicy, narrow};
+use ringfence_policy::{BackendKind, Grant, ResolvedPolicy, narrow};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::analysis::analyse;
 use crate::approve::{Approver, Nobody};
-use crate::backend::{Backend, Capabilities, Landlock, Native, NoWall, Spawn, Unavailable};
+use crate::backend::{Backend, Capabilities, Landlock, Native, NoWall, Spawn, StartError, Unavailable};
+use crate::choose::Chosen;
 use crate::conclude;
 use crate::event::Event;
+use crate::image;
 use crate::judge::{self, Cleared, judge};
 use crate::ledger::{Durability, Entry, Kind, Ledger, LedgerError};
 use crate::monitor;
-use crate::outcome::{Failure, FailureKind, FellBack, Outcome};
-use crate::plan::{Host, Plan, missing, plan};
+use crate::outcome::{Failure, FailureKind, Outcome};
+use crate::plan::{Host, Plan, plan};
 use crate::pump::show;
 use crate::refusal::Refusal;
 use crate::request::{Request, Work};
@@ -32,9 +34,6 @@ use crate::written::{ended_body, ledger_failure, planned_body, record_grant, req
 
 /// Events that wait for a slow listener.
 const EVENTS_WAITING: usize = 16;
-/// What `auto` means, best first: every wall that isolates. After them comes `landlock`, if nothing would be missing.
-const AUTO: [BackendKind; 3] = [BackendKind::Native, BackendKind::Docker, BackendKind::Podman];
-
 /// Carries out requests under one policy, which is bound when the engine is made.
 #[derive(Debug, Clone)]
 pub struct Engine(Arc<Inner>);
@@ -44,7 +43,7 @@ pub(crate) struct Inner {
     policy: ResolvedPolicy,
     workspace: PathBuf,
     environment: Vec<(OsString, OsString)>,
-    backends: Vec<Box<dyn Backend>>,
+    pub(crate) backends: Vec<Box<dyn Backend>>,
     ledger: Ledger,
     grants: Value,
     approver: Arc<dyn Approver>,
@@ -86,14 +85,6 @@ pub enum SetupError {
     RelativeWorkspace(PathBuf),
 }
 
-/// A backend that was found for a policy.
-#[derive(Debug)]
-pub struct Chosen<'a> {
-    backend: &'a dyn Backend,
-    capabilities: Capabilities,
-    fell_back: Option<FellBack>,
-}
-
 impl Engine {
     /// An engine with every backend of this build. Removes what killed supervisors left behind.
     pub fn new(setup: Setup) -> Result<Self, SetupError> {
@@ -106,6 +97,7 @@ impl Engine {
             return Err(SetupError::RelativeWorkspace(setup.workspace));
         }
         scratch::sweep(&setup.state)
+            .and_then(|_| image::sweep(&setup.state))
             .map_err(|source| SetupError::Sweep { path: setup.state.path().to_owned(), source })?;
         Ok(Self(Arc::new(Inner {
             policy: setup.policy,
@@ -181,8 +173,15 @@ impl Engine {
             Ok(run_id) => run_id,
             Err(error) => return Err(Box::new(self.0.failed_without_id(&error))),
         };
-        let prepared = self.0.prepare(Place::Fresh, run_id, request).await;
-        prepared.map(|prepared| prepared.plan).map_err(|stopped| Box::new(stopped.outcome))
+        let Prepared { plan, chosen, .. } =
+            self.0.prepare(Place::Fresh, run_id, request).await.map_err(|stopped| Box::new(stopped.outcome))?;
+        match chosen.backend.image(&plan) {
+            Ok(_) => Ok(plan),
+            Err(error) => {
+                let outcome = conclude::begin(plan.run_id().clone(), Some(&plan), plan.policy());
+                Err(Box::new(conclude::failed(outcome, error.failure())))
+            }
+        }
     }
 }
 
@@ -234,7 +233,13 @@ impl Inner {
             Err(stopped) => return self.write_stopped(&run_id, requested, stopped),
         };
         let Prepared { plan, chosen, cleared } = prepared;
-        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared);
+        // One that cannot be found, or is another by then, fails the start with its reason.
+        let image = chosen.backend.image(&plan).ok().flatten();
+        if let Some(what) = image.as_ref().and_then(|image| image.preparing.clone()) {
+            show(&events, Event::Preparing { what }).await;
+        }
+        let image = image.map(|image| image.name);
+        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, image.as_deref());
         let cancelled = caller.cancel.clone();
         let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         outcome.fell_back = chosen.fell_back;
@@ -258,6 +263,7 @@ impl Inner {
         }
         let started = Instant::now();
         let released = match raised {
+            Ok(sandbox) if sandbox.image() != image.as_deref() => Err(StartError::ImageChanged),
             Ok(mut sandbox) => sandbox.release().await.map(|()| sandbox),
             Err(error) => Err(error),
         };
@@ -272,6 +278,7 @@ impl Inner {
                     let backend = plan.backend().to_string();
                     show(&events, Event::Started { run_id: run_id.clone(), backend }).await;
                     outcome.prove(sandbox.proofs());
+                    outcome.name_image(sandbox.image());
                     let watched = monitor::watch(sandbox, &plan, events, caller, started).await;
                     conclude::ended(outcome, watched, plan.policy())
                 }
@@ -291,13 +298,18 @@ impl Inner {
             Err(stopped) => return Err(self.write_stopped(&run_id, requested, stopped)),
         };
         let Prepared { plan, chosen, cleared } = prepared;
-        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared);
+        let image = chosen.backend.image(&plan).ok().flatten().map(|image| image.name);
+        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, image.as_deref());
         let outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         let (raised, known) = tokio::join!(biased; chosen.backend.keep(&plan), async { self.append_synced(&entries) });
         if let Err(error) = known {
             return Err(conclude::failed(outcome, ledger_failure(&error)));
         }
-        let wall = match raised {
+        let same = raised.and_then(|wall| {
+            let found = wall.image(&plan)?.map(|found| found.name);
+            if found == image { Ok(wall) } else { Err(StartError::ImageChanged) }
+        });
+        let wall = match same {
             Ok(wall) => wall,
             Err(error) => return Err(self.write_end(&run_id, conclude::failed(outcome, error.failure()))),
         };
@@ -307,6 +319,7 @@ impl Inner {
         }
         let mut proven = outcome;
         proven.prove(wall.proofs());
+        proven.name_image(image.as_deref());
         let opening = Opening {
             id: run_id,
             policy: plan.policy().clone(),
@@ -329,9 +342,10 @@ impl Inner {
         plan: &Plan,
         chosen: &Chosen<'_>,
         cleared: &Cleared,
+        image: Option<&str>,
     ) -> [Entry; 3] {
         let judged = json!({ "verdict": "allow", "approvedBy": cleared.approved_by() });
-        let planned = planned_body(plan, chosen.fell_back.as_ref(), &self.grants);
+        let planned = planned_body(plan, chosen.fell_back.as_ref(), image, &self.grants);
         [requested, self.entry(run_id, Kind::Judged, judged), self.entry(run_id, Kind::Planned, planned)]
     }
 
@@ -416,87 +430,6 @@ impl Inner {
         let host = Host { workspace: &self.workspace, environment: &self.environment };
         let plan = plan(run_id.clone(), request, &cleared, policy, &chosen.capabilities, host).map_err(refuse)?;
         Ok(Prepared { plan, chosen, cleared })
-    }
-
-    /// The backend that the policy wants or, in its order, one that it falls back to.
-    async fn choose(&self, policy: &ResolvedPolicy) -> Result<Chosen<'_>, Unavailable> {
-        let (name, wanted) = match policy.backend.choice.value {
-            BackendChoice::Auto => ("auto".to_owned(), AUTO.to_vec()),
-            BackendChoice::Kind(kind) => (kind.to_string(), vec![kind]),
-        };
-        let mut reasons = Vec::new();
-        let mut own_fix = None;
-        for kind in &wanted {
-            match self.probe(*kind, policy).await {
-                Ok((backend, capabilities)) => return Ok(Chosen { backend, capabilities, fell_back: None }),
-                Err(unavailable) => {
-                    reasons.push(format!("{kind}: {}", unavailable.reason));
-                    // Who named the tier has accepted its gaps, and wants to know what else is in the way.
-                    own_fix = Some(unavailable.fix).filter(|_| wanted == [BackendKind::Landlock]);
-                }
-            }
-        }
-        let mut less = None;
-        if policy.backend.choice.value == BackendChoice::Auto {
-            match self.tier(policy).await {
-                Ok(chosen) => return Ok(chosen),
-                Err((unavailable, missing)) => {
-                    reasons.push(format!("landlock: {}", unavailable.reason));
-                    less = missing;
-                }
-            }
-        }
-        let reason = reasons.join("; ");
-        for kind in policy.backend.fallback.iter().map(|kind| kind.value).filter(|kind| !wanted.contains(kind)) {
-            match self.probe(kind, policy).await {
-                Ok((backend, capabilities)) => {
-                    let fell_back = Some(FellBack { wanted: name, reason });
-                    return Ok(Chosen { backend, capabilities, fell_back });
-                }
-                Err(unavailable) => reasons.push(format!("{kind}: {}", unavailable.reason)),
-            }
-        }
-        Err(Unavailable {
-            reason: format!("no backend that the policy permits is available ({})", reasons.join("; ")),
-            fix: match (own_fix, less) {
-                (Some(fix), _) => fix,
-                (None, Some(missing)) => format!(
-                    "`ringfence doctor` says what is missing and how to get it; `--backend landlock` would run it with less: \
-                     without {missing}"
-                ),
-                (None, None) => "`ringfence doctor` says what is missing; take out of the policy what a wall does not know; to run without a wall all the same, choose `--backend spawn`, or \
-                  list `spawn` under `backend.fallback` in the policy"
-                    .to_owned(),
-            },
-        })
-    }
-
-    /// `landlock` for somebody who did not name it: only where it keeps all that the policy requires. Otherwise why not, and
-    /// what whoever names it would go without.
-    async fn tier(&self, policy: &ResolvedPolicy) -> Result<Chosen<'_>, (Unavailable, Option<String>)> {
-        let (backend, capabilities) =
-            self.probe(BackendKind::Landlock, policy).await.map_err(|unavailable| (unavailable, None))?;
-        let missing: Vec<&str> = missing(policy, &capabilities).iter().map(|guarantee| guarantee.name()).collect();
-        if missing.is_empty() {
-            return Ok(Chosen { backend, capabilities, fell_back: None });
-        }
-        let missing = missing.join(", ");
-        let fix = "choose it by name".to_owned();
-        Err((Unavailable { reason: format!("it cannot enforce {missing}"), fix }, Some(missing)))
-    }
-
-    async fn probe(
-        &self,
-        kind: BackendKind,
-        policy: &ResolvedPolicy,
-    ) -> Result<(&dyn Backend, Capabilities), Unavailable> {
-        let Some(backend) = self.backends.iter().find(|backend| backend.kind() == kind) else {
-            return Err(Unavailable {
-                reason: "not part of this version".to_owned(),
-                fix: format!("choose another backend than `{kind}`, such as `--backend spawn`"),
-            });
-        };
-        Ok((&**backend, backend.probe(policy).await?))
     }
 
     pub(crate) fn entry(&self, run_id: &RunId, kind: Kind, body: Value) -> Entry {

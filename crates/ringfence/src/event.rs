@@ -45,6 +45,11 @@ pub struct UsageSample {
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
+    /// Something has to be done before the wall can be raised, and takes a while.
+    Preparing {
+        /// What.
+        what: String,
+    },
     /// The wall stands and the program was executed.
     Started {
         /// The run.
@@ -83,6 +88,10 @@ impl Serialize for Event {
                 map.serialize_entry("event", "started")?;
                 map.serialize_entry("runId", run_id)?;
                 map.serialize_entry("backend", backend)?;
+            }
+            Self::Preparing { what } => {
+                map.serialize_entry("event", "preparing")?;
+                map.serialize_entry("what", what)?;
             }
             Self::Output { stream, bytes } => {
                 map.serialize_entry("event", stream)?;

@@ -166,6 +166,15 @@ impl Outcome {
         }
     }
 
+    /// Puts in which image stood inside, also as evidence of what was shown.
+    pub(crate) fn name_image(&mut self, image: Option<&str>) {
+        let Some(image) = image else { return };
+        self.image = Some(image.to_owned());
+        if let Some(shown) = self.enforced.iter_mut().find(|it| it.guarantee == Guarantee::FsConfined) {
+            shown.evidence = format!("{}; root: {image}", shown.evidence);
+        }
+    }
+
     /// The exit code of a command that stands for this run: the program's own, or the convention's.
     pub fn conventional_exit_code(&self) -> u8 {
         match self.status {

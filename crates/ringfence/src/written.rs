@@ -11,11 +11,12 @@ use crate::request::Request;
 use crate::run_id::RunId;
 
 /// How it will be run.
-pub(crate) fn planned_body(plan: &Plan, fell_back: Option<&FellBack>, grants: &Value) -> Value {
+pub(crate) fn planned_body(plan: &Plan, fell_back: Option<&FellBack>, image: Option<&str>, grants: &Value) -> Value {
     json!({
         "backend": plan.backend(),
         "policyHash": hash_policy(plan.policy()),
         "workspace": plan.workspace().to_string_lossy(),
+        "image": image,
         "timeoutMs": u64::try_from(plan.limits().timeout.as_millis()).unwrap_or(u64::MAX),
         "notEnforced": plan.not_enforced(),
         "fellBack": fell_back,

@@ -333,6 +333,6 @@ fn as_message(event: &Event) -> io::Result<Option<Vec<u8>>> {
         }
         Event::Violation(violation) => message(Kind::Violation, &serde_json::to_vec(violation)?)?,
         Event::Ended(outcome) => message(Kind::Ended, &serde_json::to_vec(outcome)?)?,
-        Event::Usage(_) => return Ok(None),
+        Event::Usage(_) | Event::Preparing { .. } => return Ok(None),
     }))
 }

@@ -11,6 +11,7 @@ mod calls;
 mod check;
 mod files;
 mod guest;
+mod image;
 mod kernel;
 mod languages;
 mod names;

@@ -36,7 +36,7 @@ pub(super) struct Inside {
 impl Inside {
     /// Builds the view of `wall` and makes it our root. Must be called by process 1 of new namespaces. What comes from the
     /// host was opened while we could see it as the host's user.
-    pub(super) fn enter(wall: &Wall, opened: Vec<Opened<'_>>) -> Result<Self, SetupError> {
+    pub(super) fn enter(wall: &Wall, mut opened: Vec<Opened<'_>>) -> Result<Self, SetupError> {
         let step = |step: &str| {
             let step = step.to_owned();
             move |source: io::Error| SetupError::Step { step, source }
@@ -46,6 +46,7 @@ impl Inside {
             .map_err(at("make the root"))?;
         let mut quota = Quota::new(wall.writable_bytes, wall.writable_files)?;
         attach_over_root(root.as_fd()).map_err(at("attach the root"))?;
+        let (root, beneath) = super::ground::lay(root, &mut opened, &mut quota)?;
         make_folder(root.as_fd(), Path::new(".masked/folder"))?;
         make_file(root.as_fd(), Path::new(".masked/file"), b"")?;
         for empty in [".masked/folder", ".masked/file"] {
@@ -66,7 +67,11 @@ impl Inside {
             rustix::fs::unlinkat(&root, folder, rustix::fs::AtFlags::REMOVEDIR).map_err(at("tidy the root"))?;
         }
         rustix::process::pivot_root(".", ".").map_err(at("change the root"))?;
-        rustix::mount::unmount(".", rustix::mount::UnmountFlags::DETACH).map_err(at("let go of the host's root"))?;
+        // They lie over our root now, the host's at the bottom; a proof looks whether any is left.
+        for _ in 0..beneath {
+            rustix::mount::unmount(".", rustix::mount::UnmountFlags::DETACH)
+                .map_err(at("let go of the host's root"))?;
+        }
         rustix::process::chdir("/").map_err(at("enter the new root"))?;
         // Only the root itself: what is mounted in it has its own restrictions.
         set_root_read_only().map_err(step("close the root"))?;

@@ -5,6 +5,7 @@
 //! them, before its first instruction. The caller says exactly what is shown: nothing here knows policy.
 
 mod clock;
+mod ground;
 mod guest;
 mod inside;
 mod landlock;

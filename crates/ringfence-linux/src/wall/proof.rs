@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -196,6 +197,13 @@ fn confined(expected: &Expected<'_>) -> Result<String, Unproven> {
     if mounts.lines().any(|line| line.contains(" shared:") || line.contains(" master:")) {
         return Err(Unproven::Broken { name, found: "a mount is tied to the host's".to_owned() });
     }
+    // What lies over our root is not seen by its name, but is by `..`.
+    let roots = mounts.lines().filter(|line| line.split(' ').nth(4) == Some("/")).count();
+    let look = |path: &str| fs::metadata(path).map_err(|source| Unproven::Unreadable { name, source });
+    let (root, above) = (look("/")?, look("/..")?);
+    if roots != 1 || (root.dev(), root.ino()) != (above.dev(), above.ino()) {
+        return Err(Unproven::Broken { name, found: "something lies over the root".to_owned() });
+    }
     for path in ["/.probe", "/usr/.probe", "/dev/.probe"] {
         match fs::File::create(path) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::EROFS | libc::EACCES)) => {}
@@ -285,8 +293,10 @@ fn denied_are_absent(entries: &[Entry]) -> Result<Option<String>, Unproven> {
             _ => Vec::new(),
         })
     };
+    // Of an image also what we have our own of is taken away.
+    let is_ours = |path: &Path| entries.iter().any(|entry| entry.place().is_some_and(|place| place.starts_with(path)));
     let mut tried = 0;
-    for path in all().take(MOST_DENIED) {
+    for path in all().filter(|path| !is_ours(path)).take(MOST_DENIED) {
         match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => tried += 1,
             Err(source) => return Err(Unproven::Unreadable { name, source }),

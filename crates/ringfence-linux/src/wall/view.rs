@@ -114,8 +114,26 @@ pub enum Entry {
 
 /// An entry with its host side opened, while we still are who we are on the host.
 pub(super) struct Opened<'a> {
-    entry: &'a Entry,
-    tree: Option<OwnedFd>,
+    pub(super) entry: &'a Entry,
+    pub(super) tree: Option<OwnedFd>,
+}
+
+impl Entry {
+    /// Where it is made, when it is one thing at one place of its own.
+    pub(super) fn place(&self) -> Option<PathBuf> {
+        match self {
+            Self::Folder { at }
+            | Self::File { at, .. }
+            | Self::Link { at, .. }
+            | Self::Bind { at, .. }
+            | Self::Scratch { at, .. }
+            | Self::CopyOnWrite { at, .. } => Some(at.clone()),
+            Self::Device { name } => Some(Path::new("/dev").join(name)),
+            Self::Proc => Some(PathBuf::from("/proc")),
+            Self::Terminals => Some(PathBuf::from("/dev/pts")),
+            Self::Masked { .. } => None,
+        }
+    }
 }
 
 /// Opens what entries take from the host.
@@ -170,6 +188,10 @@ impl Quota {
         )
         .map_err(at("make the file system for all that can be written"))?;
         Ok(Self { tree, used: 0 })
+    }
+
+    pub(super) fn tree(&self) -> &OwnedFd {
+        &self.tree
     }
 
     /// A new folder of it.
@@ -230,7 +252,7 @@ pub(super) fn build(
                 bind(root, &inside_path(path), &tree, INERT)?;
             }
             (Entry::CopyOnWrite { at: path, absent, access, .. }, Some(tree)) => {
-                layers.push(copy_on_write(root, &inside_path(path), &tree, absent, *access, quota)?);
+                layers.push(copy_on_write(root, &inside_path(path), &tree, (absent, &[]), *access, quota)?);
             }
             (Entry::Masked { at: path }, _) => mask(root, &inside_path(path))?,
             (Entry::Proc, _) => {
@@ -268,30 +290,34 @@ fn bind(root: BorrowedFd<'_>, path: &Path, tree: &OwnedFd, attributes: u64) -> R
     attach_at(root, path, tree)
 }
 
-fn attach_at(root: BorrowedFd<'_>, path: &Path, tree: &OwnedFd) -> Result<(), SetupError> {
+pub(super) fn attach_at(root: BorrowedFd<'_>, path: &Path, tree: &OwnedFd) -> Result<(), SetupError> {
     let target = find(root, path)?;
     attach(tree.as_fd(), target.as_fd()).map_err(at(format_args!("attach {}", path.display())))
 }
 
 /// What is at `path`. A link on the way is refused: below the workspace the names are a program's, and until our root
 /// is changed an absolute link would lead to the host's files.
-fn find(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, SetupError> {
+pub(super) fn find(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, SetupError> {
     rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), INSIDE)
         .map_err(at(format_args!("find {}", path.display())))
 }
 
-/// The lower tree is attached where overlay can name it, and stays hidden below the overlay's own place.
-fn copy_on_write(
+/// The lower tree is attached where overlay can name it, and stays hidden below the overlay's own place. Of it some paths
+/// are absent; the folders of others are given to us, so that something can be made there.
+pub(super) fn copy_on_write(
     root: BorrowedFd<'_>,
     path: &Path,
     lower: &OwnedFd,
-    absent: &[PathBuf],
+    (absent, changed): (&[PathBuf], &[PathBuf]),
     access: Access,
     quota: &mut Quota,
 ) -> Result<PrivateLayer, SetupError> {
     bind(root, path, lower, INERT | READ_ONLY)?;
     let mode = rustix::fs::fstat(lower).map_err(at("look at what is laid over"))?.st_mode & 0o7777;
     let (upper, upper_folder) = quota.folder(mode)?;
+    for path in changed {
+        raise_folders(lower.as_fd(), upper_folder.as_fd(), path)?;
+    }
     for path in absent {
         take_away(lower.as_fd(), upper_folder.as_fd(), path)?;
     }
@@ -316,12 +342,25 @@ fn copy_on_write(
 
 /// Makes `path` of the lower folder be absent, by a mark for overlay in the upper one.
 fn take_away(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, path: &Path) -> Result<(), SetupError> {
-    let shown = path.display();
-    let step = || format!("take {shown} away");
+    raise_folders(lower, upper, path)?;
+    rustix::fs::mknodat(upper, path, rustix::fs::FileType::CharacterDevice, Mode::empty(), 0)
+        .map_err(at(format_args!("take {} away", path.display())))
+}
+
+/// Makes the folders above `path`, as far as the lower folder has them, in the upper one, where they are ours. Overlay
+/// would make them the lower owner's, who may be nobody inside.
+fn raise_folders(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, path: &Path) -> Result<(), SetupError> {
+    let step = || format!("prepare the folder of {}", path.display());
     let mut folder = PathBuf::new();
     for part in path.parent().map(Path::components).into_iter().flatten() {
         folder.push(part);
-        let stat = rustix::fs::statat(lower, &folder, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).map_err(at(step()))?;
+        let stat = match rustix::fs::statat(lower, &folder, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            stat => stat.map_err(at(step()))?,
+        };
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Directory {
+            return Err(at(step())(rustix::io::Errno::NOTDIR));
+        }
         let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
         match rustix::fs::mkdirat(upper, &folder, mode) {
             Ok(()) => {
@@ -331,7 +370,7 @@ fn take_away(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, path: &Path) -> Resul
             Err(errno) => return Err(at(step())(errno)),
         }
     }
-    rustix::fs::mknodat(upper, path, rustix::fs::FileType::CharacterDevice, Mode::empty(), 0).map_err(at(step()))
+    Ok(())
 }
 
 /// Puts nothing over what is there.

@@ -45,7 +45,7 @@ fn every_variable_sets_its_value_and_is_named_as_its_origin() {
     );
     assert_eq!(policy.backend.choice.value, BackendChoice::Kind(BackendKind::Docker));
     assert_eq!(policy.backend.fallback.len(), 2);
-    assert_eq!(policy.image.as_ref().unwrap().value, "python:3.14");
+    assert_eq!(policy.image.as_ref().unwrap().value.as_str(), "python:3.14");
     assert_eq!(policy.proc.memory.value.to_string(), "256MiB");
     assert_eq!(policy.proc.memory.origin.to_string(), "environment RINGFENCE_MEMORY");
     assert_eq!(policy.proc.timeout.value.to_string(), "5s");
@@ -82,7 +82,7 @@ fn the_aliases_mean_the_same_and_ours_win() {
         (policy.proc.timeout.value.to_string(), policy.proc.max_timeout.value.to_string()),
         ("30s".into(), "30s".into())
     );
-    assert_eq!(policy.image.unwrap().value, "a:1");
+    assert_eq!(policy.image.unwrap().value.as_str(), "a:1");
     let ours =
         check("", &[("SECURITY_MAX_EXECUTION_TIME", "30s"), ("RINGFENCE_TIMEOUT", "60s"), ("RINGFENCE_IMAGE", "b")]);
     assert_eq!(

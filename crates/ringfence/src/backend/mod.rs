@@ -25,7 +25,7 @@ mod program;
 mod spawn;
 
 pub use landlock::Landlock;
-pub use native::Native;
+pub use native::{ImageError, Native};
 pub use none::NoWall;
 pub use process::Sandbox;
 pub use spawn::Spawn;
@@ -41,6 +41,11 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn kind(&self) -> BackendKind;
     /// What this host can enforce now of what `policy` asks for; changes nothing.
     fn probe<'a>(&'a self, policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>>;
+    /// The image that stands inside, found and named; nothing when it is the host's own system. Changes nothing. The
+    /// wall that is raised next must have the same one, or is not used.
+    fn image(&self, _plan: &Plan) -> Result<Option<FoundImage>, StartError> {
+        Ok(None)
+    }
     /// Raises the wall, with the program ready behind it. Nothing of it runs before [`Sandbox::release`].
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>>;
     /// Raises a wall that is kept for several runs, with nothing behind it yet. Not every backend can.
@@ -114,6 +119,15 @@ impl Capabilities {
     }
 }
 
+/// An image that a wall will show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundImage {
+    /// Where it is, with its digest where it has one.
+    pub name: String,
+    /// What has to be done first and takes a while, for whoever waits.
+    pub preparing: Option<String>,
+}
+
 /// Why a backend cannot be used on this host, and what would change that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -156,6 +170,17 @@ pub enum StartError {
     /// The wall could not be raised, or a proof of it failed; nothing ran.
     #[error("could not raise the wall")]
     Wall(#[source] WallError),
+    /// The image cannot be the root; nothing ran.
+    #[error("could not use the image `{image}`")]
+    Image {
+        /// As the policy has it.
+        image: String,
+        /// Why.
+        source: ImageError,
+    },
+    /// Between the plan and the wall the image became another one.
+    #[error("the image was changed while the run began")]
+    ImageChanged,
     /// A step inside the new process failed; it ended before the program's first instruction.
     #[error("could not {}", .stage.attempt())]
     Step {
@@ -204,12 +229,16 @@ impl StartError {
             Self::WorkingDirectory { .. } => {
                 (FailureKind::Start, Some("name a folder that exists below the workspace".to_owned()))
             }
+            Self::Image { .. } => (
+                FailureKind::Start,
+                Some("an image is a folder with a root, such as `./rootfs`, or an OCI layout, such as `oci:./image:NAME`".to_owned()),
+            ),
             Self::Wall(_) => (FailureKind::Start, Some("`ringfence doctor` says what this host is missing".to_owned())),
             Self::NoSessions { .. } => (
                 FailureKind::BackendUnavailable,
                 Some("use a backend that isolates, such as `native`, or single runs".to_owned()),
             ),
-            Self::Files(_) | Self::Launch(_) | Self::Step { .. } | Self::Io { .. } => (FailureKind::Start, None),
+            Self::ImageChanged | Self::Files(_) | Self::Launch(_) | Self::Step { .. } | Self::Io { .. } => (FailureKind::Start, None),
         };
         let failure = Failure::new(kind, self);
         match hint {

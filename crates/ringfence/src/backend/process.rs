@@ -50,6 +50,8 @@ pub struct Sandbox {
     pub(super) group: Option<Arc<Cgroup>>,
     /// What the group had counted before the program was started, where it is not the program's own.
     counted_before: Option<CgroupUsage>,
+    /// The image that stands inside.
+    pub(super) image: Option<String>,
 }
 
 /// Who starts, signals and kills the program, and tells of it.
@@ -139,6 +141,7 @@ impl Pipes {
             scratch: None,
             group: None,
             counted_before: None,
+            image: None,
         })
     }
 
@@ -184,6 +187,7 @@ pub(super) fn in_session(
             proofs: Proofs::new(),
             scratch: None,
             group: None,
+            image: None,
             counted_before: None,
         });
     }
@@ -228,6 +232,11 @@ pub(super) fn prepare(
 }
 
 impl Sandbox {
+    /// The image that stands inside, by its name and digest.
+    pub(crate) fn image(&self) -> Option<&str> {
+        self.image.as_deref()
+    }
+
     /// Executes the program; everything is in force. Returns once its first instruction is about to run.
     pub async fn release(&mut self) -> Result<(), StartError> {
         match &mut self.supervisor {

@@ -13,11 +13,12 @@ use ringfence_linux::cgroup::Cgroup;
 use ringfence_linux::wall::Entry;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
+use super::image::Root;
 use super::{CODE, Groups, Native, groups_of, kept, program, view, workspace_at};
 use crate::BoxFuture;
 use crate::backend::guest::{Kept, Link, Proofs};
 use crate::backend::process::in_session;
-use crate::backend::{Backend, Capabilities, InUse, KeptWall, Sandbox, StartError, Unavailable};
+use crate::backend::{Backend, Capabilities, FoundImage, InUse, KeptWall, Sandbox, StartError, Unavailable};
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::request::Work;
@@ -27,6 +28,7 @@ use crate::request::Work;
 struct Standing {
     guest: Kept,
     workspace: PathBuf,
+    root: Option<Root>,
     capabilities: Capabilities,
     proofs: Proofs,
     // After the guest: the group is removed when what it counts is gone.
@@ -35,10 +37,11 @@ struct Standing {
 
 /// Raises the wall of `plan`, which names no program.
 pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWall>, StartError> {
+    let root = native.root(plan).await?;
     let workspace = workspace_at(plan)?;
     // Each run has a folder of its own there for its code.
     let code = Entry::Scratch { at: CODE.into(), mode: 0o700, size: None };
-    let view = view(plan, &native.state, &workspace, vec![code])?;
+    let view = view(plan, &native.state, &workspace, root.as_ref(), vec![code])?;
     let null = File::options()
         .read(true)
         .write(true)
@@ -51,6 +54,7 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
     Ok(Arc::new(Standing {
         guest: Kept::new(link),
         workspace,
+        root,
         capabilities: Capabilities::new(BackendKind::Native, kept_in_a_session(plan.policy(), groups)),
         proofs,
         group: group.map(Arc::new),
@@ -83,7 +87,7 @@ impl Standing {
             let name = name.as_deref().unwrap_or(language.default_file_name());
             files.push(InputFile { path: name.into(), content: source.clone() });
         }
-        let program = program(plan, &self.workspace, &folder)?;
+        let program = program(plan, &self.workspace, &folder, self.root.as_ref())?;
         Ok(Start { number, program, folder: folder.into_os_string(), files, terminal: plan.terminal() })
     }
 }
@@ -97,10 +101,15 @@ impl Backend for Standing {
         Box::pin(async { Ok(self.capabilities.clone()) })
     }
 
+    fn image(&self, _plan: &Plan) -> Result<Option<FoundImage>, StartError> {
+        Ok(self.root.as_ref().map(|root| FoundImage { name: root.name().to_owned(), preparing: None }))
+    }
+
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
         Box::pin(async move {
             let mut sandbox = in_session(plan, &self.guest, |number| self.start(plan, number))?;
             sandbox.proofs = self.proofs.clone();
+            sandbox.image = self.root.as_ref().map(|root| root.name().to_owned());
             if let Some(group) = &self.group {
                 sandbox.share(Arc::clone(group));
             }

@@ -1,6 +1,7 @@
 //! `native`: a full wall on this host's kernel, without a daemon.
 
 pub(super) mod deny;
+mod image;
 mod kept;
 pub(super) mod toolchain;
 mod view;
@@ -18,9 +19,10 @@ use ringfence_linux::launcher::Launcher;
 use ringfence_linux::wall::{self, Access, Entry, Identity, Membership, Program, Restrictions, Wall, WallLaunch};
 use ringfence_policy::{BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
+pub use self::image::ImageError;
 use super::process::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
-use super::{Backend, Capabilities, KeptWall, Sandbox, StartError, Unavailable, WallError};
+use super::{Backend, Capabilities, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError};
 use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
@@ -78,6 +80,14 @@ impl Native {
         hierarchy.create(&name, &limits).map(Some).map_err(failed)
     }
 
+    /// The root from an image, when the policy names one. Before anything else is made: it may have to be unpacked first.
+    async fn root(&self, plan: &Plan) -> Result<Option<image::Root>, StartError> {
+        match image::find(plan, &self.state)? {
+            Some(found) => found.obtain(plan, &self.state).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Raises the wall of `plan`, with `only` this program behind it or none.
     fn raise_wall(
         &self,
@@ -116,13 +126,15 @@ impl Native {
     }
 
     async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
+        let root = self.root(plan).await?;
         let pipes = Pipes::new(plan)?;
         let at = workspace_at(plan)?;
-        let view = view(plan, &self.state, &at, view::files(plan, Path::new(CODE)))?;
-        let program = program(plan, &at, Path::new(CODE))?;
+        let view = view(plan, &self.state, &at, root.as_ref(), view::files(plan, Path::new(CODE)))?;
+        let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
         let (guest, group) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)?;
         let mut sandbox = pipes.behind(guest)?;
         sandbox.group = group.map(Arc::new);
+        sandbox.image = root.map(|root| root.name().to_owned());
         sandbox.proven().await?;
         Ok(sandbox)
     }
@@ -142,9 +154,14 @@ impl Backend for Native {
                     fix: "take it out of the policy, or choose another backend".to_owned(),
                 });
             }
+            image::check_kind(policy)?;
             let groups = if self.hierarchy().is_ok() { Groups::Kept } else { Groups::Missing };
             Ok(Capabilities::new(BackendKind::Native, kept(policy, groups)))
         })
+    }
+
+    fn image(&self, plan: &Plan) -> Result<Option<FoundImage>, StartError> {
+        Ok(image::find(plan, &self.state)?.map(|found| found.describe(&self.state)))
     }
 
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
@@ -265,20 +282,34 @@ fn workspace_at(plan: &Plan) -> Result<PathBuf, StartError> {
     Ok(at)
 }
 
-fn search_path(plan: &Plan) -> OsString {
-    plan.env().iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default()
+fn search_path(env: &[(OsString, OsString)]) -> OsString {
+    env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default()
 }
 
-fn view(plan: &Plan, state: &StateFolder, at: &Path, code: Vec<Entry>) -> Result<View, StartError> {
+fn view(
+    plan: &Plan,
+    state: &StateFolder,
+    at: &Path,
+    root: Option<&image::Root>,
+    code: Vec<Entry>,
+) -> Result<View, StartError> {
     let identity = identity(plan);
     let mut trees = Vec::new();
-    let mut entries = view::system(identity);
-    entries.extend(toolchain::entries(&search_path(plan), plan.workspace()));
+    let mut entries = match root {
+        Some(root) => root.system(identity)?,
+        None => view::system(identity),
+    };
+    if root.is_none() {
+        entries.extend(toolchain::entries(&search_path(plan.env()), plan.workspace()));
+    }
     entries.extend(view::hide_workspace(&entries, plan.workspace(), at));
     entries.extend(view::workspace(plan, at, identity, state, &mut trees)?);
     entries.extend(view::mounts(plan)?);
     entries.extend(code);
-    let entries = view::without_replaced(entries);
+    let mut entries = view::without_replaced(entries);
+    if let Some(root) = root {
+        entries.insert(0, root.ground(&entries, identity, &mut trees)?);
+    }
     let writable = view::writable_paths(&entries);
     let wall = Wall {
         identity,
@@ -291,10 +322,11 @@ fn view(plan: &Plan, state: &StateFolder, at: &Path, code: Vec<Entry>) -> Result
 }
 
 /// The program of `plan`, whose code is in the folder `code` inside.
-fn program(plan: &Plan, workspace: &Path, code: &Path) -> Result<Program, StartError> {
+fn program(plan: &Plan, workspace: &Path, code: &Path, root: Option<&image::Root>) -> Result<Program, StartError> {
     let cwd = workspace.join(plan.cwd());
-    let (files, argv) = programs(plan, &search_path(plan), &cwd, code)?;
-    Ok(Program { files, argv, env: plan.env().to_vec(), cwd: cwd.into_os_string() })
+    let env = root.map_or_else(|| plan.env().to_vec(), |root| root.env(plan));
+    let (files, argv) = programs(plan, &search_path(&env), &cwd, code, root)?;
+    Ok(Program { files, argv, env, cwd: cwd.into_os_string() })
 }
 
 /// A workspace that covers what programs need, or hides in it, would only end in riddles.
@@ -320,8 +352,6 @@ fn cannot(policy: &ResolvedPolicy) -> Option<&'static str> {
         Some("`net.mode: open`: there is only the network of its own")
     } else if !policy.net.localhost.is_empty() || !policy.net.unix.is_empty() {
         Some("`net.localhost` and `net.unix`: nothing of the host can be reached")
-    } else if policy.image.is_some() {
-        Some("`image`: it shows the host's own system")
     } else {
         None
     }
@@ -348,6 +378,7 @@ fn programs(
     path: &OsString,
     cwd: &Path,
     code: &Path,
+    root: Option<&image::Root>,
 ) -> Result<(Vec<PathBuf>, Vec<OsString>), StartError> {
     let on_path =
         |name: &Path| -> Vec<PathBuf> { std::env::split_paths(path).map(|folder| folder.join(name)).collect() };
@@ -364,10 +395,12 @@ fn programs(
             Ok((shells, vec!["sh".into(), "-c".into(), line.into()]))
         }
         Work::Code { language, name, .. } => {
-            // The system's folders and toolchains look the same inside and outside.
-            let found = language.interpreters().iter().find(|interpreter| {
-                on_path(Path::new(interpreter.program)).iter().any(|candidate| candidate.is_file())
-            });
+            // Without an image, the system's folders and toolchains look the same inside and outside.
+            let is_there = |file: &PathBuf| root.map_or_else(|| file.is_file(), |root| root.has_file(file));
+            let found = language
+                .interpreters()
+                .iter()
+                .find(|interpreter| on_path(Path::new(interpreter.program)).iter().any(is_there));
             let interpreter = found.ok_or(StartError::NoInterpreter { language: *language })?;
             let file = code.join(name.as_deref().unwrap_or(language.default_file_name()));
             let mut argv: Vec<OsString> = vec![interpreter.program.into()];

@@ -77,11 +77,15 @@ fn shown(path: &Path, workspace: &Path) -> Entry {
 /// Whether `needed`, wherever its links lead, is there and is neither a home, nor above one, nor a part of `workspace`.
 fn may_be_shown(needed: &Path, workspace: &Path) -> bool {
     let Ok(real) = needed.canonicalize() else { return false };
-    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
-    let holds_home = home.is_some_and(|home| home.starts_with(&real));
-    let holds_secrets = NOT_OF_PROGRAMS.iter().any(|name| real.join(name).symlink_metadata().is_ok());
     let fit = ringfence_policy::check_source(&real).is_ok();
-    fit && !holds_home && !holds_secrets && !real.starts_with(workspace)
+    fit && !is_home(&real) && !real.starts_with(workspace)
+}
+
+/// Whether a folder, given by its real path, is or holds our home, or looks like anybody's.
+pub(super) fn is_home(real: &Path) -> bool {
+    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+    let holds_home = home.is_some_and(|home| home.starts_with(real));
+    holds_home || NOT_OF_PROGRAMS.iter().any(|name| real.join(name).symlink_metadata().is_ok())
 }
 
 /// What must be shown for the programs of one folder of `PATH` to work.

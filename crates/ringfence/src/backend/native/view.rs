@@ -28,7 +28,7 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// kernel lies.
 const MASKED: [&str; 2] = ["/proc/keys", "/proc/kallsyms"];
 
-/// The system part of the view.
+/// The system part of the view: the host's, and what is ours in every view.
 pub(super) fn system(identity: Identity) -> Vec<Entry> {
     let mut entries = Vec::new();
     for path in SYSTEM {
@@ -44,6 +44,14 @@ pub(super) fn system(identity: Identity) -> Vec<Entry> {
     if let Ok(target) = fs::read_link("/etc/localtime") {
         entries.push(Entry::Link { at: "/etc/localtime".into(), target });
     }
+    entries.extend(own(identity));
+    entries.push(Entry::Link { at: "/var/tmp".into(), target: "/tmp".into() });
+    entries
+}
+
+/// What is ours in every view, whatever system it shows.
+pub(super) fn own(identity: Identity) -> Vec<Entry> {
+    let mut entries = Vec::new();
     let (uid, gid) = (identity.uid, identity.gid);
     let file = |at: &str, content: String| Entry::File { at: at.into(), content: content.into_bytes() };
     entries.extend([
@@ -67,7 +75,6 @@ pub(super) fn system(identity: Identity) -> Vec<Entry> {
         Entry::Scratch { at: "/tmp".into(), mode: 0o1777, size: None },
         Entry::Scratch { at: "/dev/shm".into(), mode: 0o1777, size: None },
         Entry::Scratch { at: HOME.into(), mode: 0o700, size: None },
-        link("/var/tmp", "/tmp"),
     ]);
     entries.extend(MASKED.iter().filter(|path| Path::new(path).exists()).map(|path| Entry::Masked { at: path.into() }));
     entries
@@ -99,7 +106,7 @@ pub(super) fn workspace(
     if mode == WorkspaceMode::Ephemeral {
         return Ok(vec![Entry::Scratch { at: at.to_owned(), mode: 0o755, size: None }]);
     }
-    no_mounts_below(plan.workspace())?;
+    no_mounts_below(plan.workspace(), "the workspace")?;
     let source = source(plan.workspace(), identity, trees)?;
     let mut denied = deny::find(plan.workspace(), &plan.policy().fs.deny)?;
     // The ledger is outside, also when it lies below the workspace.
@@ -141,16 +148,17 @@ pub(super) fn hide_workspace(shown: &[Entry], workspace: &Path, own: &Path) -> V
     hidden.collect()
 }
 
-/// What is mounted below a workspace would be missing inside, and what it covers be seen.
-fn no_mounts_below(workspace: &Path) -> Result<(), StartError> {
+/// What is mounted below a folder would be missing inside, and what it covers be seen.
+pub(super) fn no_mounts_below(folder: &Path, what: &str) -> Result<(), StartError> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| wall_error("read the mounts", &error))?;
     // The fifth field is where it is mounted; spaces and the like are written as octal numbers.
     let places = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
     for place in places {
-        if place != workspace && place.starts_with(workspace) {
+        if place != folder && place.starts_with(folder) {
             return Err(StartError::Wall(super::WallError(format!(
-                "something is mounted below the workspace, at {}: unmount it, or name another folder with --workspace",
-                place.display()
+                "something is mounted below {what}, at {}: unmount it, or name another folder{}",
+                place.display(),
+                if what == "the workspace" { " with --workspace" } else { "" }
             ))));
         }
     }
@@ -177,14 +185,14 @@ fn unescape(field: &str) -> PathBuf {
 }
 
 /// A folder of the host. Root's files must be the program's files inside, although the program is not root outside.
-fn source(path: &Path, identity: Identity, trees: &mut Vec<OwnedFd>) -> Result<Source, StartError> {
+pub(super) fn source(path: &Path, identity: Identity, trees: &mut Vec<OwnedFd>) -> Result<Source, StartError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(Source::Host(path.to_owned()));
     }
     let mapping = wall::user_namespace(owner(path)?, (identity.host_uid, identity.host_gid))
-        .map_err(|error| wall_error("map the owner of the workspace", &error))?;
+        .map_err(|error| wall_error("map the owner of a folder", &error))?;
     let tree = wall::idmapped_tree(path, mapping.as_fd())
-        .map_err(|error| wall_error("show the workspace's files as the program's own", &error))?;
+        .map_err(|error| wall_error("show a folder's files as the program's own", &error))?;
     trees.push(tree);
     Ok(Source::Tree(trees.len() - 1))
 }
