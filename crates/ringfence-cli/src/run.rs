@@ -21,6 +21,7 @@ use crate::{Done, Fatal, chatter, render};
 
 pub(crate) const HUNG_UP: u8 = 129;
 pub(crate) const INTERRUPTED: u8 = 130;
+pub(crate) const QUIT: u8 = 131;
 pub(crate) const BROKEN_PIPE: u8 = 141;
 pub(crate) const TERMINATED: u8 = 143;
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
@@ -9,6 +10,8 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use crate::protocol::InputFile;
 
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// What was put in place, and is taken away again.
 #[derive(Debug)]
@@ -34,17 +37,16 @@ pub(crate) fn place(folder: &OsStr, files: &[InputFile]) -> io::Result<Placed> {
 }
 
 fn write_all(placed: &mut Placed, files: &[InputFile]) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let root = rustix::fs::open(&placed.folder, flags, Mode::empty())?;
+    let root = rustix::fs::open(&placed.folder, FOLDER, Mode::empty())?;
     for file in files {
         let path = Path::new(&file.path);
         if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file's path leads outside"));
         }
-        for parent in
-            path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()).collect::<Vec<_>>().iter().rev()
-        {
-            match rustix::fs::mkdirat(&root, *parent, Mode::RWXU) {
+        let parents: Vec<&Path> = parents(path).collect();
+        for parent in parents.into_iter().rev() {
+            let (folder, name) = open_parent(&root, parent)?;
+            match rustix::fs::mkdirat(&folder, name, Mode::RWXU) {
                 Ok(()) | Err(rustix::io::Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -57,19 +59,33 @@ fn write_all(placed: &mut Placed, files: &[InputFile]) -> io::Result<()> {
     Ok(())
 }
 
+/// The folders that a path lies in, the innermost first.
+fn parents(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty())
+}
+
+/// The folder of `path` below `root`, by no link, and the name in it.
+fn open_parent<'a>(root: &OwnedFd, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((rustix::fs::openat2(root, parent, FOLDER, Mode::empty(), INSIDE)?, name))
+}
+
 impl Placed {
     /// Takes away what was placed. What a program put beside it stays, and is its own.
     pub(crate) fn remove(&self) {
         if self.files.is_empty() {
             return;
         }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(root) = rustix::fs::open(&self.folder, flags, Mode::empty()) else { return };
+        let Ok(root) = rustix::fs::open(&self.folder, FOLDER, Mode::empty()) else { return };
+        // A program may have moved or removed them: they are its own, and nothing is lost.
+        let remove = |path: &Path, flags| {
+            open_parent(&root, path).and_then(|(folder, name)| Ok(rustix::fs::unlinkat(&folder, name, flags)?)).ok()
+        };
         for file in &self.files {
-            // A program may have moved or removed them: they are its own, and nothing is lost.
-            rustix::fs::unlinkat(&root, file, AtFlags::empty()).ok();
-            for parent in file.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
-                rustix::fs::unlinkat(&root, parent, AtFlags::REMOVEDIR).ok();
+            remove(file, AtFlags::empty());
+            for parent in parents(file) {
+                remove(parent, AtFlags::REMOVEDIR);
             }
         }
         rustix::fs::rmdir(&self.folder).ok();

@@ -64,7 +64,12 @@ impl Guest {
         match wire::send(self.control.as_fd(), &frame, descriptors) {
             // It is gone, and with it all that it kept: what an order could have done, its end has.
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
-            sent => sent,
+            // A part of it may have been sent, and the next order would be read as its rest.
+            Err(error) => {
+                self.kill();
+                Err(error)
+            }
+            Ok(()) => Ok(()),
         }
     }
 

@@ -16,6 +16,8 @@ use crate::wire;
 
 /// Read at once of an order.
 const PIECE: usize = 64 * 1024;
+/// Asks a program to end.
+const TERM: u8 = 15;
 
 /// Lives as process 1. It returns when the wall could not be raised, and the process then ends.
 pub fn live(raising: Raising<'_>) {
@@ -58,7 +60,7 @@ fn live_for(behind: Behind<'_>, program: &Program) {
     };
     behind.close_stdio();
     tell(behind.control(), &Report::Started { program: ONLY, terminal: false }, None);
-    Life { behind, programs: BTreeMap::from([(ONLY, Running { leader: pid, placed: None })]) }.serve()
+    Life { behind, programs: BTreeMap::from([(ONLY, Running { leader: pid, placed: None, stopping: false })]) }.serve()
 }
 
 /// A program that was executed and has not ended.
@@ -66,6 +68,8 @@ struct Running {
     /// Its process id, its group and its session.
     leader: i32,
     placed: Option<Placed>,
+    /// Whether what is left of its session is killed when it ends.
+    stopping: bool,
 }
 
 struct Life<'a> {
@@ -108,6 +112,10 @@ impl Life<'_> {
                 if let Some(placed) = running.placed {
                     placed.remove();
                 }
+                // Its number stays taken as long as anybody is in its session.
+                if running.stopping && !self.behind.kill_session(running.leader) {
+                    next = Next::End;
+                }
                 tell(self.behind.control(), &ended(number, reaped, self.behind.children()), None);
                 if number == ONLY {
                     next = Next::End;
@@ -125,10 +133,18 @@ impl Life<'_> {
                     self.behind.signal_group(running.leader, signal);
                 }
             }
+            Ok(Some((Order::Stop { program }, _))) => {
+                if let Some(running) = self.programs.get_mut(&program) {
+                    running.stopping = true;
+                    self.behind.signal_group(running.leader, TERM);
+                }
+            }
             Ok(Some((Order::Kill { program: ONLY }, _))) => return Next::End,
             Ok(Some((Order::Kill { program }, _))) => {
-                if let Some(running) = self.programs.get(&program) {
-                    self.behind.kill_session(running.leader);
+                let killed = self.programs.get(&program).is_none_or(|running| self.behind.kill_session(running.leader));
+                if !killed {
+                    // What cannot be killed by itself is killed with all others.
+                    return Next::End;
                 }
             }
             Ok(Some((Order::Measure, _))) => {
@@ -177,7 +193,7 @@ impl Life<'_> {
         let placed = files::place(&start.folder, &start.files)
             .map_err(|error| said("put the code and files of the run in place", &error))?;
         match self.behind.start(&start.program, &stdio, &mut |_| true) {
-            Ok(leader) => Ok((Running { leader, placed: Some(placed) }, screen)),
+            Ok(leader) => Ok((Running { leader, placed: Some(placed), stopping: false }, screen)),
             Err(failed) => {
                 placed.remove();
                 Err(failed)

@@ -47,6 +47,11 @@ pub enum Order {
         /// The signal's number.
         signal: u8,
     },
+    /// Ask a program's group to end; what is left of its session when it has ended is killed.
+    Stop {
+        /// Which program.
+        program: ProgramNumber,
+    },
     /// Kill a program and all of its session.
     Kill {
         /// Which program.

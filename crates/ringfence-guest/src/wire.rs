@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 /// How long the other end may leave an order unread. It reads at once; one that does not is stuck.
-const TAKES_ORDER: Duration = Duration::from_secs(5);
+const TAKES_ORDER: Duration = Duration::from_secs(2);
 /// With one frame.
 pub(crate) const MOST_DESCRIPTORS: usize = 3;
 

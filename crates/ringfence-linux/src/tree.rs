@@ -95,11 +95,18 @@ fn resident_pages(pid: i32) -> u64 {
     text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
 }
 
-/// The process ids in the session that `leader` leads, of all that `/proc` shows.
+/// The process ids in the session that `leader` leads, of all that `/proc` shows and that have not ended.
 pub(crate) fn members_of_session(leader: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.take(MOST_PROCESSES).filter(|pid| session_of(*pid) == Some(leader)).collect()
+    pids.take(MOST_PROCESSES).filter(|pid| session_of(*pid) == Some(leader) && !is_zombie(*pid)).collect()
+}
+
+fn is_zombie(pid: i32) -> bool {
+    let Ok(text) = fs::read(format!("/proc/{pid}/stat")) else { return true };
+    // After the name in brackets, which may hold anything.
+    let after = text.iter().rposition(|byte| *byte == b')').and_then(|at| text.get(at + 2));
+    matches!(after, Some(b'Z' | b'X') | None)
 }
 
 fn session_of(pid: i32) -> Option<i32> {

@@ -320,11 +320,15 @@ impl Inner {
         let mut proven = outcome;
         proven.prove(wall.proofs());
         proven.name_image(image.as_deref());
+        let capabilities = match wall.probe(plan.policy()).await {
+            Ok(capabilities) => capabilities,
+            Err(_) => chosen.capabilities,
+        };
         let opening = Opening {
             id: run_id,
             policy: plan.policy().clone(),
             wall,
-            capabilities: chosen.capabilities,
+            capabilities,
             fell_back: chosen.fell_back,
             workspace_at: wanted.workspace_at,
             receipt: proven.enforced,
@@ -427,7 +431,8 @@ impl Inner {
                 }
             },
         };
-        let host = Host { workspace: &self.workspace, environment: &self.environment };
+        let in_session = matches!(place, Place::In(_));
+        let host = Host { workspace: &self.workspace, environment: &self.environment, in_session };
         let plan = plan(run_id.clone(), request, &cleared, policy, &chosen.capabilities, host).map_err(refuse)?;
         Ok(Prepared { plan, chosen, cleared })
     }

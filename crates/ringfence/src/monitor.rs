@@ -89,7 +89,7 @@ pub(crate) async fn watch(
     };
     let (stdout, stderr, ()) = tokio::join!(stdout, stderr, supervise);
     let mut seen = supervision.seen;
-    seen.take_counters(sandbox.counted());
+    seen.take_counters(sandbox.counted(), sandbox.is_alone());
     if seen.survivors {
         seen.violations.push(Violation {
             rule: "proc.no-survivors".to_owned(),
@@ -130,7 +130,7 @@ struct Seen {
 
 impl Seen {
     /// Limits that the kernel kept: its counters say whether they were reached, and the end says whether that was why.
-    fn take_counters(&mut self, counted: Option<CgroupUsage>) {
+    fn take_counters(&mut self, counted: Option<CgroupUsage>, alone: bool) {
         let Some(counted) = counted else { return };
         self.peak_bytes = counted.memory_peak.unwrap_or(self.peak_bytes);
         // A guest that was killed itself leaves no status.
@@ -144,7 +144,8 @@ impl Seen {
         if counted.pids_limit_hits > 0 {
             let message = format!("starts of a process or thread that were refused: {}", counted.pids_limit_hits);
             self.violations.push(Violation { rule: "proc.processes".to_owned(), message });
-            self.ended_by = self.ended_by.or(failed.then_some(Reason::Processes));
+            // Where others are counted too, it may have been one of them.
+            self.ended_by = self.ended_by.or((failed && alone).then_some(Reason::Processes));
         }
     }
 }
@@ -245,7 +246,7 @@ impl Supervision<'_> {
 
     /// Politely; returns when to be firmer.
     fn ask_to_end(&self) -> Instant {
-        if self.sandbox.signal(rustix::process::Signal::TERM).is_err() {
+        if self.sandbox.ask_to_end().is_err() {
             return Instant::now();
         }
         Instant::now() + self.limits.grace

@@ -56,6 +56,8 @@ pub struct Host<'a> {
     pub workspace: &'a Path,
     /// The host's environment, of which the policy passes a part.
     pub environment: &'a [(OsString, OsString)],
+    /// Whether it runs in a session, where what it leaves behind stays.
+    pub in_session: bool,
 }
 
 /// Turns a judged request into a plan for the backend that `capabilities` describe, or says why it cannot.
@@ -75,13 +77,16 @@ pub fn plan(
         }
     }
     let kind = capabilities.kind();
+    // Whoever runs in a session wants what is left behind to stay there. It is said, and no reason to refuse.
+    let accepted = |guarantee: &Guarantee| host.in_session && *guarantee == Guarantee::NoSurvivors;
+    let lacking: Vec<Guarantee> = not_enforced.iter().copied().filter(|guarantee| !accepted(guarantee)).collect();
     let only_watched = |guarantee: &Guarantee| capabilities.strength(*guarantee) == Some(Strength::Watched);
-    if kind.isolates() && !not_enforced.is_empty() && not_enforced.iter().all(only_watched) {
-        return Err(refuse_watched(kind, &not_enforced, &policy));
+    if kind.isolates() && !lacking.is_empty() && lacking.iter().all(only_watched) {
+        return Err(refuse_watched(kind, &lacking, &policy));
     }
     // The weak ones are chosen by name only, and that choice is the acceptance. Of a wall that isolates, all is expected.
-    if kind.isolates() && !not_enforced.is_empty() {
-        let missing: Vec<&str> = not_enforced.iter().map(|guarantee| guarantee.name()).collect();
+    if kind.isolates() && !lacking.is_empty() {
+        let missing: Vec<&str> = lacking.iter().map(|guarantee| guarantee.name()).collect();
         return Err(Refusal::new(
             "plan.enforceable",
             format!("`{kind}` cannot enforce this policy here"),
@@ -260,7 +265,7 @@ mod tests {
         let work = Work::Argv(vec!["true".into()]);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let cleared = runtime.block_on(crate::judge::judge(&work, &analyse(&work), &policy, &Nobody)).unwrap();
-        let host = Host { workspace: Path::new("/w"), environment: &[] };
+        let host = Host { workspace: Path::new("/w"), environment: &[], in_session: false };
         let id = RunId::generate().unwrap();
         plan(id, Request::new(work), &cleared, policy, &Capabilities::new(kind, kept), host)
     }

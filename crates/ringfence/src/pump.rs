@@ -1,6 +1,6 @@
 //! Moves bytes between the program's pipes and us, in constant memory.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
@@ -12,6 +12,11 @@ use crate::event::{Event, Stream};
 const CHUNK: usize = 64 * 1024;
 /// A pipe that is still open when nothing of the program is left is held by somebody who is not ours.
 const QUIET: Duration = Duration::from_millis(50);
+/// In a session such a pipe may be held by what a run left behind, and be written to for ever: what was in it when the
+/// program ended is read, and not waited for longer than this in all.
+const WAITED_AFTER_THE_END: Duration = Duration::from_millis(200);
+/// As much as a pipe holds at most, unless the host's root says otherwise.
+const MOST_AFTER_THE_END: usize = 1024 * 1024;
 
 /// Reads one stream to its end, keeps what the cap allows, and passes on what can be shown. `gone` turns true when
 /// nothing of the program is left.
@@ -24,12 +29,20 @@ pub(crate) async fn read_stream(
 ) -> Captured {
     let mut capture = Capture::new(most);
     let mut buffer = vec![0u8; CHUNK];
+    let (mut waited, mut came_after) = (Duration::ZERO, 0usize);
     loop {
         let is_gone = *gone.borrow_and_update();
         let read = if is_gone {
-            match tokio::time::timeout(QUIET, pipe.read(&mut buffer)).await {
-                Ok(read) => read,
-                Err(_quiet) => break,
+            let begin = Instant::now();
+            let read = tokio::time::timeout(QUIET, pipe.read(&mut buffer)).await;
+            waited += begin.elapsed();
+            match read {
+                Ok(read) if waited < WAITED_AFTER_THE_END && came_after < MOST_AFTER_THE_END => {
+                    came_after += read.as_ref().map_or(0, |read| *read);
+                    read
+                }
+                // Quiet, or more than the program can have left.
+                Ok(_) | Err(_) => break,
             }
         } else {
             tokio::select! {

@@ -3,17 +3,18 @@
 //! Files, background programs and all else behind the wall stay from run to run. The wall is the one that the policy asked
 //! for when the session was opened; a run can narrow only what belongs to itself: its time, its output, its variables.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringfence_policy::{BackendKind, Overrides, ResolvedPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 
 use crate::backend::{Capabilities, InUse, KeptWall};
 use crate::engine::Inner;
-use crate::guarantee::Evidence;
+use crate::guarantee::{Evidence, Guarantee, Strength};
 use crate::ledger::{Durability, Kind};
 use crate::outcome::FellBack;
 use crate::request::{Metadata, Request, WorkspaceAt};
@@ -28,6 +29,10 @@ pub const LIFE: Duration = Duration::from_secs(8 * 60 * 60);
 pub const MOST_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long a session may take to end before it is killed from outside.
 const ENDS: Duration = Duration::from_secs(5);
+/// The time between two looks at limits that no cgroup keeps.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// So many looks in a row over a limit end a session.
+const LOOKS_OVER: u32 = 5;
 
 /// This moment, as outcomes and lists write it.
 pub fn now() -> String {
@@ -71,6 +76,10 @@ pub enum SessionEnd {
     Idle,
     /// Its life was over.
     Life,
+    /// What was left in the background used more memory than the session may.
+    Memory,
+    /// Likewise, more processes.
+    Processes,
     /// Its guest was killed, or did not answer.
     Lost,
 }
@@ -115,7 +124,7 @@ pub(crate) struct Open {
     pub(crate) idle: Duration,
     pub(crate) life: Duration,
     activity: watch::Sender<Activity>,
-    reason: Mutex<Option<SessionEnd>>,
+    reason: watch::Sender<Option<SessionEnd>>,
     ended: watch::Sender<Option<SessionEnded>>,
 }
 
@@ -172,7 +181,7 @@ impl Session {
             idle: opening.idle.min(MOST_LIFE),
             life: opening.life.min(MOST_LIFE),
             activity: watch::Sender::new(Activity { running: 0, since: Instant::now() }),
-            reason: Mutex::new(None),
+            reason: watch::Sender::new(None),
             ended: watch::Sender::new(None),
         });
         tokio::spawn(watch_over(Arc::clone(&open), Arc::clone(engine)));
@@ -233,31 +242,71 @@ impl Session {
 
 impl Open {
     fn end_for(&self, reason: SessionEnd) {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.reason.send_modify(|known| {
+            known.get_or_insert(reason);
+        });
         self.wall.end();
+    }
+
+    /// Which watched limit everything behind the wall is over together.
+    fn is_over(&self) -> Option<SessionEnd> {
+        let watched = |guarantee| self.capabilities.strength(guarantee) == Some(Strength::Watched);
+        let proc = &self.policy.proc;
+        if !watched(Guarantee::Memory) && !watched(Guarantee::Processes) {
+            return None;
+        }
+        let used = self.wall.sample();
+        if watched(Guarantee::Memory) && used.memory_bytes > proc.memory.value.get() {
+            return Some(SessionEnd::Memory);
+        }
+        let too_many = watched(Guarantee::Processes) && used.tasks > u64::from(proc.processes.value);
+        too_many.then_some(SessionEnd::Processes)
     }
 }
 
-/// Ends a session when its time has come, and writes its end down.
+/// Ends a session when its time has come, or when it is told to, and writes its end down.
 async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
     let opened = Instant::now();
     let mut activity = open.activity.subscribe();
-    let workspace_changed = loop {
+    let mut told = open.reason.subscribe();
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // A run that is over a limit is ended by itself first. What is over it for longer was left behind.
+    let mut over_for = 0;
+    let already_gone = loop {
         let now = *activity.borrow_and_update();
         let idle_at = (now.running == 0).then(|| now.since + open.idle);
         let life_at = opened + open.life;
         let next = idle_at.map_or(life_at, |idle_at| idle_at.min(life_at));
         tokio::select! {
-            changed = open.wall.ended() => break changed,
-            changed = activity.changed() => if changed.is_err() { break false },
+            changed = open.wall.ended() => break Some(changed),
+            changed = activity.changed() => if changed.is_err() { break None },
+            _ = told.wait_for(Option::is_some) => break None,
             () = tokio::time::sleep_until(next.into()) => {
-                let reason = if next == life_at { SessionEnd::Life } else { SessionEnd::Idle };
-                open.end_for(reason);
-                break tokio::time::timeout(ENDS, open.wall.ended()).await.unwrap_or(false);
+                open.end_for(if next == life_at { SessionEnd::Life } else { SessionEnd::Idle });
             }
+            _ = looks.tick() => match open.is_over() {
+                Some(reason) => {
+                    over_for += 1;
+                    if over_for >= LOOKS_OVER {
+                        open.end_for(reason);
+                    }
+                }
+                None => over_for = 0,
+            },
         }
     };
-    let reason = open.reason.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(SessionEnd::Lost);
+    let workspace_changed = match already_gone {
+        Some(changed) => changed,
+        None => {
+            let ended = tokio::time::timeout(ENDS, open.wall.ended()).await;
+            if ended.is_err() {
+                open.wall.kill();
+            }
+            ended.unwrap_or(false)
+        }
+    };
+    let reason = open.reason.borrow().unwrap_or(SessionEnd::Lost);
     let ended = SessionEnded { reason, workspace_changed };
     let entry = engine.entry(&open.id, Kind::Ended, json!({ "session": ended }));
     // The session is over either way; a ledger that cannot be written stops the next start.

@@ -16,7 +16,7 @@ use super::wire::{self, Call, Exec, Kind, WireWork, message, read_answer};
 use super::{SessionFailure, SessionName};
 use crate::args::{ExecArgs, OutputArgs};
 use crate::printer::{Printed, Printer, Screen};
-use crate::run::{self, BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, finish, pass_on_stdin, start_folder};
+use crate::run::{self, BROKEN_PIPE, HUNG_UP, INTERRUPTED, QUIT, TERMINATED, finish, pass_on_stdin, start_folder};
 use crate::{Done, chatter, setup};
 
 /// Events on their way from the thread that reads to the one that prints.
@@ -129,6 +129,7 @@ async fn follow(
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
+    let mut quit = listen(SignalKind::quit())?;
     let mut resized = listen(SignalKind::window_change())?;
     let read_from = stream.try_clone().map_err(talk)?;
     let write_to = stream.try_clone().map_err(talk)?;
@@ -152,6 +153,7 @@ async fn follow(
             _ = interrupt.recv() => { stop(INTERRUPTED); continue }
             _ = terminate.recv() => { stop(TERMINATED); continue }
             _ = hangup.recv() => { stop(HUNG_UP); continue }
+            _ = quit.recv() => { stop(QUIT); continue }
             _ = resized.recv() => {
                 if let Some((rows, columns)) = terminal.map(OurTerminal::size).transpose()? {
                     say(Kind::Resize, &[rows.to_le_bytes(), columns.to_le_bytes()].concat()).map_err(talk)?;

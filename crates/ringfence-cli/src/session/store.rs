@@ -112,6 +112,9 @@ fn sweep(parent: &Path) -> Result<(), SessionFailure> {
     }
     for entry in fs::read_dir(parent).map_err(at("read", parent))? {
         let folder = entry.map_err(at("read", parent))?.path();
+        if !folder.is_dir() {
+            continue;
+        }
         let lock = match File::open(folder.join(LOCK)) {
             Ok(lock) => lock,
             // Its keeper died before it could lock it, or has just removed it.

@@ -84,6 +84,10 @@ pub(super) fn decide(to: &mut Assembler, ends: Ends, name: &str) -> Option<Label
             let test = one_of(to, &TERMINAL_COMMANDS, ends.not_permitted, ends.allow);
             to.load(low(1), test)
         }
+        "fcntl" => {
+            let test = to.branch(Test::Equal, libc::F_SETLEASE.cast_unsigned(), ends.not_permitted, ends.allow);
+            to.load(low(1), test)
+        }
         "personality" => {
             let test = to.branch(Test::Equal, QUERY_PERSONALITY, ends.allow, ends.not_permitted);
             let test = to.branch(Test::AnyBitOf, !HARMLESS_PERSONALITY, test, ends.allow);

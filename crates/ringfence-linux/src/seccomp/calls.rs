@@ -79,6 +79,7 @@ calls! {
         keyctl => SYS_keyctl,
         fanotify_init => SYS_fanotify_init,
         fanotify_mark => SYS_fanotify_mark,
+        fcntl => SYS_fcntl,
         ioctl => SYS_ioctl,
         personality => SYS_personality,
         prlimit64 => SYS_prlimit64,

@@ -216,6 +216,16 @@ fn seccomp_socket_has_three_families_and_netlink_route() {
 }
 
 #[test]
+fn seccomp_fcntl_takes_no_lease() {
+    let lease = libc::F_SETLEASE as u64;
+    check(libc::SYS_fcntl, &[0, lease], refusal(libc::EPERM));
+    check(libc::SYS_fcntl, &[0, lease | 1 << 32], refusal(libc::EPERM));
+    for command in [libc::F_GETFD, libc::F_SETLK, libc::F_GETLEASE, libc::F_DUPFD_CLOEXEC] {
+        check(libc::SYS_fcntl, &[0, command as u64], ALLOW);
+    }
+}
+
+#[test]
 fn seccomp_ioctl_keeps_terminals_from_being_typed_into() {
     for command in [0x5412u64, 0x541c, 0x541d, 0x5423] {
         check(libc::SYS_ioctl, &[0, command], refusal(libc::EPERM));

@@ -45,6 +45,12 @@ pub struct WallDescriptors<'a> {
     pub trees: &'a [OwnedFd],
 }
 
+/// How often a session is looked through for what forked away.
+const PASSES: usize = 60;
+/// So many times in a row nothing of it must be found.
+const EMPTY_PASSES: usize = 5;
+const BETWEEN_PASSES: Duration = Duration::from_micros(500);
+
 /// What process 1 does once the wall stands, or could not be raised. It never returns; where it does, the process ends.
 pub type Life = for<'a> fn(Raising<'a>);
 
@@ -210,7 +216,7 @@ impl<'a> Behind<'a> {
         self.preference.set(true).map_err(|error| Failed::said(&error))?;
         let started = run_sharing_memory(&mut || outcome = child());
         self.preference.set(false).map_err(|error| Failed::said(&error))?;
-        let pid = started.map_err(|error| Failed::said(&error))?;
+        let pid = started.map_err(|error| Failed::Step(Stage::Fork, error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
         outcome.map(|()| pid)
     }
 
@@ -250,16 +256,26 @@ impl<'a> Behind<'a> {
         }
     }
 
-    /// Kills everything in the session that `leader` leads, its group first.
-    pub fn kill_session(&self, leader: i32) {
+    /// Kills everything in the session that `leader` leads, its group first; says whether nothing of it is left. The leader
+    /// has not been reaped, or only just: its number is nobody else's while it or a member is there.
+    pub fn kill_session(&self, leader: i32) -> bool {
         self.signal_group(leader, libc::SIGKILL as u8);
-        for pid in crate::tree::members_of_session(leader) {
-            if pid > 1 {
+        let mut empty = 0;
+        for _ in 0..PASSES {
+            // A process that forks while we look is not always seen: once is not enough.
+            let members = crate::tree::members_of_session(leader);
+            empty = if members.is_empty() { empty + 1 } else { 0 };
+            if empty == EMPTY_PASSES {
+                return true;
+            }
+            for pid in members.into_iter().filter(|pid| *pid > 1) {
                 // SAFETY: integers only. At worst the process has ended; everything that can be reached is behind this
                 // wall, where only programs are.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
             }
+            std::thread::sleep(BETWEEN_PASSES);
         }
+        false
     }
 
     /// Kills everything but ourselves, and waits until nothing is left. `ended` is called for each process.

@@ -178,7 +178,6 @@ pub(super) fn take_stdio(stdio: &Stdio) -> Result<(), Failed> {
 /// Puts the restrictions of `launch` in force for the calling process, and proves them.
 pub(super) fn restrict(launch: &WallLaunch, company: Company) -> Result<Vec<Proof>, Failed> {
     let restrictions = &launch.restrictions;
-    be_killed_first().map_err(|error| Failed::said(&error))?;
     for limit in restrictions.rlimits.iter().filter(|limit| limit.kind != RlimitKind::Core) {
         set_limit(limit).map_err(|(stage, errno)| Failed::Step(stage, errno))?;
     }
@@ -202,21 +201,6 @@ pub(super) fn restrict(launch: &WallLaunch, company: Company) -> Result<Vec<Proo
 /// The last step before [`Strings::execute`].
 pub(super) fn expect_signals() -> Result<(), Failed> {
     reset_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))
-}
-
-/// Makes the kernel, when memory runs out, kill the program and what it starts before the guest, which has to tell of it.
-/// The program can take this back, and harms itself: without its guest the run ends at once.
-fn be_killed_first() -> io::Result<()> {
-    let may_be_read = |yes: libc::c_ulong| {
-        // SAFETY: integers only; the flag belongs to memory that is the guest's and ours, where nothing untrusted runs.
-        let set = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, yes, 0, 0, 0) };
-        if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    };
-    // Of a process that may not be read, the file belongs to the host's root.
-    may_be_read(1)?;
-    let written = std::fs::write("/proc/self/oom_score_adj", "1000");
-    may_be_read(0)?;
-    written
 }
 
 fn limit_processes(most: u64) -> io::Result<()> {

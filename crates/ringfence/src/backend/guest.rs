@@ -35,8 +35,9 @@ impl Link {
         Ok(Self { readable: UnixStream::from_std(guest.control()?.into())?, guest })
     }
 
-    /// The next report; nothing when the guest is gone.
+    /// The next report; nothing when the guest is gone. However many there are, others get their turn.
     pub(super) async fn next(&self) -> io::Result<Option<Received>> {
+        tokio::task::yield_now().await;
         loop {
             // A report may be waiting in full already, with nothing more to come.
             match self.readable.try_io(Interest::READABLE, || self.guest.receive()) {
@@ -79,18 +80,26 @@ pub(super) fn start_error(why: Why) -> StartError {
     }
 }
 
-/// The same report as a keeper would make it; nothing for those that only a guest has.
-pub(super) fn as_keepers(report: Report) -> Option<ringfence_linux::Report> {
+/// The same report as a keeper would make it. Those that only a guest has come out of turn here.
+pub(super) fn as_keepers(report: Report) -> io::Result<ringfence_linux::Report> {
     match report {
-        Report::Started { .. } => Some(ringfence_linux::Report::Started { pid: 0 }),
-        Report::Failed { why: Why::Step(stage, errno), .. } => Some(ringfence_linux::Report::Failed { stage, errno }),
+        Report::Started { .. } => Ok(ringfence_linux::Report::Started { pid: 0 }),
+        Report::Failed { why: Why::Step(stage, errno), .. } => Ok(ringfence_linux::Report::Failed { stage, errno }),
         Report::Ended { wait_status, usage, left, .. } => {
-            Some(ringfence_linux::Report::Ended { wait_status, usage, left })
+            Ok(ringfence_linux::Report::Ended { wait_status, usage, left })
         }
-        Report::Gone { usage, layer } => Some(ringfence_linux::Report::Gone { usage, layer }),
-        Report::Proven(_) | Report::Measured { .. } | Report::Failed { .. } => None,
+        Report::Gone { usage, layer } => Ok(ringfence_linux::Report::Gone { usage, layer }),
+        Report::Proven(_) | Report::Measured { .. } | Report::Failed { .. } => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "the guest said something out of turn"))
+        }
     }
 }
+
+/// Started or failed, and ended: more cannot be said of a program.
+const REPORTS_OF_A_PROGRAM: usize = 2;
+
+/// A report that nobody waits for.
+struct OutOfTurn;
 
 /// A guest that is kept, and serves several programs at once.
 #[derive(Debug, Clone)]
@@ -99,9 +108,11 @@ pub(super) struct Kept(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     link: Arc<Link>,
-    programs: Mutex<BTreeMap<ProgramNumber, mpsc::UnboundedSender<Received>>>,
+    programs: Mutex<BTreeMap<ProgramNumber, mpsc::Sender<Received>>>,
     next: AtomicU32,
     measured: watch::Sender<Option<(u64, u64)>>,
+    /// Questions that are not answered yet.
+    asked: AtomicU32,
     /// Turns true when the guest is gone; says whether the private layers hold changes.
     gone: watch::Sender<Option<Layer>>,
     reader: Mutex<Option<tokio::task::AbortHandle>>,
@@ -115,6 +126,7 @@ impl Kept {
             programs: Mutex::default(),
             next: AtomicU32::new(1),
             measured: watch::Sender::new(None),
+            asked: AtomicU32::new(0),
             gone: watch::Sender::new(None),
             reader: Mutex::new(None),
         });
@@ -126,7 +138,9 @@ impl Kept {
                 if let Report::Gone { layer: last, .. } = received.report {
                     layer = last;
                 }
-                shared.deliver(received);
+                if shared.deliver(received).is_err() {
+                    break;
+                }
             }
             // It is gone, or said something that is none of ours: either way it gets no second chance.
             link.kill();
@@ -140,9 +154,9 @@ impl Kept {
     }
 
     /// A number for a program, and where its reports come.
-    pub(super) fn enlist(&self) -> (ProgramNumber, mpsc::UnboundedReceiver<Received>) {
+    pub(super) fn enlist(&self) -> (ProgramNumber, mpsc::Receiver<Received>) {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let (sender, receiver) = mpsc::channel(REPORTS_OF_A_PROGRAM);
         if self.0.gone.borrow().is_none() {
             self.0.programs.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
         }
@@ -174,6 +188,7 @@ impl Kept {
     pub(super) async fn measure(&self) -> io::Result<(u64, u64)> {
         let mut measured = self.0.measured.subscribe();
         measured.borrow_and_update();
+        self.0.asked.fetch_add(1, Ordering::Relaxed);
         self.order(&Order::Measure)?;
         let limit = Duration::from_secs(2);
         match tokio::time::timeout(limit, measured.changed()).await {
@@ -194,21 +209,25 @@ impl Kept {
 }
 
 impl Shared {
-    fn deliver(&self, received: Received) {
+    /// Passes a report on, unless it comes out of turn: then nothing more of this guest is believed.
+    fn deliver(&self, received: Received) -> Result<(), OutOfTurn> {
         let program = match &received.report {
             Report::Started { program, .. } | Report::Failed { program, .. } | Report::Ended { program, .. } => {
                 *program
             }
             Report::Measured { tasks, resident_bytes } => {
+                let asked = self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |asked| asked.checked_sub(1));
                 self.measured.send_replace(Some((*tasks, *resident_bytes)));
-                return;
+                return asked.map(|_| ()).map_err(|_| OutOfTurn);
             }
-            Report::Proven(_) | Report::Gone { .. } => return,
+            Report::Gone { .. } => return Ok(()),
+            Report::Proven(_) => return Err(OutOfTurn),
         };
         let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = programs.get(&program) {
+        match programs.get(&program).map(|sender| sender.try_send(received)) {
+            Some(Err(mpsc::error::TrySendError::Full(_))) => Err(OutOfTurn),
             // A run that is over waits for nothing more.
-            sender.send(received).ok();
+            Some(Ok(()) | Err(mpsc::error::TrySendError::Closed(_))) | None => Ok(()),
         }
     }
 }

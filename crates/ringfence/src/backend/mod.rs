@@ -61,8 +61,12 @@ pub trait KeptWall: Backend {
     fn proofs(&self) -> &[(String, String)];
     /// What is in use behind it, as the guest counts it.
     fn measure(&self) -> BoxFuture<'_, io::Result<InUse>>;
+    /// Likewise, as the host sees it, without asking anybody.
+    fn sample(&self) -> InUse;
     /// Ends everything behind it.
     fn end(&self);
+    /// Likewise, without the guest's help.
+    fn kill(&self);
     /// Waits until nothing is left behind it; says whether the workspace's private layer holds changes.
     fn ended(&self) -> BoxFuture<'_, bool>;
 }
@@ -225,6 +229,10 @@ impl StartError {
             Self::Step { stage: Stage::Exec, .. } => (
                 FailureKind::NotExecutable,
                 Some("it must be a program for this machine, with permission to execute it".to_owned()),
+            ),
+            Self::Step { stage: Stage::Fork, .. } => (
+                FailureKind::Start,
+                Some("as many processes run as may: end some, or raise `proc.processes` in the policy".to_owned()),
             ),
             Self::WorkingDirectory { .. } => {
                 (FailureKind::Start, Some("name a folder that exists below the workspace".to_owned()))

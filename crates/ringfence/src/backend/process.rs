@@ -76,7 +76,7 @@ enum Supervisor {
 struct InSession {
     guest: Kept,
     number: ProgramNumber,
-    reports: tokio::sync::Mutex<mpsc::UnboundedReceiver<Received>>,
+    reports: tokio::sync::Mutex<mpsc::Receiver<Received>>,
     /// Until it is released.
     start: Option<(Start, Vec<OwnedFd>)>,
     /// Its end, once told, is all that is waited for.
@@ -163,6 +163,7 @@ pub(super) fn in_session(
     guest: &Kept,
     start: impl FnOnce(ProgramNumber) -> Result<Start, StartError>,
 ) -> Result<Sandbox, StartError> {
+    let pipes = if plan.terminal().is_some() { None } else { Some(Pipes::new(plan)?) };
     let (number, reports) = guest.enlist();
     let in_session = |start, descriptors| InSession {
         guest: guest.clone(),
@@ -171,8 +172,8 @@ pub(super) fn in_session(
         start: Some((start, descriptors)),
         ended: std::sync::Mutex::new(None),
     };
-    let start = start(number)?;
-    if plan.terminal().is_some() {
+    let start = start(number).inspect_err(|_| guest.forget(number))?;
+    let Some(pipes) = pipes else {
         let typed = match plan.stdin() {
             Stdin::Pipe(given) => Some(given.try_clone().and_then(reader).map_err(watch)?),
             Stdin::Empty | Stdin::Bytes(_) => None,
@@ -190,8 +191,7 @@ pub(super) fn in_session(
             image: None,
             counted_before: None,
         });
-    }
-    let pipes = Pipes::new(plan)?;
+    };
     let given: io::Result<Vec<OwnedFd>> =
         pipes.program_ends(plan)?.iter().map(|end| end.try_clone_to_owned()).collect();
     pipes.into_sandbox(Supervisor::Kept(in_session(start, given.map_err(watch)?))).map_err(watch)
@@ -274,7 +274,12 @@ impl Sandbox {
         drop(descriptors);
         let first = tokio::time::timeout(SESSION_STARTS, program.reports.get_mut().recv()).await;
         let gone = || watch(io::Error::new(io::ErrorKind::UnexpectedEof, "the session is gone"));
-        let received = first.map_err(|_| watch(io::ErrorKind::TimedOut.into()))?.ok_or_else(gone)?;
+        let Ok(first) = first else {
+            // Whether it will be started is not known, so nothing there may go on.
+            program.guest.kill();
+            return Err(watch(io::Error::new(io::ErrorKind::TimedOut, "the session did not answer, and was ended")));
+        };
+        let received = first.ok_or_else(gone)?;
         match (received.report, received.descriptor) {
             (ringfence_guest::Report::Started { .. }, Some(descriptor)) if has_terminal => {
                 let screen = guest::terminal(descriptor).map_err(watch)?;
@@ -318,11 +323,9 @@ impl Sandbox {
                     report => return report,
                 }
             },
-            Supervisor::Guest(link) => loop {
-                let Some(received) = link.next().await? else { return Ok(None) };
-                if let Some(report) = guest::as_keepers(received.report) {
-                    return Ok(Some(report));
-                }
+            Supervisor::Guest(link) => match link.next().await? {
+                Some(received) => guest::as_keepers(received.report).map(Some),
+                None => Ok(None),
             },
             Supervisor::Kept(program) => program.next_report().await,
         }
@@ -335,6 +338,14 @@ impl Sandbox {
             Supervisor::Keeper { keeper, .. } => keeper.signal(signal),
             Supervisor::Guest(link) => link.order(&Order::Signal { program: ONLY, signal }),
             Supervisor::Kept(program) => program.guest.order(&Order::Signal { program: program.number, signal }),
+        }
+    }
+
+    /// Asks the program to end. In a session, nothing of its own session stays when it does.
+    pub(crate) fn ask_to_end(&self) -> io::Result<()> {
+        match &self.supervisor {
+            Supervisor::Kept(program) => program.guest.order(&Order::Stop { program: program.number }),
+            Supervisor::Keeper { .. } | Supervisor::Guest(_) => self.signal(rustix::process::Signal::TERM),
         }
     }
 
@@ -380,6 +391,11 @@ impl Sandbox {
         }
     }
 
+    /// Whether what is counted is this program's alone.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.counted_before.is_none()
+    }
+
     /// Gives the program's terminal another size.
     pub(crate) fn resize(&self, size: TerminalSize) -> io::Result<()> {
         let Some(screen) = &self.terminal else { return Ok(()) };
@@ -407,17 +423,12 @@ impl InSession {
         if let Some(usage) = *self.ended.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(Some(Report::Gone { usage, layer: Layer::Unchanged }));
         }
-        let mut reports = self.reports.lock().await;
-        loop {
-            let Some(received) = reports.recv().await else { return Ok(None) };
-            let report = guest::as_keepers(received.report);
-            if let Some(Report::Ended { usage, .. }) = report {
-                *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
-            }
-            if report.is_some() {
-                return Ok(report);
-            }
+        let Some(received) = self.reports.lock().await.recv().await else { return Ok(None) };
+        let report = guest::as_keepers(received.report)?;
+        if let Report::Ended { usage, .. } = report {
+            *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
         }
+        Ok(Some(report))
     }
 }
 

@@ -49,7 +49,8 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
         .map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
     let (guest, group) = native.raise_wall(plan, view, None, [null.as_fd(); 3])?;
     let link = Link::new(guest).map_err(|source| StartError::Io { attempt: "watch the guest", source })?;
-    let proofs = link.proven().await?;
+    let when = |(name, found): (String, String)| (name, format!("{found}, when the session was opened"));
+    let proofs: Proofs = link.proven().await?.into_iter().map(when).collect();
     let groups = groups_of(group.as_ref());
     Ok(Arc::new(Standing {
         guest: Kept::new(link),
@@ -64,11 +65,11 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
 /// The same as for a single run, but what a run leaves behind is the session's.
 fn kept_in_a_session(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'static str)> {
     let mut kept = kept(policy, groups);
+    kept.retain(|(guarantee, ..)| *guarantee != Guarantee::NoSurvivors);
     for (guarantee, _, by) in &mut kept {
         match guarantee {
             Guarantee::TimeLimit => *by = "the supervisor's clock, then SIGTERM, then SIGKILL to the program's session",
             Guarantee::PromptReturn => *by = "a run ends with its program",
-            Guarantee::NoSurvivors => *by = "what a run leaves behind ends with the session, by the kernel",
             _ => {}
         }
     }
@@ -77,7 +78,8 @@ fn kept_in_a_session(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee,
 
 impl Standing {
     fn start(&self, plan: &Plan, number: ProgramNumber) -> Result<Start, StartError> {
-        let folder = Path::new(CODE).join(number.to_string());
+        // Not a number that a program could have guessed and taken.
+        let folder = Path::new(CODE).join(plan.run_id().as_str());
         let mut files: Vec<InputFile> = plan
             .files()
             .iter()
@@ -128,6 +130,15 @@ impl KeptWall for Standing {
             let (tasks, memory_bytes) = self.guest.measure().await?;
             Ok(InUse { tasks, memory_bytes })
         })
+    }
+
+    fn kill(&self) {
+        self.guest.kill();
+    }
+
+    fn sample(&self) -> InUse {
+        let sample = self.guest.sample();
+        InUse { tasks: sample.tasks, memory_bytes: sample.resident_bytes }
     }
 
     fn end(&self) {
