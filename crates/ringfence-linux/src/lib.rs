@@ -9,6 +9,7 @@
 pub mod cgroup;
 pub mod keeper;
 mod keeper_process;
+pub mod kernel_file;
 pub mod launcher;
 pub mod orphans;
 pub mod privileges;

@@ -12,6 +12,7 @@ mod membership;
 mod mount_api;
 mod namespaces;
 mod proof;
+mod root;
 mod view;
 
 use std::ffi::OsString;

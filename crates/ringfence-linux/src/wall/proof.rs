@@ -3,12 +3,16 @@
 //! Each proof reads what the kernel says or does the forbidden thing and sees it fail. One that fails stops the start.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::Path;
 
 use super::Identity;
+use crate::kernel_file;
 use crate::privileges::{self, Status};
+
+/// A longer file of `/proc` is not believed to be one.
+const MOST_TEXT: u64 = 1024 * 1024;
 
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,11 +182,9 @@ fn clean_descriptors() -> Result<String, Unproven> {
     Ok(format!("{open} descriptors stay open"))
 }
 
-/// Reads a file of `/proc`, at most 64 KiB of it.
+/// Reads a file of `/proc`.
 fn read(name: &'static str, path: &str) -> Result<String, Unproven> {
-    let mut text = String::new();
     fs::File::open(path)
-        .and_then(|file| file.take(64 * 1024).read_to_string(&mut text))
-        .map_err(|source| Unproven::Unreadable { name, source })?;
-    Ok(text)
+        .and_then(|file| kernel_file::read_open(file, MOST_TEXT))
+        .map_err(|source| Unproven::Unreadable { name, source })
 }

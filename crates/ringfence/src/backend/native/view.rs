@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use ringfence_linux::kernel_file;
 use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, Source};
 use ringfence_policy::{Mount, MountMode, WorkspaceMode};
 
@@ -143,7 +144,7 @@ pub(super) fn hide_workspace(shown: &[Entry], workspace: &Path, own: &Path) -> V
 
 /// What is mounted below a workspace would be missing inside, and what it covers be seen.
 fn no_mounts_below(workspace: &Path) -> Result<(), StartError> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| wall_error("read the mounts", &error))?;
+    let mounts = kernel_file::read("/proc/self/mountinfo").map_err(|error| wall_error("read the mounts", &error))?;
     // The fifth field is where it is mounted; spaces and the like are written as octal numbers.
     let places = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
     for place in places {
