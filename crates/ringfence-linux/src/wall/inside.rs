@@ -60,7 +60,6 @@ impl Inside {
         set_attributes_of_one(root.folder().as_fd(), READ_ONLY | INERT).map_err(step("close the root"))?;
         rustix::system::sethostname(std::os::unix::ffi::OsStrExt::as_bytes(wall.hostname.as_os_str()))
             .map_err(at("set the name of the machine"))?;
-        bring_up_loopback().map_err(step("bring up the loopback interface"))?;
         Ok(Self { layers })
     }
 
@@ -112,25 +111,6 @@ fn raise_capabilities() -> Result<(), SetupError> {
     let mut sets = rustix::thread::capabilities(None).map_err(at("read capabilities"))?;
     sets.effective = sets.permitted;
     rustix::thread::set_capabilities(None, sets).map_err(at("use capabilities inside"))
-}
-
-fn bring_up_loopback() -> io::Result<()> {
-    let socket = rustix::net::socket_with(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        rustix::net::SocketFlags::CLOEXEC,
-        None,
-    )?;
-    // SAFETY: an all-zero ifreq is a valid value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = *from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` is, with a NUL-terminated name; it outlives the call.
-    let set =
-        unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), libc::SIOCSIFFLAGS as _, &raw const request) };
-    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Clears what `/proc/1/cmdline` would show: the supervisor's own arguments. The environment goes too, although nobody

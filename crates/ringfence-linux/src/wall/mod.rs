@@ -11,6 +11,7 @@ mod layer;
 mod membership;
 mod mount_api;
 mod namespaces;
+mod network;
 mod proof;
 mod root;
 mod view;

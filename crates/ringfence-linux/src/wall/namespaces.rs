@@ -8,12 +8,14 @@ use std::path::Path;
 use libc::c_int;
 use serde::{Deserialize, Serialize};
 
-use crate::keeper_process::{CloneArguments, Forked, clone_process};
+use super::network::Network;
+use crate::keeper_process::{CONTROL, CloneArguments, Forked, clone_process};
+use crate::report;
 
-const ALL_NAMESPACES: c_int = libc::CLONE_NEWUSER
+/// All but the network's, which [`Network`] makes meanwhile.
+const NAMESPACES: c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
@@ -68,21 +70,33 @@ pub fn is_single_threaded() -> io::Result<bool> {
     Ok(fs::read_dir("/proc/self/task")?.take(2).count() == 1)
 }
 
-/// Tells a new process 1 that it was put where its processes are counted.
-#[derive(Debug)]
-pub(super) struct Joined(OwnedFd);
+/// What a new process 1 began to join before anything else: where its processes are counted, and its network.
+pub(super) struct Joined {
+    groups: io::Result<()>,
+    network: io::Result<Network>,
+}
 
 impl Joined {
-    /// Waits for it. What is started before would not be counted. Ends the process when its parent failed or died.
+    /// Returns once it is in both. What is started before would be outside. Says what failed, and ends, where it is not.
     pub(super) fn wait(self) {
-        if !matches!(rustix::io::read(&self.0, &mut [0u8; 1]), Ok(1)) {
-            crate::program_process::exit(1);
+        let failed = |attempt: &str, error: &io::Error| {
+            report::send_text(CONTROL, report::Text::Failed, &format!("could not {attempt}: {error}"));
+            crate::program_process::exit(1)
+        };
+        if let Err(error) = &self.groups {
+            failed("join the control groups", error);
+        }
+        if let Err(error) = self.network.and_then(Network::join) {
+            failed("make a network of its own", &error);
         }
     }
 }
 
-/// Clones this process into new namespaces. The child waits until it is mapped, then runs `child`, and ends. Meanwhile
-/// `join` puts it where its processes are counted, which can take longer than all the rest.
+/// Clones this process into new namespaces. The child begins to make its network, goes by `join(0)` where its processes
+/// are counted, waits until it is mapped, then runs `child`, and ends.
+///
+/// It goes there itself: to move another process, version 1 of the control groups waits until every processor has passed
+/// a quiet point, ten milliseconds or more. For the calling thread alone it does not.
 ///
 /// This process must have one thread: the child goes on with a copy of its memory, in which a lock that another thread
 /// held would never be released.
@@ -96,7 +110,7 @@ pub(super) fn raise(
         return Err(io::Error::new(io::ErrorKind::Unsupported, "this process has several threads"));
     }
     let (child_waits, parent_maps) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let mut arguments = CloneArguments { flags: ALL_NAMESPACES as u64, ..CloneArguments::default() };
+    let mut arguments = CloneArguments { flags: NAMESPACES as u64, ..CloneArguments::default() };
     if let Some(cgroup) = cgroup {
         arguments.flags |= CLONE_INTO_CGROUP;
         arguments.cgroup = u64::try_from(cgroup.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -105,29 +119,22 @@ pub(super) fn raise(
     let forked = clone_process(arguments)?;
     if let Forked::Child = forked {
         drop(parent_maps);
+        let network = Network::begin();
+        let groups = join(0);
         // The end of file means that the parent failed or died before we were mapped.
         let mut mapped = [0u8; 1];
         if !matches!(rustix::io::read(&child_waits, &mut mapped), Ok(1)) {
             crate::program_process::exit(1);
         }
-        // Out of the way of the numbers that descriptors are arranged at.
-        if let Ok(high) = rustix::io::fcntl_dupfd_cloexec(&child_waits, super::view::ABOVE_ARRANGED) {
-            // A panic must never go on in the code of the parent, of which this process is a copy.
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(Joined(high)))).ok();
-        }
+        // A panic must never go on in the code of the parent, of which this process is a copy.
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(Joined { groups, network }))).ok();
         crate::program_process::exit(1);
     }
     let Forked::Parent(pid, pidfd) = forked else { crate::program_process::exit(1) };
     let raised = Raised { pid, pidfd };
     drop(child_waits);
-    let tell = |word: &[u8]| rustix::io::write(&parent_maps, word).map(|_| ()).map_err(io::Error::from);
-    let mapped = map(pid, identity).and_then(|()| tell(b"m"));
-    let ready = mapped.and_then(|()| match join(pid).and_then(|()| tell(b"j")) {
-        // It is gone already: its own words about why are on the control socket, and better than this.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ESRCH)) => Ok(()),
-        joined => joined,
-    });
-    if let Err(error) = ready {
+    let mapped = map(pid, identity).and_then(|()| rustix::io::write(&parent_maps, b"m").map_err(io::Error::from));
+    if let Err(error) = mapped {
         raised.kill();
         raised.reap(std::time::Duration::from_secs(2));
         return Err(error);
