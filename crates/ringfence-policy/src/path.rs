@@ -1,6 +1,7 @@
 //! Paths that mean themselves, and globs that match paths. Different types, so that neither is taken for the other.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Component, Path};
@@ -169,6 +170,11 @@ impl Glob {
         let matcher = self.0.matcher.get_or_init(|| compile(&self.0.text));
         // `None` cannot be: what may fail to compile was compiled at load. If it were, a deny rule must still deny.
         matcher.as_ref().is_none_or(|matcher| matcher.is_match(path))
+    }
+
+    /// Whether it could match a path whose last name is `name`, or all below such a folder. Quick, and never wrongly no.
+    pub fn may_end_in(&self, name: impl AsRef<OsStr>) -> bool {
+        self.0.shape.as_ref().is_none_or(|shape| shape.may_end_in(name.as_ref().as_encoded_bytes()))
     }
 
     /// Compiles now, so that a pattern which cannot be compiled is refused.

@@ -4,6 +4,7 @@
 //! restriction in force, has that prove them, and holds it until it is released. The caller says exactly what is shown:
 //! nothing here knows policy.
 
+mod companion;
 mod guest;
 mod inside;
 mod landlock;

@@ -8,6 +8,7 @@ use std::path::Path;
 use libc::c_int;
 use serde::{Deserialize, Serialize};
 
+use super::companion::Companion;
 use super::network::Network;
 use crate::keeper_process::{CONTROL, CloneArguments, Forked, clone_process};
 use crate::report;
@@ -161,30 +162,32 @@ fn map(pid: i32, identity: Identity) -> io::Result<()> {
 /// files of the second. Needs privileges on the host.
 pub fn user_namespace(disk: (u32, u32), host: (u32, u32)) -> io::Result<OwnedFd> {
     let (hold, release) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let arguments = CloneArguments { flags: libc::CLONE_NEWUSER as u64, ..CloneArguments::default() };
-    // The child makes two system calls on memory of its own and ends, so it does not matter how many threads we have.
-    let (pid, pidfd) = match clone_process(arguments)? {
-        Forked::Child => hold_until_closed(hold.as_fd(), release.as_raw_fd()),
-        Forked::Parent(pid, pidfd) => (pid, pidfd),
-    };
-    let folder = format!("/proc/{pid}");
+    let ends = [hold.as_raw_fd(), release.as_raw_fd()];
+    // SAFETY: `hold_until_closed` makes two system calls by rustix and reads `ends`, which lives until it was waited for.
+    let holder = unsafe {
+        let argument = std::ptr::from_ref(&ends).cast_mut().cast();
+        Companion::start(hold_until_closed, argument, libc::CLONE_NEWUSER)
+    }?;
+    let folder = format!("/proc/{}", holder.pid());
     let folder = Path::new(&folder);
     let made = fs::write(folder.join("gid_map"), format!("{} {} 1\n", disk.1, host.1))
         .and_then(|()| fs::write(folder.join("uid_map"), format!("{} {} 1\n", disk.0, host.0)))
         .and_then(|()| fs::File::open(folder.join("ns/user")));
     drop(release);
-    crate::keeper_process::reap(pidfd.as_fd(), std::time::Duration::from_secs(2));
+    holder.wait()?;
     made.map(OwnedFd::from)
 }
 
-/// Keeps a process, and so its namespace, until the other end of a pipe is closed.
-fn hold_until_closed(hold: BorrowedFd<'_>, other_end: c_int) -> ! {
-    let mut nothing = [0u8; 1];
-    // SAFETY: our own copy of the writing end, which must be closed for the end of file to come; then one read into a
-    // buffer of one byte.
+/// Keeps a process, and so its namespace, until the other end of a pipe is closed: also by the end of who started it.
+extern "C" fn hold_until_closed(argument: *mut libc::c_void) -> c_int {
+    // SAFETY: the pointer is to the `ends` of `user_namespace`.
+    let [hold, other_end] = unsafe { *argument.cast::<[c_int; 2]>() };
+    // SAFETY: our own copies of two descriptors. The writing end must be closed for the end of file to come.
     unsafe {
-        libc::close(other_end);
-        libc::read(hold.as_raw_fd(), nothing.as_mut_ptr().cast(), 1);
+        rustix::io::close(other_end);
+        match rustix::io::read(BorrowedFd::borrow_raw(hold), &mut [0u8; 1]) {
+            Ok(_) => 0,
+            Err(_) => 1,
+        }
     }
-    crate::program_process::exit(0)
 }

@@ -47,7 +47,8 @@ pub(super) fn entries(path: &OsStr, workspace: &Path) -> Vec<Entry> {
             continue;
         }
         for needed in needed(&folder) {
-            if may_be_shown(&needed, workspace) && !found.iter().any(|known| needed.starts_with(known)) {
+            // A look at what is known costs nothing, a look at the disk does.
+            if !found.iter().any(|known| needed.starts_with(known)) && may_be_shown(&needed, workspace) {
                 found.retain(|known| !known.starts_with(&needed));
                 found.push(needed);
             }
