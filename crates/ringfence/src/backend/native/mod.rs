@@ -1,6 +1,7 @@
 //! `native`: a full wall on this host's kernel, without a daemon.
 
 mod deny;
+mod known;
 mod toolchain;
 mod view;
 

@@ -102,7 +102,7 @@ pub(super) fn workspace(
     }
     no_mounts_below(plan.workspace())?;
     let source = source(plan.workspace(), identity, trees)?;
-    let mut denied = deny::find(plan.workspace(), &plan.policy().fs.deny)?;
+    let mut denied = deny::find(plan.workspace(), &plan.policy().fs.deny, Some(state))?;
     // The ledger is outside, also when it lies below the workspace.
     denied.extend(state_below(plan.workspace(), state, &denied)?);
     let access = match mode {
@@ -217,7 +217,7 @@ fn entry_for(plan: &Plan, mount: &Mount) -> Result<Entry, StartError> {
         MountMode::ReadWrite => Ok(Entry::Bind { source, at, access: Access::ReadWrite }),
         // Not a bind: a socket of a host's service in it would answer.
         MountMode::ReadOnly if metadata.is_dir() => {
-            let absent = deny::find(&path, &plan.policy().fs.deny)?;
+            let absent = deny::find(&path, &plan.policy().fs.deny, None)?;
             Ok(Entry::CopyOnWrite { source, at, absent, access: Access::ReadOnly })
         }
         MountMode::ReadOnly if metadata.is_file() => Ok(Entry::Bind { source, at, access: Access::ReadOnly }),
