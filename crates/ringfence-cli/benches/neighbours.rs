@@ -20,6 +20,7 @@ use ringfence::engine::Setup;
 use ringfence::launcher::{self, Launcher};
 use ringfence::layers::{self, Sources};
 use ringfence::{Engine, Request, StateFolder, Status};
+use serde_json::json;
 
 const ROUNDS: usize = 60;
 const AT_ONCE: usize = 16;
@@ -102,14 +103,6 @@ fn quiet(mut command: Command) -> Command {
 fn measure(user: &str, home: &Path) {
     let workspace = home.join("workspace");
     fs::create_dir(&workspace).unwrap();
-    let binary = home.parent().unwrap().join("ringfence");
-    let ours = |folder: PathBuf| {
-        Way::Command(Box::new(move |argv| {
-            let mut command = Command::new(&binary);
-            command.args(["run", "--"]).args(argv).current_dir(&folder);
-            command
-        }))
-    };
     let mut ways = vec![("bare", Way::Command(Box::new(|argv| after(&[], argv))))];
     if let Some(bwrap) = works("bwrap", Way::Command(Box::new(|argv| after(&BWRAP, argv)))) {
         ways.push(("bwrap", bwrap));
@@ -119,7 +112,7 @@ fn measure(user: &str, home: &Path) {
     {
         ways.push(("crun", crun));
     }
-    ways.push(("ringfence", ours(workspace.clone())));
+    ways.push(("ringfence", ours(home, &workspace)));
     ways.push(("library", library(home, &workspace)));
     for (name, argv) in PROGRAMS.iter().filter(|(_, argv)| Path::new(argv[0]).exists()) {
         let medians = in_turns(&ways, argv);
@@ -140,8 +133,10 @@ fn measure(user: &str, home: &Path) {
         println!("{user}_at_once_{way} {rate:.0} per_second");
     }
     let sized: Vec<(&str, Way)> = [("empty", 0), ("10k", 10_000), ("100k", 100_000)]
-        .map(|(name, files)| (name, ours_in(home, name, files)))
+        .map(|(name, files)| (name, ours(home, &filled(home, name, files))))
         .into();
+    // What changed just now is not remembered from one start to the next.
+    std::thread::sleep(Duration::from_secs(4));
     let medians = in_turns(&sized, PROGRAMS[0].1);
     for (size, time) in &medians {
         println!("{user}_workspace_{size} {} us", time.as_micros());
@@ -181,15 +176,10 @@ fn crun(bundle: &Path) -> Way {
     for link in ["bin", "lib", "lib64"] {
         symlink(format!("usr/{link}"), root.join(link)).unwrap();
     }
-    let bundle = bundle.to_owned();
-    Way::Command(Box::new(move |argv| {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let config = format!("config-{}.json", argv.len());
-        let mount = |at: &str, kind: &str, source: &str, options: &[&str]| serde_json::json!({ "destination": at, "type": kind, "source": source, "options": options });
-        let spaces =
-            ["pid", "network", "ipc", "uts", "mount", "cgroup"].map(|kind| serde_json::json!({ "type": kind }));
-        let text = serde_json::json!({
+    for (name, argv) in PROGRAMS {
+        let mount = |at: &str, kind: &str, source: &str, options: &[&str]| json!({ "destination": at, "type": kind, "source": source, "options": options });
+        let spaces = ["pid", "network", "ipc", "uts", "mount", "cgroup"].map(|kind| json!({ "type": kind }));
+        let config = json!({
             "ociVersion": "1.0.0",
             "root": { "path": "rootfs", "readonly": true },
             "process": { "terminal": false, "cwd": "/", "args": argv, "user": { "uid": 0, "gid": 0 },
@@ -201,7 +191,13 @@ fn crun(bundle: &Path) -> Way {
             ],
             "linux": { "namespaces": spaces },
         });
-        fs::write(bundle.join(&config), text.to_string()).unwrap();
+        fs::write(bundle.join(name), config.to_string()).unwrap();
+    }
+    let bundle = bundle.to_owned();
+    Way::Command(Box::new(move |argv| {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let config = PROGRAMS.iter().find(|(_, known)| *known == argv).unwrap().0;
         let mut command = Command::new("crun");
         command.arg("run").arg("--bundle").arg(&bundle).arg("--config").arg(bundle.join(config));
         command.arg(format!("ringfence-bench-{}-{number}", std::process::id()));
@@ -228,8 +224,19 @@ fn library(home: &Path, workspace: &Path) -> Way {
     }))
 }
 
-/// Our command in a workspace with so many files, a hundred to a folder.
-fn ours_in(home: &Path, name: &str, files: usize) -> Way {
+/// Our command. Its folder is named by a flag: with another working directory the standard library would start it by a
+/// fork, and the others not.
+fn ours(home: &Path, workspace: &Path) -> Way {
+    let (binary, workspace) = (home.parent().unwrap().join("ringfence"), workspace.to_owned());
+    Way::Command(Box::new(move |argv| {
+        let mut command = Command::new(&binary);
+        command.arg("run").arg("--workspace").arg(&workspace).arg("--").args(argv);
+        command
+    }))
+}
+
+/// A workspace with so many files, a hundred to a folder.
+fn filled(home: &Path, name: &str, files: usize) -> PathBuf {
     let folder = home.join(name);
     fs::create_dir(&folder).unwrap();
     for number in 0..files {
@@ -239,12 +246,7 @@ fn ours_in(home: &Path, name: &str, files: usize) -> Way {
         }
         fs::write(inner.join(format!("file-{number}.rs")), "").unwrap();
     }
-    let binary = home.parent().unwrap().join("ringfence");
-    Way::Command(Box::new(move |argv| {
-        let mut command = Command::new(&binary);
-        command.args(["run", "--"]).args(argv).current_dir(&folder);
-        command
-    }))
+    folder
 }
 
 fn in_turns<'a>(ways: &[(&'a str, Way)], argv: &[&str]) -> Vec<(&'a str, Duration)> {
