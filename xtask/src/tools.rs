@@ -20,8 +20,11 @@ pub(crate) struct Tool {
 pub(crate) const NEXTEST: Tool = Tool { name: "cargo-nextest", version: "0.9.143", minimum: "0.9.100" };
 pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", minimum: "0.20.0" };
 
+/// Programs, and the Debian package that brings each.
+type Packages = &'static [(&'static str, &'static str)];
+
 /// Programs that the tests start, and the Debian package that brings each.
-const DEBIAN_PACKAGES: &[(&str, &str)] = &[("python3", "python3"), ("bash", "bash"), ("git", "git"), ("c++", "g++")];
+const DEBIAN_PACKAGES: Packages = &[("python3", "python3"), ("bash", "bash"), ("git", "git"), ("c++", "g++")];
 
 /// Parts of the Rust toolchain that a minimal installation leaves out, as cargo calls them and as rustup does.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
@@ -65,7 +68,7 @@ pub(crate) fn prepare(workspace: &Workspace, screen: &Screen) -> Result<Outcome,
             missing.push(format!("{component} is missing: run `rustup component add {component}`"));
         }
     }
-    if let Err(failure) = debian_packages(workspace, screen) {
+    if let Err(failure) = debian_packages(workspace, screen, DEBIAN_PACKAGES) {
         missing.push(failure.what);
         output.push_str(&failure.output);
     }
@@ -91,8 +94,9 @@ pub(crate) fn prepare(workspace: &Workspace, screen: &Screen) -> Result<Outcome,
     }
 }
 
-fn debian_packages(workspace: &Workspace, screen: &Screen) -> Result<(), Failure> {
-    let absent: Vec<&str> = absent_packages(|program| on_path(program).is_empty());
+/// Installs what of `wanted`, programs and the packages that bring them, is not here, where we may.
+pub(crate) fn debian_packages(workspace: &Workspace, screen: &Screen, wanted: Packages) -> Result<(), Failure> {
+    let absent: Vec<&str> = absent_packages(wanted, |program| on_path(program).is_empty());
     if absent.is_empty() {
         return Ok(());
     }
@@ -106,14 +110,14 @@ fn debian_packages(workspace: &Workspace, screen: &Screen) -> Result<(), Failure
             capture(screen, command)?.required()?;
         }
     }
-    match absent_packages(|program| on_path(program).is_empty()).as_slice() {
+    match absent_packages(wanted, |program| on_path(program).is_empty()).as_slice() {
         [] => Ok(()),
         still => Err(Failure::new(format!("install these packages (Debian's names): {}", still.join(" ")))),
     }
 }
 
-fn absent_packages(is_absent: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    DEBIAN_PACKAGES.iter().filter(|(program, _)| is_absent(program)).map(|(_, package)| *package).collect()
+fn absent_packages(wanted: Packages, is_absent: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    wanted.iter().filter(|(program, _)| is_absent(program)).map(|(_, package)| *package).collect()
 }
 
 /// Every file of this name on the PATH that may be executed, first match first.
@@ -170,8 +174,8 @@ mod tests {
 
     #[test]
     fn only_the_packages_of_absent_programs_are_asked_for() {
-        assert_eq!(absent_packages(|program| program == "c++"), ["g++"]);
-        assert!(absent_packages(|_| false).is_empty());
+        assert_eq!(absent_packages(DEBIAN_PACKAGES, |program| program == "c++"), ["g++"]);
+        assert!(absent_packages(DEBIAN_PACKAGES, |_| false).is_empty());
     }
 
     #[test]

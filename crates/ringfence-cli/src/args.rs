@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::session::SessionName;
-use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
 use ringfence_policy::{Bytes, Cpus, Field, NetMode, NetRule, Preset, TimeSpan, WorkspaceMode};
 
@@ -18,6 +18,20 @@ const VERSION: &str =
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Args {
+    /// Reads the command line. Of a run, which somebody waits for, only its own part is built. What that does not take,
+    /// a wish for help included, is read again as a whole, which has the words for it.
+    pub(crate) fn read() -> Self {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        match words.get(1..) {
+            Some(words) if words.first().is_some_and(|word| word == "run") => {
+                RunArgs::read(words).map_or_else(|_| Self::parse(), |run| Self { command: Command::Run(Box::new(run)) })
+            }
+            _ => Self::parse(),
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -187,6 +201,14 @@ pub(crate) struct WorkArgs {
     /// The program and its arguments
     #[arg(last = true, value_name = "COMMAND", num_args = 1..)]
     pub(crate) command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// The words of a run, `run` itself first.
+    fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        let mut command = Self::augment_args(clap::Command::new("ringfence run"));
+        Self::from_arg_matches(&command.try_get_matches_from_mut(words)?)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

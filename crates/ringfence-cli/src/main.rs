@@ -16,8 +16,6 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::args::{Args, Command};
 
 /// We failed: the program of a run did not, and policy did not refuse.
@@ -30,7 +28,7 @@ fn main() -> ExitCode {
             Err(_) => ExitCode::from(OUR_FAILURE),
         };
     }
-    let args = Args::parse();
+    let args = Args::read();
     let done = match args.command {
         Command::Run(run) => run::run(*run),
         Command::Session(command) => session::session(command),

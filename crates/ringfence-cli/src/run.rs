@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -111,8 +112,9 @@ pub(crate) fn run(args: RunArgs) -> Done {
         input = Some(write);
     }
     ringfence::adopt_orphans().map_err(RunFailure::Adopt)?;
-    let engine = setup::engine(context)?;
-    let runtime = setup::runtime()?;
+    // The process ends with its run: what the kernel takes back at once is not taken apart piece by piece before.
+    let engine = ManuallyDrop::new(setup::engine(context)?);
+    let runtime = ManuallyDrop::new(setup::runtime()?);
     runtime.block_on(async {
         if args.dry_run {
             return dry_run(&engine, request, &args).await;

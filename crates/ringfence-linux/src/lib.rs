@@ -10,6 +10,7 @@ pub mod cgroup;
 pub mod fence;
 pub mod keeper;
 mod keeper_process;
+pub mod kernel_file;
 pub mod launcher;
 pub mod orphans;
 pub mod privileges;

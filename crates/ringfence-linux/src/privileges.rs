@@ -3,9 +3,11 @@
 //! Nothing here is best effort: a set that is not empty afterwards is an error. The one exception is the bounding set
 //! of a caller who was never allowed to change it, and the answer says so.
 
-use std::io::{self, Read};
+use std::io;
 
 use libc::{c_int, c_ulong};
+
+use crate::kernel_file;
 
 /// More than the kernel writes for a thread with ordinary groups; a longer file is not read.
 const STATUS_LIMIT: u64 = 256 * 1024;
@@ -99,8 +101,7 @@ pub struct Status {
 
 /// Reads `/proc/thread-self/status`.
 pub fn read_status() -> io::Result<Status> {
-    let mut text = String::new();
-    std::fs::File::open("/proc/thread-self/status")?.take(STATUS_LIMIT).read_to_string(&mut text)?;
+    let text = kernel_file::read_open(std::fs::File::open("/proc/thread-self/status")?, STATUS_LIMIT)?;
     parse_status(&text).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, "/proc/thread-self/status lacks a field or holds an unknown value")
     })

@@ -1,6 +1,7 @@
 //! Paths that mean themselves, and globs that match paths. Different types, so that neither is taken for the other.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Component, Path};
@@ -147,8 +148,8 @@ pub struct Glob(Arc<Compiled>);
 struct Compiled {
     text: Box<str>,
     shape: Option<Shape>,
-    parsed: globset::Glob,
-    /// Compiling costs far more than parsing, and most loads never match.
+    /// For what the shape cannot tell. Made when it is first needed: it costs far more than the shape, and most loads
+    /// never match.
     matcher: OnceLock<Option<GlobMatcher>>,
 }
 
@@ -166,21 +167,31 @@ impl Glob {
         {
             return matched;
         }
-        let matcher = self.0.matcher.get_or_init(|| compile(&self.0.parsed));
+        let matcher = self.0.matcher.get_or_init(|| compile(&self.0.text));
         // `None` cannot be: what may fail to compile was compiled at load. If it were, a deny rule must still deny.
         matcher.as_ref().is_none_or(|matcher| matcher.is_match(path))
     }
 
+    /// Whether it could match a path whose last name is `name`, or all below such a folder. Quick, and never wrongly no.
+    pub fn may_end_in(&self, name: impl AsRef<OsStr>) -> bool {
+        self.0.shape.as_ref().is_none_or(|shape| shape.may_end_in(name.as_ref().as_encoded_bytes()))
+    }
+
     /// Compiles now, so that a pattern which cannot be compiled is refused.
     pub(crate) fn compiled(self) -> Result<Self, Invalid> {
-        match self.0.matcher.get_or_init(|| compile(&self.0.parsed)) {
+        match self.0.matcher.get_or_init(|| compile(&self.0.text)) {
             Some(_) => Ok(self),
             None => Err(Invalid::new(BAD_GLOB, format!("{} is too complex", quote(&self.0.text)), "split it in two")),
         }
     }
 }
 
-fn compile(glob: &globset::Glob) -> Option<GlobMatcher> {
+fn parse(text: &str) -> Result<globset::Glob, globset::Error> {
+    GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build()
+}
+
+fn compile(text: &str) -> Option<GlobMatcher> {
+    let glob = parse(text).ok()?;
     // `compile_matcher` panics on a pattern that the regex engine refuses; a set reports it.
     let set = globset::GlobSetBuilder::new().add(glob.clone()).build();
     set.is_ok().then(|| glob.compile_matcher())
@@ -191,13 +202,15 @@ impl FromStr for Glob {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         check_text(text, BAD_GLOB, MAX_GLOB)?;
-        let parsed =
-            GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build().map_err(|error| {
+        let shape = Shape::of(text);
+        // What has a shape is made of plain names and stars, and is a pattern.
+        if shape.is_none() {
+            parse(text).map_err(|error| {
                 let message = format!("{} is not a pattern: {}", quote(text), error.kind());
                 Invalid::new(BAD_GLOB, message, "write it such as `**/.env` or `secrets/*.key`")
             })?;
-        let glob =
-            Self(Arc::new(Compiled { text: text.into(), shape: Shape::of(text), parsed, matcher: OnceLock::new() }));
+        }
+        let glob = Self(Arc::new(Compiled { text: text.into(), shape, matcher: OnceLock::new() }));
         if text.len() > PLAIN_GLOB || text.contains('{') { glob.compiled() } else { Ok(glob) }
     }
 }

@@ -56,6 +56,11 @@ impl Shape {
         })
     }
 
+    /// Whether the last of its names is this one.
+    pub(crate) fn may_end_in(&self, name: &[u8]) -> bool {
+        self.names.last().is_none_or(|last| last.matches(name))
+    }
+
     /// Whether the last names of `path` are these.
     fn ends(&self, path: &[u8]) -> bool {
         let mut parts = path.rsplit(|byte| *byte == b'/');

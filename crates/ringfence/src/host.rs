@@ -1,7 +1,8 @@
 //! Facts about this machine that decide what can be enforced on it. Reading them changes nothing.
 
-use std::fs;
 use std::path::Path;
+
+use ringfence_linux::kernel_file;
 
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,5 +57,5 @@ pub(crate) fn user_namespaces() -> String {
 }
 
 fn read(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    kernel_file::read(path).ok().map(|text| text.trim().to_owned())
 }

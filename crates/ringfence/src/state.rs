@@ -1,4 +1,5 @@
-//! The folder that holds what outlives a run: the ledger and scratch folders. Never inside a sandbox.
+//! The folder that holds what outlives a run: the ledger, scratch folders, and what was found in workspaces. Never inside a
+//! sandbox.
 
 use std::fs::{self, DirBuilder};
 use std::io;

@@ -1,7 +1,7 @@
 //! One cgroup folder, used by descriptor: what its path means can change, what it is cannot.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::kernel_file;
 
 /// A file of the kernel is not read any further; only a list of very many processes comes near.
 const READ_LIMIT: u64 = 4 * 1024 * 1024;
@@ -128,9 +130,7 @@ impl Folder {
         let told = |error: io::Error| failed("read", &self.path.join(file), error);
         let fd = rustix::fs::openat(&self.own, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| told(errno.into()))?;
-        let mut text = String::new();
-        std::fs::File::from(fd).take(READ_LIMIT).read_to_string(&mut text).map_err(told)?;
-        Ok(text)
+        kernel_file::read_open(fd.into(), READ_LIMIT).map_err(told)
     }
 
     pub(super) fn number(&self, file: &str) -> io::Result<u64> {

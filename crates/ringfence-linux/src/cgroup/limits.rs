@@ -39,7 +39,7 @@ pub(super) fn quota_us(millis: u32) -> io::Result<u64> {
 
 /// Fails where the machine swaps: for a kernel that does not count swap.
 pub(super) fn require_no_swap() -> io::Result<()> {
-    if is_swap_on(&std::fs::read_to_string("/proc/swaps")?) {
+    if is_swap_on(&crate::kernel_file::read("/proc/swaps")?) {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "this machine swaps, and the kernel does not count swap",

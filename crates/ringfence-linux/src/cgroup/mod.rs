@@ -22,6 +22,7 @@ use self::folder::Folder;
 pub use self::limits::Limits;
 use self::mounts::{Controller, Mount, Version};
 pub use self::name::{Name, NotAName, Supervisor, is_supervisor_alive, name_for};
+use crate::kernel_file;
 
 /// Why no limit can be kept by cgroups here, and what would change that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +54,7 @@ pub fn probe() -> Result<Hierarchy, Unavailable> {
 fn probe_below(root: &Path) -> Result<Hierarchy, Unavailable> {
     let read = |file: &str| {
         let path = root.join(file);
-        std::fs::read_to_string(&path).map_err(|error| Unavailable {
+        kernel_file::read(&path).map_err(|error| Unavailable {
             reason: format!("{} cannot be read: {error}", path.display()),
             fix: "mount /proc".to_owned(),
         })

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::folder::{self, Folder, failed};
 use super::limits::{self, PERIOD_US};
 use super::mounts::{Controller, Mount};
+use crate::kernel_file;
 
 /// The folder below the root of the tree that our cgroups lie in where there is no better one.
 const GROUP: &str = "ringfence";
@@ -82,7 +83,7 @@ fn check_writable(path: &Path) -> Result<(), String> {
 }
 
 fn missing_in(list: &Path, needed: &[Controller]) -> Result<Vec<&'static str>, String> {
-    let text = std::fs::read_to_string(list).map_err(|error| format!("{} cannot be read: {error}", list.display()))?;
+    let text = kernel_file::read(list).map_err(|error| format!("{} cannot be read: {error}", list.display()))?;
     Ok(missing(&text, needed))
 }
 
@@ -118,7 +119,7 @@ impl Parent {
 
 fn enable(folder: &Path, controllers: &[Controller]) -> io::Result<()> {
     let path = folder.join(ENABLED);
-    let read = || std::fs::read_to_string(&path).map_err(|error| failed("read", &path, error));
+    let read = || kernel_file::read(&path).map_err(|error| failed("read", &path, error));
     let off = missing(&read()?, controllers);
     if off.is_empty() {
         return Ok(());

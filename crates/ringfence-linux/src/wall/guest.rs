@@ -147,7 +147,7 @@ impl<'a> Behind<'a> {
         let inside = Inside::enter(&launch.wall, sources).map_err(setup)?;
         // Once more: becoming another user has set it to what the host prefers.
         privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
-        joined.wait();
+        joined.wait()?;
         // What else the supervisor had open ends here.
         inside
             .close_all_but_layers(CONTROL + 1, preference.file.as_raw_fd())

@@ -8,9 +8,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Uid};
 
 use super::layer::PrivateLayer;
-use super::mount_api::{INERT, READ_ONLY, attach_over_root, make_private, new_file_system};
-use super::view::{Opened, Quota, build, make_file, make_folder};
+use super::mount_api::{INERT, READ_ONLY, attach_over, make_private_with, new_file_system, set_attributes_of_one};
+use super::root::Root;
+use super::view::{Opened, Quota, build};
 use super::{Wall, at};
+use crate::kernel_file;
 use crate::program_process::{close_between, close_from};
 use crate::report::Layer;
 
@@ -45,27 +47,12 @@ impl Inside {
         let root = new_file_system("tmpfs", &[("mode", "0755"), ("size", "256m"), ("nr_inodes", "16384")], INERT)
             .map_err(at("make the root"))?;
         let mut quota = Quota::new(wall.writable_bytes, wall.writable_files)?;
-        attach_over_root(root.as_fd()).map_err(at("attach the root"))?;
-        let (root, beneath) = super::ground::lay(root, &mut opened, &mut quota)?;
-        make_folder(root.as_fd(), Path::new(".masked/folder"))?;
-        make_file(root.as_fd(), Path::new(".masked/file"), b"")?;
-        for empty in [".masked/folder", ".masked/file"] {
-            rustix::fs::chmodat(&root, empty, Mode::empty(), rustix::fs::AtFlags::empty())
-                .map_err(at("close what masks"))?;
-        }
-        let layers = build(root.as_fd(), opened, &mut quota)?;
-        for empty in [".masked/file", ".masked/folder"] {
-            let flags =
-                if empty.ends_with("folder") { rustix::fs::AtFlags::REMOVEDIR } else { rustix::fs::AtFlags::empty() };
-            // What still covers something stays, out of sight, below its own mount.
-            rustix::fs::unlinkat(&root, empty, flags).map_err(at("take away what masks"))?;
-        }
-        rustix::process::fchdir(&root).map_err(at("enter the root"))?;
-        rustix::mount::unmount(".quota", rustix::mount::UnmountFlags::DETACH)
-            .map_err(at("take away the quota's own place"))?;
-        for folder in [".quota", ".masked"] {
-            rustix::fs::unlinkat(&root, folder, rustix::fs::AtFlags::REMOVEDIR).map_err(at("tidy the root"))?;
-        }
+        attach_over(root.as_fd(), Path::new("/")).map_err(at("attach the root"))?;
+        let umask = rustix::process::umask(Mode::empty());
+        let (mut root, beneath) = super::ground::lay(Root::new(root), &mut opened, &mut quota)?;
+        let layers = build(&mut root, opened, &mut quota)?;
+        rustix::process::umask(umask);
+        rustix::process::fchdir(root.folder()).map_err(at("enter the root"))?;
         rustix::process::pivot_root(".", ".").map_err(at("change the root"))?;
         // They lie over our root now, the host's at the bottom; a proof looks whether any is left.
         for _ in 0..beneath {
@@ -74,10 +61,9 @@ impl Inside {
         }
         rustix::process::chdir("/").map_err(at("enter the new root"))?;
         // Only the root itself: what is mounted in it has its own restrictions.
-        set_root_read_only().map_err(step("close the root"))?;
+        set_attributes_of_one(root.folder().as_fd(), READ_ONLY | INERT).map_err(step("close the root"))?;
         rustix::system::sethostname(std::os::unix::ffi::OsStrExt::as_bytes(wall.hostname.as_os_str()))
             .map_err(at("set the name of the machine"))?;
-        bring_up_loopback().map_err(step("bring up the loopback interface"))?;
         Ok(Self { layers })
     }
 
@@ -103,13 +89,8 @@ impl Inside {
 pub(super) fn cut_off() -> Result<(), SetupError> {
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(at("open the root"))?;
-    make_private(root.as_fd())
+    make_private_with(root.as_fd(), 0)
         .map_err(|source| SetupError::Step { step: "cut our mounts off from the host's".to_owned(), source })
-}
-
-fn set_root_read_only() -> io::Result<()> {
-    let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    super::mount_api::set_attributes_of_one(root.as_fd(), READ_ONLY | INERT)
 }
 
 /// From here on we are the program's user, inside and on the host; what we may do inside stays.
@@ -119,7 +100,8 @@ fn become_user(wall: &Wall) -> Result<(), SetupError> {
         Ok(()) => {}
         // An ordinary user may map a group only by giving up to change its groups. The kernel still counts those that
         // the user has; the proof says how many.
-        Err(rustix::io::Errno::PERM) if std::fs::read("/proc/self/setgroups").is_ok_and(|word| word == b"deny\n") => {}
+        Err(rustix::io::Errno::PERM)
+            if kernel_file::read("/proc/self/setgroups").is_ok_and(|word| word == "deny\n") => {}
         Err(errno) => return Err(at("leave the host's groups")(errno)),
     }
     let (uid, gid) = (Uid::from_raw(wall.identity.uid), Gid::from_raw(wall.identity.gid));
@@ -135,30 +117,11 @@ fn raise_capabilities() -> Result<(), SetupError> {
     rustix::thread::set_capabilities(None, sets).map_err(at("use capabilities inside"))
 }
 
-fn bring_up_loopback() -> io::Result<()> {
-    let socket = rustix::net::socket_with(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        rustix::net::SocketFlags::CLOEXEC,
-        None,
-    )?;
-    // SAFETY: an all-zero ifreq is a valid value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = *from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` is, with a NUL-terminated name; it outlives the call.
-    let set =
-        unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), libc::SIOCSIFFLAGS as _, &raw const request) };
-    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 /// Clears what `/proc/1/cmdline` would show: the supervisor's own arguments. The environment goes too, although nobody
 /// inside may read it.
 pub(super) fn forget_arguments() -> io::Result<()> {
     rustix::thread::set_name(c"ringfence-guest")?;
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let stat = kernel_file::read("/proc/self/stat")?;
     // After the name in brackets, which may hold anything, the third field comes first.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);

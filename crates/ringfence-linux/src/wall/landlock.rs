@@ -1,12 +1,15 @@
 //! Landlock: a second fence around files, and around signals and abstract sockets where the kernel has it.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, RestrictionStatus, Ruleset, RulesetAttr,
+    ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, RestrictionStatus, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
+
+use rustix::fs::{FileType, OFlags};
 
 use super::Access;
 
@@ -25,7 +28,7 @@ pub enum LandlockError {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: landlock::PathFdError,
+        source: std::io::Error,
     },
     /// What a file is could not be told.
     #[error("could not look at a file for Landlock")]
@@ -75,13 +78,19 @@ pub(crate) fn restrict(paths: &[(OsString, Access)]) -> Result<i32, LandlockErro
     if ruleset == RulesetStatus::FullyEnforced { Ok(version) } else { Err(LandlockError::Partly) }
 }
 
-fn rule(path: &Path, access: Access, abi: ABI) -> Result<PathBeneath<PathFd>, LandlockError> {
-    let opened = PathFd::new(path).map_err(|source| LandlockError::Path { path: path.to_owned(), source })?;
+fn rule(path: &Path, access: Access, abi: ABI) -> Result<PathBeneath<OwnedFd>, LandlockError> {
+    let failed = |errno: rustix::io::Errno| LandlockError::Path { path: path.to_owned(), source: errno.into() };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(failed)?;
+    let mode = rustix::fs::fstat(&opened).map_err(failed)?.st_mode;
     let wanted = match access {
         Access::ReadOnly => AccessFs::from_read(abi),
         Access::ReadWrite => AccessFs::from_all(abi),
     };
     // Rights on folders make no sense on a file, and the kernel refuses them.
-    let wanted = if path.is_dir() { wanted } else { wanted & AccessFs::from_file(abi) };
+    let wanted = match FileType::from_raw_mode(mode) {
+        FileType::Directory => wanted,
+        _ => wanted & AccessFs::from_file(abi),
+    };
     Ok(PathBeneath::new(opened, wanted))
 }

@@ -23,6 +23,11 @@ pub(super) struct PrivateLayer {
 }
 
 impl PrivateLayer {
+    /// The layer in `folder`, into which nothing was put.
+    pub(super) fn empty(folder: OwnedFd) -> Self {
+        Self { folder, at_start: Content::default() }
+    }
+
     /// The layer in `folder`, as it is before the program runs.
     pub(super) fn new(folder: OwnedFd) -> rustix::io::Result<Self> {
         let at_start = content(&folder)?;

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,10 +30,20 @@ impl Membership {
             Self::Unified(folder) => File::open(folder).map(OpenMembership::Unified),
             Self::PerController(folders) => folders
                 .iter()
-                .map(|folder| OpenOptions::new().write(true).open(folder.join("cgroup.procs")))
+                .map(|folder| open_list(folder))
                 .collect::<io::Result<_>>()
                 .map(OpenMembership::PerController),
         }
+    }
+}
+
+/// Where a folder is told who joins it. Version 1 has a list of threads: a process with one thread goes there whole, and
+/// without waiting for others. In a mixture of versions there may be a folder without.
+fn open_list(folder: &Path) -> io::Result<File> {
+    let open = |list: &str| OpenOptions::new().write(true).open(folder.join(list));
+    match open("tasks") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => open("cgroup.procs"),
+        opened => opened,
     }
 }
 
@@ -46,7 +56,7 @@ impl OpenMembership {
         }
     }
 
-    /// Joins `pid` where it was not born.
+    /// Joins the thread `pid`, or the calling one as 0, where it was not born.
     pub(super) fn add(&self, pid: i32) -> io::Result<()> {
         match self {
             Self::Unified(_) => Ok(()),

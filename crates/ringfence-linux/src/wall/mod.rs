@@ -5,6 +5,7 @@
 //! them, before its first instruction. The caller says exactly what is shown: nothing here knows policy.
 
 mod clock;
+mod companion;
 mod ground;
 mod guest;
 mod inside;
@@ -13,8 +14,10 @@ mod layer;
 mod membership;
 mod mount_api;
 mod namespaces;
+mod network;
 mod program;
 mod proof;
+mod root;
 mod view;
 
 use std::ffi::OsString;

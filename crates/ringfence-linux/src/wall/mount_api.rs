@@ -1,5 +1,6 @@
 //! The kernel's mount calls that take descriptors instead of paths.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -24,30 +25,28 @@ pub(super) const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 /// No set-user-id and no device ever counts inside.
 pub(super) const INERT: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 
-/// A copy of the mounts at `path`, attached nowhere and cut off from the host's: nothing goes from one to the other.
-pub(super) fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
-    let tree = open_tree(
+/// A copy of the mounts at `path`, attached nowhere. [`make_private_with`] cuts it off from the host's.
+pub(super) fn clone_tree(path: &Path) -> rustix::io::Result<OwnedFd> {
+    open_tree(
         CWD,
         path,
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE,
-    )?;
-    make_private(tree.as_fd())?;
-    Ok(tree)
+    )
 }
 
-/// Sets attributes on a whole tree.
-pub(super) fn set_attributes(tree: BorrowedFd<'_>, set: u64) -> io::Result<()> {
-    change(tree, &MountAttributes { set, ..MountAttributes::default() })
+/// A copy of what is at `path` below a folder of a mount of ours, attached nowhere.
+pub(super) fn clone_below(folder: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
+    open_tree(folder, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+}
+
+/// Sets attributes on a whole tree and makes it private: nothing goes from it to the host's mounts or back.
+pub(super) fn make_private_with(tree: BorrowedFd<'_>, set: u64) -> io::Result<()> {
+    change(tree, &MountAttributes { set, propagation: libc::MS_PRIVATE, ..MountAttributes::default() })
 }
 
 /// Sets attributes on one mount, not on those below it.
 pub(super) fn set_attributes_of_one(mount: BorrowedFd<'_>, set: u64) -> io::Result<()> {
     change_with(mount, &MountAttributes { set, ..MountAttributes::default() }, libc::AT_EMPTY_PATH)
-}
-
-/// Makes a whole tree private: what is mounted on the host later does not appear in it.
-pub(super) fn make_private(tree: BorrowedFd<'_>) -> io::Result<()> {
-    change(tree, &MountAttributes { propagation: libc::MS_PRIVATE, ..MountAttributes::default() })
 }
 
 fn change(tree: BorrowedFd<'_>, attributes: &MountAttributes) -> io::Result<()> {
@@ -106,7 +105,12 @@ pub(super) fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> rustix::io
     move_mount(tree, "", target, "", both)
 }
 
-/// Attaches a detached tree over our own root, to become it by `pivot_root`.
-pub(super) fn attach_over_root(tree: BorrowedFd<'_>) -> rustix::io::Result<()> {
-    move_mount(tree, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+/// Attaches a detached tree over the entry `name` of `folder`, which the caller has just made.
+pub(super) fn attach_named(tree: BorrowedFd<'_>, folder: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<()> {
+    move_mount(tree, "", folder, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+/// Attaches a detached tree over a folder of the host, as only we see it.
+pub(super) fn attach_over(tree: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<()> {
+    move_mount(tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }

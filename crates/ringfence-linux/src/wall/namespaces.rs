@@ -8,12 +8,15 @@ use std::path::Path;
 use libc::c_int;
 use serde::{Deserialize, Serialize};
 
+use super::companion::Companion;
+use super::network::Network;
+use super::program::Failed;
 use crate::keeper_process::{CloneArguments, Forked, clone_process};
 
-const ALL_NAMESPACES: c_int = libc::CLONE_NEWUSER
+/// All but the network's, which [`Network`] makes meanwhile.
+const NAMESPACES: c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
@@ -88,21 +91,26 @@ pub fn is_single_threaded() -> io::Result<bool> {
     Ok(fs::read_dir("/proc/self/task")?.take(2).count() == 1)
 }
 
-/// Tells a new process 1 that it was put where its processes are counted.
-#[derive(Debug)]
-pub(super) struct Joined(OwnedFd);
+/// What a new process 1 began to join before anything else: where its processes are counted, and its network.
+pub(super) struct Joined {
+    groups: io::Result<()>,
+    network: io::Result<Network>,
+}
 
 impl Joined {
-    /// Waits for it. What is started before would not be counted. Ends the process when its parent failed or died.
-    pub(super) fn wait(self) {
-        if !matches!(rustix::io::read(&self.0, &mut [0u8; 1]), Ok(1)) {
-            crate::program_process::exit(1);
-        }
+    /// Returns once it is in both. What is started before would be outside.
+    pub(super) fn wait(self) -> Result<(), Failed> {
+        let failed = |attempt: &str, error: &io::Error| Failed::Said(format!("could not {attempt}: {error}"));
+        self.groups.map_err(|error| failed("join the control groups", &error))?;
+        self.network.and_then(Network::join).map_err(|error| failed("make a network of its own", &error))
     }
 }
 
-/// Clones this process into new namespaces. The child waits until it is mapped, then runs `child`, and ends. Meanwhile
-/// `join` puts it where its processes are counted, which can take longer than all the rest.
+/// Clones this process into new namespaces. The child begins to make its network, goes by `join(0)` where its processes
+/// are counted, waits until it is mapped, then runs `child`, and ends.
+///
+/// It goes there itself: to move another process, version 1 of the control groups waits until every processor has passed
+/// a quiet point, ten milliseconds or more. For the calling thread alone it does not.
 ///
 /// This process must have one thread: the child goes on with a copy of its memory, in which a lock that another thread
 /// held would never be released.
@@ -116,7 +124,7 @@ pub(super) fn raise(
         return Err(io::Error::new(io::ErrorKind::Unsupported, "this process has several threads"));
     }
     let (child_waits, parent_maps) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let mut arguments = CloneArguments { flags: ALL_NAMESPACES as u64, ..CloneArguments::default() };
+    let mut arguments = CloneArguments { flags: NAMESPACES as u64, ..CloneArguments::default() };
     if let Some(cgroup) = cgroup {
         arguments.flags |= CLONE_INTO_CGROUP;
         arguments.cgroup = u64::try_from(cgroup.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -125,29 +133,22 @@ pub(super) fn raise(
     let forked = clone_process(arguments)?;
     if let Forked::Child = forked {
         drop(parent_maps);
+        let network = Network::begin();
+        let groups = join(0);
         // The end of file means that the parent failed or died before we were mapped.
         let mut mapped = [0u8; 1];
         if !matches!(rustix::io::read(&child_waits, &mut mapped), Ok(1)) {
             crate::program_process::exit(1);
         }
-        // Out of the way of the numbers that descriptors are arranged at.
-        if let Ok(high) = rustix::io::fcntl_dupfd_cloexec(&child_waits, super::view::ABOVE_ARRANGED) {
-            // A panic must never go on in the code of the parent, of which this process is a copy.
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(Joined(high)))).ok();
-        }
+        // A panic must never go on in the code of the parent, of which this process is a copy.
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(Joined { groups, network }))).ok();
         crate::program_process::exit(1);
     }
     let Forked::Parent(pid, pidfd) = forked else { crate::program_process::exit(1) };
     let raised = Raised::new(pid, pidfd);
     drop(child_waits);
-    let tell = |word: &[u8]| rustix::io::write(&parent_maps, word).map(|_| ()).map_err(io::Error::from);
-    let mapped = map(pid, identity).and_then(|()| tell(b"m"));
-    let ready = mapped.and_then(|()| match join(pid).and_then(|()| tell(b"j")) {
-        // It is gone already: its own words about why are on the control socket, and better than this.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ESRCH)) => Ok(()),
-        joined => joined,
-    });
-    if let Err(error) = ready {
+    let mapped = map(pid, identity).and_then(|()| rustix::io::write(&parent_maps, b"m").map_err(io::Error::from));
+    if let Err(error) = mapped {
         raised.kill();
         raised.reap(std::time::Duration::from_secs(2));
         return Err(error);
@@ -174,30 +175,32 @@ fn map(pid: i32, identity: Identity) -> io::Result<()> {
 /// files of the second. Needs privileges on the host.
 pub fn user_namespace(disk: (u32, u32), host: (u32, u32)) -> io::Result<OwnedFd> {
     let (hold, release) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let arguments = CloneArguments { flags: libc::CLONE_NEWUSER as u64, ..CloneArguments::default() };
-    // The child makes two system calls on memory of its own and ends, so it does not matter how many threads we have.
-    let (pid, pidfd) = match clone_process(arguments)? {
-        Forked::Child => hold_until_closed(hold.as_fd(), release.as_raw_fd()),
-        Forked::Parent(pid, pidfd) => (pid, pidfd),
-    };
-    let folder = format!("/proc/{pid}");
+    let ends = [hold.as_raw_fd(), release.as_raw_fd()];
+    // SAFETY: `hold_until_closed` makes two system calls by rustix and reads `ends`, which lives until it was waited for.
+    let holder = unsafe {
+        let argument = std::ptr::from_ref(&ends).cast_mut().cast();
+        Companion::start(hold_until_closed, argument, libc::CLONE_NEWUSER)
+    }?;
+    let folder = format!("/proc/{}", holder.pid());
     let folder = Path::new(&folder);
     let made = fs::write(folder.join("gid_map"), format!("{} {} 1\n", disk.1, host.1))
         .and_then(|()| fs::write(folder.join("uid_map"), format!("{} {} 1\n", disk.0, host.0)))
         .and_then(|()| fs::File::open(folder.join("ns/user")));
     drop(release);
-    crate::keeper_process::reap(pidfd.as_fd(), std::time::Duration::from_secs(2));
+    holder.wait()?;
     made.map(OwnedFd::from)
 }
 
-/// Keeps a process, and so its namespace, until the other end of a pipe is closed.
-fn hold_until_closed(hold: BorrowedFd<'_>, other_end: c_int) -> ! {
-    let mut nothing = [0u8; 1];
-    // SAFETY: our own copy of the writing end, which must be closed for the end of file to come; then one read into a
-    // buffer of one byte.
+/// Keeps a process, and so its namespace, until the other end of a pipe is closed: also by the end of who started it.
+extern "C" fn hold_until_closed(argument: *mut libc::c_void) -> c_int {
+    // SAFETY: the pointer is to the `ends` of `user_namespace`.
+    let [hold, other_end] = unsafe { *argument.cast::<[c_int; 2]>() };
+    // SAFETY: our own copies of two descriptors. The writing end must be closed for the end of file to come.
     unsafe {
-        libc::close(other_end);
-        libc::read(hold.as_raw_fd(), nothing.as_mut_ptr().cast(), 1);
+        rustix::io::close(other_end);
+        match rustix::io::read(BorrowedFd::borrow_raw(hold), &mut [0u8; 1]) {
+            Ok(_) => 0,
+            Err(_) => 1,
+        }
     }
-    crate::program_process::exit(0)
 }

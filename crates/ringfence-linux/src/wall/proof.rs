@@ -3,7 +3,7 @@
 //! Each proof reads what the kernel says or does the forbidden thing and sees it fail. One that fails stops the start.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,6 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Access, Entry, Identity, Membership};
+use crate::kernel_file;
 use crate::privileges::{self, Status};
 
 /// Of denied files, so many are looked for: a start must not wait for all of a large workspace.
@@ -19,6 +20,8 @@ const MOST_DENIED: usize = 8;
 const LANDLOCK_SIGNALS: i32 = 6;
 /// What `statfs` says of an overlay, and of a tmpfs.
 const LAYERS: [i64; 2] = [0x794c_7630, 0x0102_1994];
+/// A longer file of `/proc` is not believed to be one.
+const MOST_TEXT: u64 = 1024 * 1024;
 
 /// What was seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -344,11 +347,9 @@ fn clean_descriptors() -> Result<String, Unproven> {
     Ok(format!("{open} descriptors stay open"))
 }
 
-/// Reads a file of `/proc`, at most 64 KiB of it.
+/// Reads a file of `/proc`.
 fn read(name: &'static str, path: &str) -> Result<String, Unproven> {
-    let mut text = String::new();
     fs::File::open(path)
-        .and_then(|file| file.take(64 * 1024).read_to_string(&mut text))
-        .map_err(|source| Unproven::Unreadable { name, source })?;
-    Ok(text)
+        .and_then(|file| kernel_file::read_open(file, MOST_TEXT))
+        .map_err(|source| Unproven::Unreadable { name, source })
 }

@@ -1,21 +1,21 @@
 //! What is seen inside: a list of entries, put together below a fresh root.
 
-use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::layer::PrivateLayer;
-use super::mount_api::{INERT, READ_ONLY, attach, clone_tree, new_file_system, set_attributes};
+use super::mount_api::{
+    INERT, READ_ONLY, attach, attach_over, clone_below, clone_tree, make_private_with, new_file_system,
+};
+use super::root::Root;
 use super::{SetupError, at, inside_path, os_path, os_paths};
+use crate::keeper_process::CONTROL;
 
 /// Descriptors below are arranged anew before the view is built.
 pub(super) const ABOVE_ARRANGED: i32 = 32;
-
-/// How names are looked up while the view is put together.
-const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
 /// Whether something can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,9 +168,10 @@ fn open_source(entry: &Entry, trees: &[OwnedFd]) -> Result<Option<OwnedFd>, Setu
 
 /// Clones out of the way of the numbers that descriptors are arranged at.
 fn clone(path: &Path) -> Result<OwnedFd, SetupError> {
-    clone_tree(path)
-        .and_then(|tree| rustix::io::fcntl_dupfd_cloexec(&tree, ABOVE_ARRANGED).map_err(std::io::Error::from))
-        .map_err(|source| SetupError::Step { step: format!("show {}", path.display()), source })
+    let clear = |tree: OwnedFd| {
+        if tree.as_raw_fd() > CONTROL { Ok(tree) } else { rustix::io::fcntl_dupfd_cloexec(&tree, ABOVE_ARRANGED) }
+    };
+    clone_tree(path).and_then(clear).map_err(at(format_args!("show {}", path.display())))
 }
 
 /// The one file system that holds all that can be written.
@@ -187,50 +188,64 @@ impl Quota {
             INERT,
         )
         .map_err(at("make the file system for all that can be written"))?;
+        // Overlay and clones need it attached. What it covers there is the host's, and goes away with the host's root.
+        attach_over(tree.as_fd(), Path::new("/dev")).map_err(at("attach what can be written"))?;
         Ok(Self { tree, used: 0 })
     }
 
-    pub(super) fn tree(&self) -> &OwnedFd {
-        &self.tree
-    }
-
-    /// A new folder of it.
-    fn folder(&mut self, mode: u32) -> Result<(PathBuf, OwnedFd), SetupError> {
+    /// The name of a new folder of it.
+    fn folder(&mut self, mode: u32) -> Result<PathBuf, SetupError> {
         let name = PathBuf::from(self.used.to_string());
         self.used += 1;
-        rustix::fs::mkdirat(&self.tree, &name, Mode::from_raw_mode(0o755)).map_err(at("make a folder in the quota"))?;
-        rustix::fs::chmodat(&self.tree, &name, Mode::from_raw_mode(mode), rustix::fs::AtFlags::empty())
-            .map_err(at("set the mode of a folder in the quota"))?;
-        let folder = open_folder(self.tree.as_fd(), &name)?;
-        Ok((name, folder))
+        rustix::fs::mkdirat(&self.tree, &name, Mode::from_raw_mode(mode)).map_err(at("make a folder in the quota"))?;
+        Ok(name)
+    }
+
+    /// A copy of what lies in it at `path`; it forbids what the quota's own mount does.
+    fn clone(&self, path: &Path) -> Result<OwnedFd, SetupError> {
+        clone_below(self.tree.as_fd(), path).map_err(at("take a folder from the quota"))
+    }
+
+    /// Something empty that nobody may read: a folder or a file.
+    fn nothing(&self, kind: FileType) -> Result<OwnedFd, SetupError> {
+        let name = Path::new(if kind == FileType::Directory { "folder" } else { "file" });
+        let made = match kind {
+            FileType::Directory => rustix::fs::mkdirat(&self.tree, name, Mode::empty()),
+            _ => rustix::fs::mknodat(&self.tree, name, FileType::RegularFile, Mode::empty(), 0),
+        };
+        match made {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => self.clone(name),
+            Err(errno) => Err(at("make what masks")(errno)),
+        }
     }
 }
 
-/// Puts `opened` together below `root`.
+/// Puts `opened` together below `root`. Modes are meant as they are said, so no mask may take from them.
 pub(super) fn build(
-    root: BorrowedFd<'_>,
+    root: &mut Root,
     opened: Vec<Opened<'_>>,
     quota: &mut Quota,
 ) -> Result<Vec<PrivateLayer>, SetupError> {
     let mut layers = Vec::new();
-    // Overlay needs its layers as paths: the quota is attached where it can be named, and taken away at the end.
-    make_folder(root, Path::new(".quota"))?;
-    attach_at(root, Path::new(".quota"), &quota.tree)?;
     for Opened { entry, tree } in opened {
         match (entry, tree) {
-            (Entry::Folder { at: path }, _) => make_folder(root, &inside_path(path))?,
-            (Entry::File { at: path, content }, _) => make_file(root, &inside_path(path), content)?,
+            (Entry::Folder { at: path }, _) => drop(root.make_folder(&inside_path(path))?),
+            (Entry::File { at: path, content }, _) => root.make_file(&inside_path(path), content)?,
             (Entry::Link { at: path, target }, _) => {
                 let path = inside_path(path);
-                let (parent, name) = open_parent(root, &path)?;
-                rustix::fs::symlinkat(target, &parent, name).map_err(at(format_args!("link {}", path.display())))?;
+                let (parent, name) = root.parent(&path)?;
+                rustix::fs::symlinkat(target, &*parent, name).map_err(at(format_args!("link {}", path.display())))?;
             }
             (Entry::Bind { at: path, access, .. }, Some(tree)) => {
-                bind(root, &inside_path(path), &tree, INERT | read_only_if(*access))?;
+                let path = inside_path(path);
+                restrict(&path, &tree, INERT | read_only_if(*access))?;
+                root.show(&path, &tree, kind_of(&tree)?)?;
             }
             (Entry::Device { name }, Some(tree)) => {
+                let path = Path::new("dev").join(name);
                 // A device must work, so it is not made inert; the folder that it lies in is read-only.
-                bind(root, &Path::new("dev").join(name), &tree, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC)?;
+                restrict(&path, &tree, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC)?;
+                root.show(&path, &tree, FileType::CharacterDevice)?;
             }
             (Entry::Scratch { at: path, mode, size: Some(size) }, _) => {
                 let inodes = (size / 4096).clamp(16, 1 << 20);
@@ -244,28 +259,25 @@ pub(super) fn build(
                     INERT,
                 )
                 .map_err(at(format_args!("make a file system for {}", path.display())))?;
-                bind(root, &inside_path(path), &tree, INERT)?;
+                root.show(&inside_path(path), &tree, FileType::Directory)?;
             }
             (Entry::Scratch { at: path, mode, size: None }, _) => {
-                let (name, _folder) = quota.folder(*mode)?;
-                let tree = clone_below(root, &Path::new(".quota").join(name))?;
-                bind(root, &inside_path(path), &tree, INERT)?;
+                let name = quota.folder(*mode)?;
+                root.show(&inside_path(path), &quota.clone(&name)?, FileType::Directory)?;
             }
             (Entry::CopyOnWrite { at: path, absent, access, .. }, Some(tree)) => {
                 layers.push(copy_on_write(root, &inside_path(path), &tree, (absent, &[]), *access, quota)?);
             }
-            (Entry::Masked { at: path }, _) => mask(root, &inside_path(path))?,
+            (Entry::Masked { at: path }, _) => mask(root, &inside_path(path), quota)?,
             (Entry::Proc, _) => {
-                make_folder(root, Path::new("proc"))?;
                 let tree = new_file_system("proc", &[], INERT | libc::MOUNT_ATTR_NOEXEC).map_err(at("mount /proc"))?;
-                attach_at(root, Path::new("proc"), &tree)?;
+                root.show(Path::new("proc"), &tree, FileType::Directory)?;
             }
             (Entry::Terminals, _) => {
-                make_folder(root, Path::new("dev/pts"))?;
                 let options = [("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620")];
                 let tree = new_file_system("devpts", &options, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC)
                     .map_err(at("mount /dev/pts"))?;
-                attach_at(root, Path::new("dev/pts"), &tree)?;
+                root.show(Path::new("dev/pts"), &tree, FileType::Directory)?;
             }
             (Entry::Bind { .. } | Entry::Device { .. } | Entry::CopyOnWrite { .. }, None) => {
                 let step = "show something that was not opened".to_owned();
@@ -283,46 +295,42 @@ fn read_only_if(access: Access) -> u64 {
     }
 }
 
-fn bind(root: BorrowedFd<'_>, path: &Path, tree: &OwnedFd, attributes: u64) -> Result<(), SetupError> {
-    set_attributes(tree.as_fd(), attributes)
-        .map_err(|source| SetupError::Step { step: format!("restrict {}", path.display()), source })?;
-    make_target(root, path, tree)?;
-    attach_at(root, path, tree)
+/// Sets what a tree of the host forbids inside, and cuts it off from the host's mounts.
+fn restrict(path: &Path, tree: &OwnedFd, attributes: u64) -> Result<(), SetupError> {
+    make_private_with(tree.as_fd(), attributes)
+        .map_err(|source| SetupError::Step { step: format!("restrict {}", path.display()), source })
 }
 
-pub(super) fn attach_at(root: BorrowedFd<'_>, path: &Path, tree: &OwnedFd) -> Result<(), SetupError> {
-    let target = find(root, path)?;
-    attach(tree.as_fd(), target.as_fd()).map_err(at(format_args!("attach {}", path.display())))
-}
-
-/// What is at `path`. A link on the way is refused: below the workspace the names are a program's, and until our root
-/// is changed an absolute link would lead to the host's files.
-pub(super) fn find(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, SetupError> {
-    rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), INSIDE)
-        .map_err(at(format_args!("find {}", path.display())))
+fn kind_of(tree: &OwnedFd) -> Result<FileType, SetupError> {
+    let stat = rustix::fs::fstat(tree).map_err(at("look at what is shown"))?;
+    Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
 /// The lower tree is attached where overlay can name it, and stays hidden below the overlay's own place. Of it some paths
 /// are absent; the folders of others are given to us, so that something can be made there.
 pub(super) fn copy_on_write(
-    root: BorrowedFd<'_>,
+    root: &mut Root,
     path: &Path,
     lower: &OwnedFd,
     (absent, changed): (&[PathBuf], &[PathBuf]),
     access: Access,
     quota: &mut Quota,
 ) -> Result<PrivateLayer, SetupError> {
-    bind(root, path, lower, INERT | READ_ONLY)?;
-    let mode = rustix::fs::fstat(lower).map_err(at("look at what is laid over"))?.st_mode & 0o7777;
-    let (upper, upper_folder) = quota.folder(mode)?;
+    restrict(path, lower, INERT | READ_ONLY)?;
+    let stat = rustix::fs::fstat(lower).map_err(at("look at what is laid over"))?;
+    root.show(path, lower, FileType::from_raw_mode(stat.st_mode))?;
+    let upper = quota.folder(stat.st_mode & 0o7777)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let upper_folder =
+        rustix::fs::openat(&quota.tree, &upper, flags, Mode::empty()).map_err(at("open the private layer"))?;
     for path in changed {
         raise_folders(lower.as_fd(), upper_folder.as_fd(), path)?;
     }
     for path in absent {
         take_away(lower.as_fd(), upper_folder.as_fd(), path)?;
     }
-    let (work, _folder) = quota.folder(0o755)?;
-    let in_quota = |name: &Path| format!("/proc/self/fd/{}/.quota/{}", root.as_raw_fd(), name.display());
+    let work = quota.folder(0o755)?;
+    let in_quota = |name: &Path| format!("/proc/self/fd/{}/{}", quota.tree.as_raw_fd(), name.display());
     let options = [
         // By its descriptor: overlay would take a colon in a path for the end of it.
         ("lowerdir", format!("/proc/self/fd/{}", lower.as_raw_fd())),
@@ -333,11 +341,11 @@ pub(super) fn copy_on_write(
     let options: Vec<(&str, &str)> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let tree = new_file_system("overlay", &options, INERT | read_only_if(access))
         .map_err(at(format_args!("lay a private layer over {}", path.display())))?;
-    attach_at(root, path, &tree)?;
-    // Out of the way of the numbers that descriptors are arranged at.
-    rustix::io::fcntl_dupfd_cloexec(&upper_folder, ABOVE_ARRANGED)
-        .and_then(PrivateLayer::new)
-        .map_err(at("look at the private layer"))
+    root.attach_over(path, &tree)?;
+    match (absent, changed) {
+        ([], []) => Ok(PrivateLayer::empty(upper_folder)),
+        _ => PrivateLayer::new(upper_folder).map_err(at("look at the private layer")),
+    }
 }
 
 /// Makes `path` of the lower folder be absent, by a mark for overlay in the upper one.
@@ -374,82 +382,9 @@ fn raise_folders(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, path: &Path) -> R
 }
 
 /// Puts nothing over what is there.
-fn mask(root: BorrowedFd<'_>, path: &Path) -> Result<(), SetupError> {
-    let found = find(root, path)?;
-    let stat = rustix::fs::fstat(&found).map_err(at(format_args!("look at {} to mask it", path.display())))?;
-    let is_folder = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory;
-    let empty = Path::new(if is_folder { ".masked/folder" } else { ".masked/file" });
-    let tree = clone_below(root, empty)?;
-    set_attributes(tree.as_fd(), INERT | READ_ONLY | libc::MOUNT_ATTR_NOEXEC)
-        .map_err(|source| SetupError::Step { step: format!("restrict the mask of {}", path.display()), source })?;
+fn mask(root: &mut Root, path: &Path, quota: &Quota) -> Result<(), SetupError> {
+    let found = root.find(path)?;
+    let tree = quota.nothing(kind_of(&found)?)?;
+    restrict(path, &tree, INERT | READ_ONLY | libc::MOUNT_ATTR_NOEXEC)?;
     attach(tree.as_fd(), found.as_fd()).map_err(at(format_args!("mask {}", path.display())))
-}
-
-fn clone_below(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, SetupError> {
-    rustix::mount::open_tree(
-        root,
-        path,
-        rustix::mount::OpenTreeFlags::OPEN_TREE_CLONE | rustix::mount::OpenTreeFlags::OPEN_TREE_CLOEXEC,
-    )
-    .map_err(at(format_args!("take {} from the root", path.display())))
-}
-
-fn open_folder(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, SetupError> {
-    rustix::fs::openat(root, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(at(format_args!("open {}", path.display())))
-}
-
-/// A folder or a file, as `tree` is one, to attach it to.
-fn make_target(root: BorrowedFd<'_>, path: &Path, tree: &OwnedFd) -> Result<(), SetupError> {
-    let stat = rustix::fs::fstat(tree).map_err(at(format_args!("look at what is shown at {}", path.display())))?;
-    match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
-        rustix::fs::FileType::Directory => make_folder(root, path),
-        _ => {
-            let (parent, name) = open_parent(root, path)?;
-            // One that is there may be read-only, and need not be a plain file: it is only covered.
-            let there = rustix::fs::statat(&parent, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok();
-            if there { Ok(()) } else { make_file(root, path, b"") }
-        }
-    }
-}
-
-pub(super) fn make_folder(root: BorrowedFd<'_>, path: &Path) -> Result<(), SetupError> {
-    let (parent, name) = open_parent(root, path)?;
-    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(errno) => Err(at(format_args!("make the folder {}", path.display()))(errno)),
-    }
-}
-
-pub(super) fn make_file(root: BorrowedFd<'_>, path: &Path, content: &[u8]) -> Result<(), SetupError> {
-    let step = || format!("make the file {}", path.display());
-    let (parent, name) = open_parent(root, path)?;
-    // A pipe that stands there already must not hold us up.
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o644)).map_err(at(step()))?;
-    let mut left = content;
-    while !left.is_empty() {
-        let written = rustix::io::write(&file, left).map_err(at(step()))?;
-        left = left.get(written..).unwrap_or_default();
-    }
-    Ok(())
-}
-
-/// The folder that `path` lies in, made if it is missing, and the name in it. No link is followed, as in [`find`].
-fn open_parent<'a>(root: BorrowedFd<'_>, path: &'a Path) -> Result<(OwnedFd, &'a OsStr), SetupError> {
-    let step = || format!("find the folder of {}", path.display());
-    let name = path.file_name().ok_or(rustix::io::Errno::INVAL).map_err(at(step()))?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let open = || {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat2(root, parent, flags, Mode::empty(), INSIDE)
-    };
-    let opened = match open() {
-        Err(rustix::io::Errno::NOENT) => {
-            make_folder(root, parent)?;
-            open()
-        }
-        opened => opened,
-    };
-    opened.map(|parent| (parent, name)).map_err(at(step()))
 }

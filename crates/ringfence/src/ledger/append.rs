@@ -212,7 +212,8 @@ fn read_end(log: &mut File, path: &Path, size: u64) -> Result<End, LedgerError> 
 
 fn read_from(log: &mut File, path: &Path, from: u64, size: u64) -> Result<Vec<u8>, LedgerError> {
     let failed = |source| LedgerError::Io { attempt: "read the end of", path: path.to_owned(), source };
-    let mut bytes = Vec::new();
+    // One more than there is: a full buffer would be doubled to look for the end.
+    let mut bytes = Vec::with_capacity(usize::try_from(size - from).unwrap_or(0).saturating_add(1));
     log.seek(SeekFrom::Start(from)).map_err(failed)?;
     log.take(size - from).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)

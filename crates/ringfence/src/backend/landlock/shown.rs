@@ -130,7 +130,7 @@ fn system(plan: &Plan) -> Vec<PathBuf> {
 
 fn workspace(plan: &Plan, state: &Path, list: &mut List) -> Result<(), StartError> {
     let root = plan.workspace();
-    let mut denied: BTreeSet<PathBuf> = deny::find(root, &plan.policy().fs.deny)?.into_iter().collect();
+    let mut denied: BTreeSet<PathBuf> = deny::find(root, &plan.policy().fs.deny, None)?.into_iter().collect();
     // The ledger is outside, also when it lies below the workspace.
     if let Ok(below) = state.strip_prefix(root) {
         if below.as_os_str().is_empty() {

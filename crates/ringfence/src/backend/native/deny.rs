@@ -1,66 +1,364 @@
 //! Finds the files of a workspace that the policy denies. Bounded: a tree that is too large to look through is refused.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use ringfence_policy::{Glob, Sourced};
+use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::io::Errno;
 
+use super::known::{self, Known, Names, Place};
 use super::{StartError, WallError};
+use crate::state::StateFolder;
 
 /// More entries than this are not looked through.
 const MOST_ENTRIES: usize = 200_000;
 /// More matches than this are not masked one by one.
 const MOST_MATCHES: usize = 4_096;
+/// A folder's names are read in pieces of this size.
+const PIECE: usize = 64 * 1024;
 
-/// The denied paths below `workspace`, relative to it. What lies below a denied folder is not listed again.
-pub(in crate::backend) fn find(workspace: &Path, deny: &[Sourced<Glob>]) -> Result<Vec<PathBuf>, StartError> {
+/// The denied paths below `workspace`, relative to it. What lies below a denied folder is not listed again. What was found
+/// is remembered in `state`, where there is one.
+pub(in crate::backend) fn find(
+    workspace: &Path,
+    deny: &[Sourced<Glob>],
+    state: Option<&StateFolder>,
+) -> Result<Vec<PathBuf>, StartError> {
+    find_at(workspace, deny, state, SystemTime::now())
+}
+
+fn find_at(
+    workspace: &Path,
+    deny: &[Sourced<Glob>],
+    state: Option<&StateFolder>,
+    now: SystemTime,
+) -> Result<Vec<PathBuf>, StartError> {
     if deny.is_empty() {
         return Ok(Vec::new());
     }
-    let too_large = |what: &str| {
-        Err(StartError::Wall(WallError(format!(
-            "the workspace has {what}, so `fs.deny` could not be held: name a smaller folder with --workspace"
-        ))))
+    let failed = |folder: &Path, errno: Errno| StartError::WorkingDirectory {
+        path: workspace.join(folder),
+        source: errno.into(),
     };
-    let mut found = Vec::new();
-    let mut left = vec![PathBuf::new()];
-    let mut seen = 0;
-    while let Some(folder) = left.pop() {
-        let entries = match fs::read_dir(workspace.join(&folder)) {
-            Ok(entries) => entries,
+    let root = rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| failed(Path::new(""), errno))?;
+    let place = state.and_then(|state| Place::of(state, workspace, &root, deny));
+    let kept = place.as_ref().map(Place::read).unwrap_or_default();
+    let mut known = Known::parse(&kept, now);
+    let mut walk = Walk::default();
+    let mut piece = vec![MaybeUninit::uninit(); PIECE];
+    while let Some((folder, kind)) = walk.left.pop() {
+        if let Some(names) = known.recall(&root, &folder) {
+            walk.take(&folder, &names)?;
+            continue;
+        }
+        let opened = match open(&root, &folder) {
+            Ok(opened) => opened,
             // What is in it is not known. The program may know, or may open it: inside, it is the owner of its copy.
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && !folder.as_os_str().is_empty() => {
-                found.push(folder);
+            Err(Errno::ACCESS | Errno::PERM) if !folder.as_os_str().is_empty() => {
+                walk.found.push(folder);
                 continue;
             }
-            // Its kind could not be told, and it is no folder.
-            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => continue,
-            Err(source) => return Err(StartError::WorkingDirectory { path: workspace.join(&folder), source }),
+            // Its kind could not be told, and it is no folder. One that was a folder a moment ago may have gone where we
+            // have looked already: that is an error, as every other is.
+            Err(Errno::NOTDIR | Errno::LOOP) if kind == FileType::Unknown => continue,
+            Err(errno) => return Err(failed(&folder, errno)),
         };
-        for entry in entries {
-            let entry = entry.map_err(|source| StartError::WorkingDirectory { path: folder.clone(), source })?;
-            seen += 1;
-            if seen > MOST_ENTRIES {
-                return too_large("more than 200,000 entries");
+        // Before the names are read: a change while they are makes this stamp an old one.
+        let stamp = known::stamp_of(&opened, Path::new(""));
+        let mut read = Read::default();
+        let mut entries = RawDir::new(opened, &mut piece);
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(|errno| failed(&folder, errno))?;
+            read.add(deny, &folder, entry.file_name().to_bytes(), entry.file_type());
+            if walk.seen + read.entries > MOST_ENTRIES {
+                return Err(too_large("more than 200,000 entries"));
             }
+        }
+        let names = read.names();
+        walk.take(&folder, &names)?;
+        for name in &read.unknown {
+            walk.left.push((folder.join(OsStr::from_bytes(name)), FileType::Unknown));
+        }
+        if let Some(stamp) = stamp.filter(|_| read.unknown.is_empty()) {
+            known.learn(&folder, stamp, &names);
+        }
+    }
+    if let Some(place) = place {
+        place.keep(known);
+    }
+    Ok(walk.found)
+}
+
+fn too_large(what: &str) -> StartError {
+    StartError::Wall(WallError(format!(
+        "the workspace has {what}, so `fs.deny` could not be held: name a smaller folder with --workspace"
+    )))
+}
+
+/// How far a walk has come.
+struct Walk {
+    left: Vec<(PathBuf, FileType)>,
+    found: Vec<PathBuf>,
+    seen: usize,
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        Self { left: vec![(PathBuf::new(), FileType::Directory)], found: Vec::new(), seen: 0 }
+    }
+}
+
+impl Walk {
+    /// Goes on with what `folder` has.
+    fn take(&mut self, folder: &Path, names: &Names<'_>) -> Result<(), StartError> {
+        self.seen += names.entries;
+        if self.seen > MOST_ENTRIES {
+            return Err(too_large("more than 200,000 entries"));
+        }
+        self.found.extend(names.denied.iter().map(|name| folder.join(OsStr::from_bytes(name))));
+        if self.found.len() > MOST_MATCHES {
+            return Err(too_large("more than 4,096 denied files"));
+        }
+        let below = names.folders.iter().map(|name| (folder.join(OsStr::from_bytes(name)), FileType::Directory));
+        self.left.extend(below);
+        Ok(())
+    }
+}
+
+/// What was read of one folder.
+#[derive(Default)]
+struct Read {
+    entries: usize,
+    folders: Vec<Vec<u8>>,
+    denied: Vec<Vec<u8>>,
+    /// Neither known to be folders nor known not to be: they are looked into.
+    unknown: Vec<Vec<u8>>,
+}
+
+impl Read {
+    fn add(&mut self, deny: &[Sourced<Glob>], folder: &Path, name: &[u8], kind: FileType) {
+        if name == b"." || name == b".." {
+            return;
+        }
+        self.entries += 1;
+        let is_folder = matches!(kind, FileType::Directory | FileType::Unknown);
+        if is_denied(deny, folder, OsStr::from_bytes(name), is_folder) {
+            self.denied.push(name.to_owned());
+        } else if kind == FileType::Directory {
+            self.folders.push(name.to_owned());
+        } else if kind == FileType::Unknown {
+            self.unknown.push(name.to_owned());
+        }
+    }
+
+    fn names(&self) -> Names<'_> {
+        Names {
+            entries: self.entries,
+            folders: self.folders.iter().map(Vec::as_slice).collect(),
+            denied: self.denied.iter().map(Vec::as_slice).collect(),
+        }
+    }
+}
+
+/// Opens a folder below the workspace. No link is followed: one that came in its place since leads elsewhere.
+fn open(root: &OwnedFd, folder: &Path) -> rustix::io::Result<OwnedFd> {
+    let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+}
+
+/// Whether a rule matches what `folder` has under `name`. A rule for all below a folder is a rule for the folder.
+///
+/// Nothing above it matched, or we would not be here: so a rule that cannot end in this name does not match, and nearly
+/// all are ruled out without a path.
+fn is_denied(deny: &[Sourced<Glob>], folder: &Path, name: &OsStr, is_folder: bool) -> bool {
+    let mut candidates = deny.iter().map(|glob| &glob.value).filter(|glob| glob.may_end_in(name)).peekable();
+    if candidates.peek().is_none() {
+        return false;
+    }
+    let path = folder.join(name);
+    let below = is_folder.then(|| path.join("x"));
+    candidates.any(|glob| glob.matches(&path) || below.as_ref().is_some_and(|below| glob.matches(below)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_policy::{Layer, Origin};
+    use std::fs::{self, File};
+
+    fn rules(patterns: &[&str]) -> Vec<Sourced<Glob>> {
+        let rule = |pattern: &&str| Sourced {
+            value: pattern.parse().unwrap(),
+            origin: Origin { layer: Layer::Project, place: None },
+        };
+        patterns.iter().map(rule).collect()
+    }
+
+    /// Every path below `folder` is asked about with each rule, with nothing ruled out before.
+    fn find_plainly(root: &Path, folder: &Path, deny: &[Sourced<Glob>], found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            let entry = entry.unwrap();
             let path = folder.join(entry.file_name());
-            // What cannot be told is looked into.
-            let is_folder = entry.file_type().map_or(true, |kind| kind.is_dir());
-            if matches(deny, &path, is_folder) {
+            let is_folder = entry.file_type().unwrap().is_dir();
+            let matches = |path: &Path| deny.iter().any(|glob| glob.value.matches(path));
+            if matches(&path) || (is_folder && matches(&path.join("x"))) {
                 found.push(path);
-                if found.len() > MOST_MATCHES {
-                    return too_large("more than 4,096 denied files");
-                }
             } else if is_folder {
-                left.push(path);
+                find_plainly(root, &path, deny, found);
             }
         }
     }
-    Ok(found)
-}
 
-/// A rule for all below a folder is a rule for the folder.
-fn matches(deny: &[Sourced<Glob>], path: &Path, is_folder: bool) -> bool {
-    let below = is_folder.then(|| path.join("x"));
-    deny.iter().any(|glob| glob.value.matches(path) || below.as_ref().is_some_and(|below| glob.value.matches(below)))
+    #[test]
+    fn s01_ruling_out_by_the_last_name_finds_just_what_asking_every_rule_does() {
+        let patterns = [
+            "**/.env",
+            "**/.env.*.local",
+            "**/id_rsa*",
+            "**/*key.pem",
+            "**/.ssh/**",
+            "**/.config/gcloud/**",
+            "**/.docker/config.json",
+            "top/*.txt",
+            "**/[ab].c",
+            "**/{x,y}/z",
+            "**",
+            "deep/**/end",
+        ];
+        let home = tempfile::tempdir().unwrap();
+        let names = [".env", ".env.a.local", "id_rsa.pub", "mykey.pem", "config.json", "a.c", "z", "t.txt", "end", "x"];
+        let folders = [
+            "",
+            ".ssh",
+            ".config",
+            ".config/gcloud",
+            "gcloud",
+            ".docker",
+            "top",
+            "x",
+            "y",
+            "deep",
+            "deep/er",
+            "deep/er/x",
+        ];
+        for folder in folders {
+            fs::create_dir_all(home.path().join(folder)).unwrap();
+        }
+        for (folder, name) in folders.iter().flat_map(|folder| names.map(|name| (folder, name))) {
+            let file = home.path().join(folder).join(name);
+            if !file.exists() {
+                fs::write(file, "").unwrap();
+            }
+        }
+        std::os::unix::fs::symlink("/etc", home.path().join("top/.ssh")).unwrap();
+        let all: Vec<Vec<&str>> =
+            patterns.iter().map(|pattern| vec![*pattern]).chain([patterns[..11].to_vec()]).collect();
+        for patterns in all {
+            let deny = rules(&patterns);
+            let mut plainly = Vec::new();
+            find_plainly(home.path(), Path::new(""), &deny, &mut plainly);
+            let mut found = find(home.path(), &deny, None).unwrap();
+            plainly.sort();
+            found.sort();
+            assert_eq!(found, plainly, "{patterns:?}");
+        }
+    }
+
+    #[test]
+    fn s01_a_folder_that_cannot_be_looked_into_is_denied_and_a_link_is_not_followed() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join(".env"), "").unwrap();
+        std::os::unix::fs::symlink(outside.path(), home.path().join("link")).unwrap();
+        let closed = home.path().join("closed");
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+        let expected: &[&str] = if rustix::process::geteuid().is_root() { &[] } else { &["closed"] };
+        let found = find(home.path(), &rules(&["**/.env"]), None).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(found, expected.iter().map(PathBuf::from).collect::<Vec<_>>());
+    }
+
+    /// A workspace of many folders, and a time at which all of it is at rest.
+    fn at_rest() -> (tempfile::TempDir, PathBuf, StateFolder, SystemTime) {
+        let home = tempfile::tempdir().unwrap();
+        let workspace = home.path().join("workspace");
+        for number in 0..100 {
+            fs::create_dir_all(workspace.join(format!("{number}/inner"))).unwrap();
+        }
+        fs::write(workspace.join("7/inner/.env"), "").unwrap();
+        let state = StateFolder::prepare(home.path().join("state")).unwrap();
+        (home, workspace, state, SystemTime::now() + std::time::Duration::from_secs(60))
+    }
+
+    fn remembered(state: &StateFolder) -> usize {
+        fs::read_dir(state.path().join("denied")).map_or(0, Iterator::count)
+    }
+
+    #[test]
+    fn s01_what_was_remembered_never_hides_a_file_that_came_since() {
+        let (_home, workspace, state, later) = at_rest();
+        let deny = rules(&["**/.env", "**/.ssh/**"]);
+        let look = || {
+            let mut found = find_at(&workspace, &deny, Some(&state), later).unwrap();
+            found.sort();
+            found
+        };
+        let path = |path: &str| PathBuf::from(path);
+        assert_eq!(look(), [path("7/inner/.env")]);
+        assert_eq!(remembered(&state), 1, "the twin: it is remembered, or this test proves nothing");
+        assert_eq!(look(), [path("7/inner/.env")]);
+        // A plain new file; one whose folder got its old time of modification back; one that came by a rename; a folder.
+        let times = fs::metadata(workspace.join("8/inner")).unwrap();
+        fs::write(workspace.join("8/inner/.env"), "").unwrap();
+        File::open(workspace.join("8/inner")).unwrap().set_modified(times.modified().unwrap()).unwrap();
+        fs::write(workspace.join("9/harmless"), "").unwrap();
+        assert_eq!(look(), [path("7/inner/.env"), path("8/inner/.env")]);
+        fs::rename(workspace.join("9/harmless"), workspace.join("9/.env")).unwrap();
+        fs::rename(workspace.join("10/inner"), workspace.join("10/.ssh")).unwrap();
+        fs::rename(workspace.join("8"), workspace.join("11/moved")).unwrap();
+        let expected = ["10/.ssh", "11/moved/inner/.env", "7/inner/.env", "9/.env"].map(path);
+        assert_eq!(look(), expected);
+        assert_eq!(look(), expected);
+        fs::remove_file(workspace.join("9/.env")).unwrap();
+        assert_eq!(look(), ["10/.ssh", "11/moved/inner/.env", "7/inner/.env"].map(path));
+    }
+
+    #[test]
+    fn s01_a_folder_that_was_not_at_rest_is_not_remembered() {
+        let (_home, workspace, state, _) = at_rest();
+        let deny = rules(&["**/.env"]);
+        assert_eq!(find_at(&workspace, &deny, Some(&state), SystemTime::now()).unwrap().len(), 1);
+        assert_eq!(remembered(&state), 0);
+    }
+
+    #[test]
+    fn s01_what_was_remembered_is_for_these_rules_and_only_when_it_is_whole() {
+        let (_home, workspace, state, later) = at_rest();
+        let look = |patterns: &[&str]| find_at(&workspace, &rules(patterns), Some(&state), later).unwrap().len();
+        assert_eq!(look(&["**/.env"]), 1);
+        assert_eq!(look(&["**/inner"]), 100);
+        assert_eq!(remembered(&state), 2);
+        for file in fs::read_dir(state.path().join("denied")).unwrap() {
+            let path = file.unwrap().path();
+            let bytes = fs::read(&path).unwrap();
+            for length in [0, 1, 31, 32, bytes.len() / 2, bytes.len() - 1] {
+                fs::write(&path, &bytes[..length]).unwrap();
+                assert_eq!((look(&["**/.env"]), look(&["**/inner"])), (1, 100), "cut to {length}");
+            }
+            let mut changed = bytes.clone();
+            let name = changed.windows(5).position(|five| five == b"inner").unwrap();
+            changed[name] = b'x';
+            fs::write(&path, &changed).unwrap();
+            assert_eq!((look(&["**/.env"]), look(&["**/inner"])), (1, 100), "a name was changed");
+        }
+    }
 }

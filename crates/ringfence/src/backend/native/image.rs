@@ -196,9 +196,9 @@ fn check_folder(folder: &Path, workspace: &Path) -> Result<(), ImageError> {
 
 /// What the policy denies in a folder of the host, by its place in the folder or in the workspace.
 fn denied(folder: &Path, plan: &Plan) -> Result<Vec<PathBuf>, StartError> {
-    let mut absent = deny::find(folder, &plan.policy().fs.deny)?;
+    let mut absent = deny::find(folder, &plan.policy().fs.deny, None)?;
     let Ok(below) = folder.strip_prefix(plan.workspace()) else { return Ok(absent) };
-    for path in deny::find(plan.workspace(), &plan.policy().fs.deny)? {
+    for path in deny::find(plan.workspace(), &plan.policy().fs.deny, None)? {
         if below.starts_with(&path) {
             let image = plan.policy().image.as_ref().map(|image| image.value.to_string()).unwrap_or_default();
             return Err(StartError::Image { image, source: ImageError::Unfit("`fs.deny` denies it".to_owned()) });

@@ -3,6 +3,7 @@
 pub(super) mod deny;
 mod image;
 mod kept;
+mod known;
 pub(super) mod toolchain;
 mod view;
 

@@ -52,7 +52,8 @@ pub(in crate::backend) fn paths(path: &OsStr, workspace: &Path) -> Vec<PathBuf> 
             continue;
         }
         for needed in needed(&folder) {
-            if may_be_shown(&needed, workspace) && !found.iter().any(|known| needed.starts_with(known)) {
+            // A look at what is known costs nothing, a look at the disk does.
+            if !found.iter().any(|known| needed.starts_with(known)) && may_be_shown(&needed, workspace) {
                 found.retain(|known| !known.starts_with(&needed));
                 found.push(needed);
             }

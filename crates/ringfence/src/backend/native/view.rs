@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use ringfence_linux::kernel_file;
 use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, Source};
 use ringfence_policy::{Mount, MountMode, WorkspaceMode};
 
@@ -108,7 +109,7 @@ pub(super) fn workspace(
     }
     no_mounts_below(plan.workspace(), "the workspace")?;
     let source = source(plan.workspace(), identity, trees)?;
-    let mut denied = deny::find(plan.workspace(), &plan.policy().fs.deny)?;
+    let mut denied = deny::find(plan.workspace(), &plan.policy().fs.deny, Some(state))?;
     // The ledger is outside, also when it lies below the workspace.
     denied.extend(state_below(plan.workspace(), state, &denied)?);
     let access = match mode {
@@ -150,7 +151,7 @@ pub(super) fn hide_workspace(shown: &[Entry], workspace: &Path, own: &Path) -> V
 
 /// What is mounted below a folder would be missing inside, and what it covers be seen.
 pub(super) fn no_mounts_below(folder: &Path, what: &str) -> Result<(), StartError> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| wall_error("read the mounts", &error))?;
+    let mounts = kernel_file::read("/proc/self/mountinfo").map_err(|error| wall_error("read the mounts", &error))?;
     // The fifth field is where it is mounted; spaces and the like are written as octal numbers.
     let places = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape);
     for place in places {
@@ -224,7 +225,7 @@ fn entry_for(plan: &Plan, mount: &Mount) -> Result<Entry, StartError> {
         MountMode::ReadWrite => Ok(Entry::Bind { source, at, access: Access::ReadWrite }),
         // Not a bind: a socket of a host's service in it would answer.
         MountMode::ReadOnly if metadata.is_dir() => {
-            let absent = deny::find(&path, &plan.policy().fs.deny)?;
+            let absent = deny::find(&path, &plan.policy().fs.deny, None)?;
             Ok(Entry::CopyOnWrite { source, at, absent, access: Access::ReadOnly })
         }
         MountMode::ReadOnly if metadata.is_file() => Ok(Entry::Bind { source, at, access: Access::ReadOnly }),
