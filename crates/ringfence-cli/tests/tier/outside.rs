@@ -232,7 +232,7 @@ print('core', resource.getrlimit(resource.RLIMIT_CORE))
     for line in text.lines().take(12) {
         assert!(line.ends_with("EPERM") || line.ends_with("ENOSYS"), "{line}\n{ended:?}");
     }
-    assert!(text.contains("new 1 filter 2") && text.contains("core (0, 0)"), "{ended:?}");
+    assert!(text.contains("new 1 filter 2") && text.contains("core (1, 1)"), "{ended:?}");
     let bare = python(&stage, Wall::Bare, code, &[]);
     assert!(bare.text().contains("filter 0") && bare.text().contains("EFAULT"), "the twin: {bare:?}");
 }
