@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,9 +22,23 @@ const MOST_WAITING: usize = 4;
 /// A guest behind its wall. Dropping it ends everything there.
 #[derive(Debug)]
 pub struct Guest {
-    raised: Raised,
+    /// Taken out when dropped.
+    raised: Option<Raised>,
     control: OwnedFd,
     incoming: Mutex<Incoming>,
+    pid: i32,
+    /// It said that nothing is left: all that it still does is end.
+    gone: AtomicBool,
+}
+
+/// Guests that said that they are gone and were not yet reaped. The kernel takes a while to put their mounts away, and nobody
+/// needs to wait for it.
+static ENDING: Mutex<Vec<Raised>> = Mutex::new(Vec::new());
+
+/// Reaps those that have ended meanwhile.
+fn reap_ended() {
+    let mut ending = ENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    ending.retain(|raised| !raised.reap(Duration::ZERO));
 }
 
 #[derive(Debug, Default)]
@@ -45,12 +60,14 @@ impl Guest {
     /// The guest that is process 1 of `raised`, at the other end of `control`.
     pub fn new(raised: Raised, control: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&control, true)?;
-        Ok(Self { raised, control, incoming: Mutex::default() })
+        reap_ended();
+        let pid = raised.pid();
+        Ok(Self { raised: Some(raised), control, incoming: Mutex::default(), pid, gone: AtomicBool::new(false) })
     }
 
     /// Its process id on the host; the root of the tree of everything behind the wall.
     pub fn pid(&self) -> i32 {
-        self.raised.pid()
+        self.pid
     }
 
     /// A second descriptor of the control socket, for an event loop that wants to own what it waits on.
@@ -84,6 +101,7 @@ impl Guest {
                 let takes =
                     matches!(report, Report::Started { terminal: true, .. }) && !incoming.descriptors.is_empty();
                 let descriptor = takes.then(|| incoming.descriptors.remove(0));
+                self.gone.fetch_or(matches!(report, Report::Gone { .. }), Ordering::Relaxed);
                 return Ok(Some(Received { report, descriptor }));
             }
             let (received, came) = wire::receive(self.control.as_fd(), &mut bytes, RecvFlags::empty())?;
@@ -100,16 +118,27 @@ impl Guest {
 
     /// Kills it from outside, and with it everything behind the wall.
     pub fn kill(&self) {
-        self.raised.kill();
+        if let Some(raised) = &self.raised {
+            raised.kill();
+        }
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
+        reap_ended();
+        let told = self.gone.load(Ordering::Relaxed) || self.send(&Order::End, &[]).is_ok();
+        let Some(raised) = self.raised.take() else { return };
+        if self.gone.load(Ordering::Relaxed) {
+            // It may lie about its end, but not live on: it is killed all the same.
+            raised.kill();
+            ENDING.lock().unwrap_or_else(PoisonError::into_inner).push(raised);
+            return;
+        }
         // A guest that ends by itself reaps everything; the kernel does the same for one that is killed.
-        if self.send(&Order::End, &[]).is_err() || !self.raised.reap(ENDS) {
-            self.raised.kill();
-            self.raised.reap(ENDS);
+        if !told || !raised.reap(ENDS) {
+            raised.kill();
+            raised.reap(ENDS);
         }
     }
 }

@@ -117,7 +117,7 @@ fn kept(version: i32) -> Vec<(Guarantee, Strength, &'static str)> {
         (Guarantee::NetNone, Strength::Enforced, "seccomp: no socket but a connected pair"),
         (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
         (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
-        (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 0"),
+        (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 1"),
         (Guarantee::NoNewPrivileges, Strength::Enforced, "no_new_privs"),
         (Guarantee::KernelFilter, Strength::Enforced, "seccomp"),
     ]);
