@@ -18,6 +18,9 @@ use std::process::ExitCode;
 
 use crate::args::{Args, Command};
 
+/// How long an end waits for the kernel to put the last guest away.
+const LAST_WAIT: std::time::Duration = std::time::Duration::from_millis(200);
+
 /// We failed: the program of a run did not, and policy did not refuse.
 const OUR_FAILURE: u8 = 125;
 
@@ -39,6 +42,8 @@ fn main() -> ExitCode {
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(&out),
     };
+    // Last of all: everything has been said, and nobody but us may know how to.
+    ringfence::reap_guests(LAST_WAIT);
     match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

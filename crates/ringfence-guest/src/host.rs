@@ -35,6 +35,15 @@ pub struct Guest {
 /// needs to wait for it.
 static ENDING: Mutex<Vec<Raised>> = Mutex::new(Vec::new());
 
+/// Waits for guests that said that they are gone, at most `limit` for each. For a program that ends: who adopts its children may
+/// not know how to reap them.
+pub fn reap_guests(limit: Duration) {
+    let ending = std::mem::take(&mut *ENDING.lock().unwrap_or_else(PoisonError::into_inner));
+    for raised in ending {
+        raised.reap(limit);
+    }
+}
+
 /// Reaps those that have ended meanwhile.
 fn reap_ended() {
     let mut ending = ENDING.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,6 @@ mod life;
 pub mod protocol;
 mod wire;
 
-pub use host::{Guest, Received};
+pub use host::{Guest, Received, reap_guests};
 pub use life::live;
 pub use protocol::{InputFile, Order, Report, Start, Why};

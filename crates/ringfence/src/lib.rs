@@ -67,5 +67,8 @@ pub mod launcher {
 /// programs that start no children of their own.
 pub use ringfence_linux::orphans::adopt_orphans;
 
+/// Waits for the last of what is behind walls that are gone already, at most so long for each. For programs that end.
+pub use ringfence_guest::reap_guests;
+
 /// What an asynchronous method of a trait object returns.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

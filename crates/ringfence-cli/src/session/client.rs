@@ -1,10 +1,11 @@
 //! Commands that want something of a session.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine as _;
 use ringfence::{Event, Outcome, Stream};
@@ -19,6 +20,8 @@ use crate::printer::{Printed, Printer, Screen};
 use crate::run::{self, BROKEN_PIPE, HUNG_UP, INTERRUPTED, QUIT, TERMINATED, finish, pass_on_stdin, start_folder};
 use crate::{Done, chatter, setup};
 
+/// How long a keeper may take to put everything away after its session has ended.
+const KEEPER_ENDS: Duration = Duration::from_secs(5);
 /// Events on their way from the thread that reads to the one that prints.
 const WAITING: usize = 16;
 
@@ -28,10 +31,21 @@ pub(super) fn ask(name: &SessionName, call: &Call) -> Result<Option<Vec<u8>>, Se
     let talk = |source| SessionFailure::Talk { name: name.clone(), source };
     wire::call(&mut stream, call, None).map_err(talk)?;
     match read_answer(&mut stream).map_err(talk)? {
-        Some((Kind::Answer | Kind::Ended, body)) => Ok(Some(body)),
+        Some((Kind::Answer | Kind::Ended, body)) => {
+            if matches!(call, Call::Stop) {
+                wait_for_the_end(&mut stream);
+            }
+            Ok(Some(body))
+        }
         Some((Kind::NoSuchRun, _)) => Ok(None),
         Some(_) | None => Err(SessionFailure::Ended(name.clone())),
     }
+}
+
+/// Waits until the session's keeper has put everything away. It has nothing more to say; one that hangs is not waited for.
+fn wait_for_the_end(stream: &mut UnixStream) {
+    stream.set_read_timeout(Some(KEEPER_ENDS)).ok();
+    stream.read_exact(&mut [0u8; 1]).ok();
 }
 
 fn open(name: &SessionName) -> Result<(Info, UnixStream), SessionFailure> {

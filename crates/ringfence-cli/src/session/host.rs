@@ -148,7 +148,10 @@ impl Keeper {
             }
             Call::Stop => {
                 let ended = self.session.close().await;
-                to.write_all(&message(Kind::Answer, &serde_json::to_vec(&ended)?)?).await
+                let told = to.write_all(&message(Kind::Answer, &serde_json::to_vec(&ended)?)?).await;
+                // Left open until this process ends, which is what the command waits for.
+                std::mem::forget((from, to));
+                told
             }
             Call::Signal { run, signal } => {
                 let control = self.find(&run).map(|(control, _)| control);

@@ -302,3 +302,22 @@ fn n08_a_setuid_file_gives_nothing() {
     let twin = Command::new(&tool).arg("-u").uid(1000).gid(1000).output().unwrap();
     assert_eq!(twin.stdout, b"0\n", "the probe proves nothing: the file gives nothing at all");
 }
+
+#[test]
+fn s07_a_mount_shows_neither_the_ledger_nor_the_workspace_a_second_time() {
+    let Some(stage) = walled() else { return };
+    fs::write(crate::probe::outside(&stage).join("free"), "free\n").unwrap();
+    stage.write("conf/prod.txt", "denied by its place\n");
+    let mount = |host: &str| format!("{{ host: {host}, at: /all, mode: read-only }}");
+    let policy = |host: &str| format!("version: 1\nfs: {{ deny: [\"conf/prod.txt\"], mounts: [{}] }}\n", mount(host));
+    stage.write("sandbox.policy.yaml", policy(stage.path().to_str().unwrap()));
+    let look =
+        "cat /all/outside/free; cat /all/work/conf/prod.txt conf/prod.txt; cat /all/home/.local/state/ringfence/*; :";
+    let ended = crate::probe::sh(&stage, crate::probe::Wall::Native, look, &[]);
+    assert_eq!((ended.code, &*ended.text()), (0, "free\n"), "{ended:?}");
+    // A part of the workspace is shown by its own rules, as the whole is.
+    stage.write("sandbox.policy.yaml", policy("./conf"));
+    stage.write("conf/other.txt", "shown\n");
+    let ended = crate::probe::sh(&stage, crate::probe::Wall::Native, "cat /all/*", &[]);
+    assert_eq!(ended.text(), "shown\n", "{ended:?}");
+}

@@ -415,3 +415,42 @@ fn a_reference_for_a_container_engine_is_told_how_to_become_a_root() {
     assert!(shown.text().contains("image: ./rootfs"), "{}", shown.text());
     stage.ringfence(["doctor"]).run().expect(0, &[]);
 }
+
+#[test]
+fn f03_measured_a_root_folder_that_is_swapped_for_a_link_while_runs_begin_is_never_followed() {
+    let Some(stage) = walled() else { return };
+    let place = outside(&stage);
+    make_root(&place.join("root"));
+    // What the link leads to is a root as well, with something in it that no policy shows.
+    let hidden = stage.path().join("hidden");
+    make_root(&hidden);
+    let word = secret().unwrap();
+    fs::write(hidden.join("etc/release"), &word).unwrap();
+    symlink(&hidden, place.join("link")).unwrap();
+    set_image(&stage, &format!("rootfs:{}", text(&place.join("root"))), "");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                renameat_with(CWD, place.join("root"), CWD, place.join("link"), RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        for _ in 0..40 {
+            let ended = sh(&stage, Wall::Native, "cat /etc/release", &[]);
+            // Either it was seen as a folder all the time, or nothing ran. One that is a link when it is first looked at is
+            // named by what it leads to, and judged as that.
+            let shown = ended.text().contains(&word) && !ended.stderr.contains("image");
+            let named = ended.code == 0 && shown && !was_named(&stage, &hidden);
+            assert!(!named, "{ended:?}");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+/// Whether the last run says that its root was this folder.
+fn was_named(stage: &Stage, folder: &Path) -> bool {
+    let log = fs::read_to_string(stage.ledger()).unwrap();
+    let planned = log.lines().rfind(|line| line.contains("\"kind\":\"planned\"")).unwrap_or_default();
+    planned.contains(text(folder))
+}

@@ -47,6 +47,8 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.stage.ringfence(["session", "stop", self.name]).run();
+        // Also one that ended by itself writes its end down before it goes.
+        until(SOON, || !is_alive(self.keeper()));
     }
 }
 

@@ -101,9 +101,8 @@ pub(super) fn prove(expected: &Expected<'_>) -> Result<Vec<Proof>, Unproven> {
         }
     }
     if let Some(cgroup) = expected.cgroup {
-        let found = counted(cgroup)?;
-        for name in ["proc.memory", "proc.cpus", "proc.processes"] {
-            add(name, Ok(found.clone()))?;
+        for (name, found) in ["proc.memory", "proc.cpus", "proc.processes"].into_iter().zip(counted(cgroup)?) {
+            add(name, Ok(found))?;
         }
     }
     Ok(proofs)
@@ -309,24 +308,21 @@ fn denied_are_absent(entries: &[Entry]) -> Result<Option<String>, Unproven> {
     Ok((tried > 0).then(|| format!("{tried} denied paths are absent")))
 }
 
-/// We are counted where our limits are.
-fn counted(cgroup: &Membership) -> Result<String, Unproven> {
+/// We are counted where our limits are; nothing where that cannot be seen from inside.
+fn counted(cgroup: &Membership) -> Result<Vec<String>, Unproven> {
     let name = "proc.memory";
+    let Membership::PerController(folders) = cgroup else {
+        // Born in it, we see it as the root of all, as we would any other.
+        return Ok(Vec::new());
+    };
     let text = read(name, "/proc/self/cgroup")?;
     let paths: Vec<&str> = text.lines().filter_map(|line| line.rsplit(':').next()).collect();
-    match cgroup {
-        // Born in it, we see it as the root of all.
-        Membership::Unified(_) if paths.contains(&"/") => Ok("in its cgroup".to_owned()),
-        Membership::PerController(folders) => {
-            let wanted = folders.first().and_then(|folder| folder.file_name()).unwrap_or_default();
-            let joined = paths.iter().filter(|path| Path::new(path).file_name() == Some(wanted)).count();
-            if joined >= folders.len() {
-                return Ok(format!("in its cgroup for {joined} controllers"));
-            }
-            Err(Unproven::Broken { name, found: format!("in {joined} of {} cgroups", folders.len()) })
-        }
-        Membership::Unified(_) => Err(Unproven::Broken { name, found: "not in its cgroup".to_owned() }),
+    let wanted = folders.first().and_then(|folder| folder.file_name()).unwrap_or_default();
+    let joined = paths.iter().filter(|path| Path::new(path).file_name() == Some(wanted)).count();
+    if joined >= folders.len() {
+        return Ok(vec![format!("in its cgroup for {joined} controllers"); 3]);
     }
+    Err(Unproven::Broken { name, found: format!("in {joined} of {} cgroups", folders.len()) })
 }
 
 fn clean_descriptors() -> Result<String, Unproven> {

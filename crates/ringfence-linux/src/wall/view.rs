@@ -31,6 +31,16 @@ pub enum Access {
 pub enum Source {
     /// A path of the host.
     Host(#[serde(with = "os_path")] PathBuf),
+    /// A path of the host, if it still leads to what was looked at.
+    Pinned {
+        /// Where.
+        #[serde(with = "os_path")]
+        path: PathBuf,
+        /// The device that it lies on.
+        device: u64,
+        /// Its number there.
+        inode: u64,
+    },
     /// The tree with this number, which was made before.
     Tree(usize),
 }
@@ -144,6 +154,15 @@ pub(super) fn open_sources<'a>(entries: &'a [Entry], trees: &[OwnedFd]) -> Resul
 fn open_source(entry: &Entry, trees: &[OwnedFd]) -> Result<Option<OwnedFd>, SetupError> {
     let from = |source: &Source| match source {
         Source::Host(path) => clone(path),
+        Source::Pinned { path, device, inode } => {
+            let tree = clone(path)?;
+            let stat = rustix::fs::fstat(&tree).map_err(at(format_args!("look at {}", path.display())))?;
+            if (stat.st_dev, stat.st_ino) == (*device, *inode) {
+                return Ok(tree);
+            }
+            let step = format!("show {}, which became something else", path.display());
+            Err(SetupError::Step { step, source: std::io::ErrorKind::InvalidData.into() })
+        }
         Source::Tree(number) => trees
             .get(*number)
             .ok_or(rustix::io::Errno::BADF)
@@ -350,20 +369,28 @@ pub(super) fn copy_on_write(
 
 /// Makes `path` of the lower folder be absent, by a mark for overlay in the upper one.
 fn take_away(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, path: &Path) -> Result<(), SetupError> {
-    raise_folders(lower, upper, path)?;
-    rustix::fs::mknodat(upper, path, rustix::fs::FileType::CharacterDevice, Mode::empty(), 0)
-        .map_err(at(format_args!("take {} away", path.display())))
+    let closed = raise_folders(lower, upper, path)?;
+    let gone = closed.as_deref().unwrap_or(path);
+    if closed.is_some() {
+        // A folder on the way that we may not enter goes as a whole; it was just made in the upper one.
+        rustix::fs::unlinkat(upper, gone, rustix::fs::AtFlags::REMOVEDIR)
+            .map_err(at(format_args!("take {} away", gone.display())))?;
+    }
+    rustix::fs::mknodat(upper, gone, rustix::fs::FileType::CharacterDevice, Mode::empty(), 0)
+        .map_err(at(format_args!("take {} away", gone.display())))
 }
 
 /// Makes the folders above `path`, as far as the lower folder has them, in the upper one, where they are ours. Overlay
-/// would make them the lower owner's, who may be nobody inside.
-fn raise_folders(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, path: &Path) -> Result<(), SetupError> {
+/// would make them the lower owner's, who may be nobody inside. Returns the first that may not be entered, if there is one.
+fn raise_folders(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, path: &Path) -> Result<Option<PathBuf>, SetupError> {
     let step = || format!("prepare the folder of {}", path.display());
     let mut folder = PathBuf::new();
     for part in path.parent().map(Path::components).into_iter().flatten() {
+        let above = folder.clone();
         folder.push(part);
         let stat = match rustix::fs::statat(lower, &folder, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
-            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(rustix::io::Errno::ACCESS) if !above.as_os_str().is_empty() => return Ok(Some(above)),
             stat => stat.map_err(at(step()))?,
         };
         if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Directory {
@@ -378,7 +405,7 @@ fn raise_folders(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, path: &Path) -> R
             Err(errno) => return Err(at(step())(errno)),
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Puts nothing over what is there.

@@ -37,6 +37,9 @@ pub(super) enum Limits {
     AsTheyAre,
 }
 
+/// What scripts of attacks are made of. Where an image lacks one, an attack would fail by itself and look as if it was held.
+const EVERYWHERE: [&str; 9] = ["cat", "head", "ln", "ls", "mkdir", "mv", "rm", "sleep", "uname"];
+
 /// What became of an attempt.
 #[derive(Debug)]
 pub(super) enum Attempt {
@@ -93,7 +96,8 @@ pub(super) async fn attempt(ground: &Ground, attack: &Attack, limits: Limits) ->
         return Ok(Attempt::NotMade(why));
     }
     if outcome.stdout.contains(&missing) {
-        return Ok(Attempt::NotMade(format!("inside there is none of: {}", attack.needs.join(", "))));
+        let needs: Vec<&str> = EVERYWHERE.iter().chain(attack.needs).copied().collect();
+        return Ok(Attempt::NotMade(format!("inside, one of these is missing: {}", needs.join(", "))));
     }
     let ended = Ended { outcome: &outcome, seen: &seen, elapsed, left };
     Ok(match (probe.judge)(&ended)? {
@@ -143,11 +147,13 @@ fn how_it_ended(outcome: &Outcome) -> String {
 }
 
 fn look_for_programs(needs: &[&str], missing: &str) -> String {
-    if needs.is_empty() {
-        return String::new();
+    let all: Vec<String> = EVERYWHERE.iter().map(|name| format!("command -v {name}")).collect();
+    let mut looks = format!("{{ {}; }} > /dev/null || {{ echo {missing}; exit; }}\n", all.join(" && "));
+    if !needs.is_empty() {
+        let one: Vec<String> = needs.iter().map(|name| format!("command -v {name}")).collect();
+        looks.push_str(&format!("{{ {}; }} > /dev/null || {{ echo {missing}; exit; }}\n", one.join(" || ")));
     }
-    let looks: Vec<String> = needs.iter().map(|name| format!("command -v {name}")).collect();
-    format!("{{ {}; }} > /dev/null || {{ echo {missing}; exit; }}\n", looks.join(" || "))
+    looks
 }
 
 fn is_on_path(name: &str) -> bool {

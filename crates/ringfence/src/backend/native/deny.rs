@@ -12,6 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
 use super::known::{self, Known, Names, Place};
+use super::pinned::Pinned;
 use super::{StartError, WallError};
 use crate::state::StateFolder;
 
@@ -32,8 +33,31 @@ pub(in crate::backend) fn find(
     find_at(workspace, deny, state, SystemTime::now())
 }
 
+/// Likewise, below a folder that is held.
+pub(super) fn find_in(
+    folder: &Pinned,
+    deny: &[Sourced<Glob>],
+    state: Option<&StateFolder>,
+) -> Result<Vec<PathBuf>, StartError> {
+    let root = folder.opened().try_clone();
+    let root = root.map_err(|source| StartError::WorkingDirectory { path: folder.path().to_owned(), source })?;
+    walk(folder.path(), root, deny, state, SystemTime::now())
+}
+
 fn find_at(
     workspace: &Path,
+    deny: &[Sourced<Glob>],
+    state: Option<&StateFolder>,
+    now: SystemTime,
+) -> Result<Vec<PathBuf>, StartError> {
+    let root = rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| StartError::WorkingDirectory { path: workspace.to_owned(), source: errno.into() })?;
+    walk(workspace, root, deny, state, now)
+}
+
+fn walk(
+    workspace: &Path,
+    root: OwnedFd,
     deny: &[Sourced<Glob>],
     state: Option<&StateFolder>,
     now: SystemTime,
@@ -45,8 +69,6 @@ fn find_at(
         path: workspace.join(folder),
         source: errno.into(),
     };
-    let root = rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|errno| failed(Path::new(""), errno))?;
     let place = state.and_then(|state| Place::of(state, workspace, &root, deny));
     let kept = place.as_ref().map(Place::read).unwrap_or_default();
     let mut known = Known::parse(&kept, now);

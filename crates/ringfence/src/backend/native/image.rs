@@ -13,7 +13,8 @@ use ringfence_linux::wall::{Access, Entry, Identity};
 use ringfence_policy::{ImageKind, ResolvedPolicy};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
-use super::{StartError, deny, toolchain, view};
+use super::pinned::Pinned;
+use super::{StartError, toolchain, view};
 use crate::backend::{FoundImage, Unavailable};
 use crate::image::{self, Chosen, Layout, LayoutError, Limits, StoreError};
 use crate::plan::Plan;
@@ -90,7 +91,7 @@ pub(super) struct Found {
 
 #[derive(Debug)]
 enum FoundKind {
-    Folder(PathBuf),
+    Folder(Pinned),
     Layout(Layout, Chosen),
 }
 
@@ -119,8 +120,9 @@ pub(super) fn find(plan: &Plan, state: &StateFolder) -> Result<Option<Found>, St
         let name = format!("{}@{}", image.value, chosen.digest());
         return Ok(Some(Found { name, kind: FoundKind::Layout(layout, chosen) }));
     }
-    check_folder(&folder, plan.workspace()).map_err(failed)?;
-    Ok(Some(Found { name: format!("rootfs:{}", folder.display()), kind: FoundKind::Folder(folder) }))
+    let held = Pinned::open(&folder).map_err(|source| failed(ImageError::Open { path: folder.clone(), source }))?;
+    check_folder(&held, plan.workspace()).map_err(failed)?;
+    Ok(Some(Found { name: format!("rootfs:{}", folder.display()), kind: FoundKind::Folder(held) }))
 }
 
 impl Found {
@@ -141,20 +143,21 @@ impl Found {
         let failed = |source| StartError::Image { image: named.clone(), source };
         let (folder, search_path, absent) = match self.kind {
             FoundKind::Folder(folder) => {
-                let absent = denied(&folder, plan)?;
+                let denied = || failed(ImageError::Unfit("`fs.deny` denies it".to_owned()));
+                let absent = view::denied_in(&folder, plan)?.ok_or_else(denied)?;
                 (folder, None, absent)
             }
             FoundKind::Layout(layout, chosen) => {
                 let unpacked = image::obtain(state, &layout, &chosen, Limits::default()).await;
-                let folder = unpacked.map_err(|error| failed(error.into()))?.root().to_owned();
+                let folder = unpacked.map_err(|error| failed(error.into()))?.root().canonicalize();
+                let folder = folder.and_then(|folder| Pinned::open(&folder));
+                let folder =
+                    folder.map_err(|source| failed(ImageError::Open { path: state.path().to_owned(), source }))?;
                 (folder, chosen.search_path().map(str::to_owned), Vec::new())
             }
         };
-        view::no_mounts_below(&folder, "the image")?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(&folder, flags, Mode::empty())
-            .map_err(|errno| failed(ImageError::open(&folder)(errno)))?;
-        Ok(Root { name: self.name, folder, opened, search_path, absent, named })
+        view::no_mounts_below(folder.path(), "the image")?;
+        Ok(Root { name: self.name, folder, search_path, absent, named })
     }
 }
 
@@ -180,7 +183,8 @@ fn resolve(path: &Path, workspace: &Path, state: &StateFolder) -> Result<PathBuf
 }
 
 /// Whether a folder is fit to be shown as a root: all in it will be seen.
-fn check_folder(folder: &Path, workspace: &Path) -> Result<(), ImageError> {
+fn check_folder(held: &Pinned, workspace: &Path) -> Result<(), ImageError> {
+    let folder = held.path();
     let unfit = |why: &str| Err(ImageError::Unfit(format!("{} {why}", folder.display())));
     if workspace.starts_with(folder) {
         return unfit("holds the workspace, which would be shown a second time with what is denied in it");
@@ -188,29 +192,13 @@ fn check_folder(folder: &Path, workspace: &Path) -> Result<(), ImageError> {
     if toolchain::is_home(folder) {
         return unfit("is somebody's home, or holds one");
     }
-    if !OF_A_ROOT.iter().any(|name| folder.join(name).symlink_metadata().is_ok()) {
+    if !OF_A_ROOT
+        .iter()
+        .any(|name| rustix::fs::statat(held.opened(), *name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok())
+    {
         return unfit("is no root: it has neither `usr` nor `bin`");
     }
     Ok(())
-}
-
-/// What the policy denies in a folder of the host, by its place in the folder or in the workspace.
-fn denied(folder: &Path, plan: &Plan) -> Result<Vec<PathBuf>, StartError> {
-    let mut absent = deny::find(folder, &plan.policy().fs.deny, None)?;
-    let Ok(below) = folder.strip_prefix(plan.workspace()) else { return Ok(absent) };
-    for path in deny::find(plan.workspace(), &plan.policy().fs.deny, None)? {
-        if below.starts_with(&path) {
-            let image = plan.policy().image.as_ref().map(|image| image.value.to_string()).unwrap_or_default();
-            return Err(StartError::Image { image, source: ImageError::Unfit("`fs.deny` denies it".to_owned()) });
-        }
-        if let Ok(path) = path.strip_prefix(below)
-            && !absent.iter().any(|known| path.starts_with(known))
-        {
-            absent.retain(|known| !known.starts_with(path));
-            absent.push(path.to_owned());
-        }
-    }
-    Ok(absent)
 }
 
 /// A folder that becomes the root of a view.
@@ -219,8 +207,7 @@ pub(super) struct Root {
     name: String,
     /// As the policy has it.
     named: String,
-    folder: PathBuf,
-    opened: OwnedFd,
+    folder: Pinned,
     search_path: Option<String>,
     absent: Vec<PathBuf>,
 }
@@ -254,7 +241,7 @@ impl Root {
     /// Whether a program will find a file at `path`. Links are followed as they will be inside.
     pub(super) fn has_file(&self, path: &Path) -> bool {
         let opened = rustix::fs::openat2(
-            &self.opened,
+            self.folder.opened(),
             path,
             OFlags::PATH | OFlags::CLOEXEC,
             Mode::empty(),
@@ -338,7 +325,7 @@ impl Root {
     fn look(&self, path: &Path) -> Result<At, ImageError> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        match rustix::fs::openat2(&self.opened, path, flags, Mode::empty(), resolve) {
+        match rustix::fs::openat2(self.folder.opened(), path, flags, Mode::empty(), resolve) {
             Ok(found) => {
                 let stat = rustix::fs::fstat(&found).map_err(ImageError::open(path))?;
                 Ok(match FileType::from_raw_mode(stat.st_mode) {
@@ -366,7 +353,7 @@ impl Root {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat2(
-            self.opened.as_fd(),
+            self.folder.opened().as_fd(),
             dev,
             flags,
             Mode::empty(),

@@ -178,11 +178,14 @@ impl<'a> Known<'a> {
 pub(super) fn stamp_of(root: &OwnedFd, path: &Path) -> Option<Stamp> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::MTIME | StatxFlags::CTIME;
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
-    let Statx { stx_mask, stx_mode, stx_dev_major, stx_dev_minor, stx_ino, stx_ctime, stx_mtime, .. } =
-        rustix::fs::statx(root, path, flags, wanted).ok()?;
+    let Statx {
+        stx_mask, stx_attributes, stx_mode, stx_dev_major, stx_dev_minor, stx_ino, stx_ctime, stx_mtime, ..
+    } = rustix::fs::statx(root, path, flags, wanted).ok()?;
     let is_folder = rustix::fs::FileType::from_raw_mode(stx_mode.into()) == rustix::fs::FileType::Directory;
     let device = u64::from(stx_dev_major) << 32 | u64::from(stx_dev_minor);
-    (stx_mask & wanted.bits() == wanted.bits() && is_folder).then(|| {
+    // With its key added or removed, an encrypted folder has other names and the same times.
+    let may_change = stx_attributes.contains(rustix::fs::StatxAttributes::ENCRYPTED);
+    (stx_mask & wanted.bits() == wanted.bits() && is_folder && !may_change).then(|| {
         Stamp([
             device,
             stx_ino,

@@ -4,12 +4,12 @@ pub(super) mod deny;
 mod image;
 mod kept;
 mod known;
+mod pinned;
 pub(super) mod toolchain;
 mod view;
 
 use std::ffi::OsString;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once, OnceLock};
 
@@ -303,10 +303,12 @@ fn view(
     if root.is_none() {
         entries.extend(toolchain::entries(&search_path(plan.env()), plan.workspace()));
     }
-    entries.extend(view::hide_workspace(&entries, plan.workspace(), at));
+    let hidden = view::hide(&mut entries, plan.workspace(), at, state)?;
+    entries.extend(hidden);
     entries.extend(view::workspace(plan, at, identity, state, &mut trees)?);
-    entries.extend(view::mounts(plan)?);
-    entries.extend(code);
+    let mut mounts = view::mounts(plan)?;
+    let hidden = view::hide(&mut mounts, plan.workspace(), at, state)?;
+    entries.extend(mounts.into_iter().chain(hidden).chain(code));
     let mut entries = view::without_replaced(entries);
     if let Some(root) = root {
         entries.insert(0, root.ground(&entries, identity, &mut trees)?);
@@ -410,12 +412,6 @@ fn programs(
             Ok((on_path(Path::new(interpreter.program)), argv))
         }
     }
-}
-
-/// Who owns a folder of the host.
-fn owner(path: &Path) -> Result<(u32, u32), StartError> {
-    let metadata = path.metadata().map_err(|source| StartError::WorkingDirectory { path: path.to_owned(), source })?;
-    Ok((metadata.uid(), metadata.gid()))
 }
 
 /// An error in preparing a part of the view.

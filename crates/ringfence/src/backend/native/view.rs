@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use ringfence_linux::kernel_file;
 use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, Source};
 use ringfence_policy::{Mount, MountMode, WorkspaceMode};
+use rustix::fs::FileType;
 
-use super::{StartError, deny, owner, wall_error};
+use super::pinned::Pinned;
+use super::{StartError, deny, wall_error};
 use crate::plan::Plan;
 use crate::request::{InputFile, Work};
 use crate::state::StateFolder;
@@ -108,8 +110,9 @@ pub(super) fn workspace(
         return Ok(vec![Entry::Scratch { at: at.to_owned(), mode: 0o755, size: None }]);
     }
     no_mounts_below(plan.workspace(), "the workspace")?;
-    let source = source(plan.workspace(), identity, trees)?;
-    let mut denied = deny::find(plan.workspace(), &plan.policy().fs.deny, Some(state))?;
+    let folder = pin(plan.workspace())?;
+    let source = source(&folder, identity, trees)?;
+    let mut denied = deny::find_in(&folder, &plan.policy().fs.deny, Some(state))?;
     // The ledger is outside, also when it lies below the workspace.
     denied.extend(state_below(plan.workspace(), state, &denied)?);
     let access = match mode {
@@ -138,15 +141,47 @@ fn state_below(workspace: &Path, state: &StateFolder, denied: &[PathBuf]) -> Res
     Ok(Some(below.to_owned()).filter(|below| !denied.iter().any(|denied| below.starts_with(denied))))
 }
 
-/// Hides the workspace where `shown`, folders of the host, would show it a second time with what is denied in it. What
-/// is at its `own` place is covered by itself.
-pub(super) fn hide_workspace(shown: &[Entry], workspace: &Path, own: &Path) -> Vec<Entry> {
-    let hidden = shown.iter().filter_map(|entry| {
-        let Entry::Bind { source: Source::Host(source), at, .. } = entry else { return None };
-        let rest = workspace.strip_prefix(source.canonicalize().ok()?).ok()?;
-        Some(at.join(rest)).filter(|at| at != own).map(|at| Entry::Masked { at })
-    });
-    hidden.collect()
+/// Hides the workspace and the state folder where `entries`, folders of the host, would show them: a second time with what is
+/// denied in it, or at all. What is at the workspace's `own` place is covered by itself.
+pub(super) fn hide(
+    entries: &mut [Entry],
+    workspace: &Path,
+    own: &Path,
+    state: &StateFolder,
+) -> Result<Vec<Entry>, StartError> {
+    let state = state.path().canonicalize().map_err(|error| wall_error("find the state folder", &error))?;
+    let mut masks = Vec::new();
+    for entry in entries {
+        let (at, path) = match &*entry {
+            Entry::Bind { source: Source::Host(path) | Source::Pinned { path, .. }, at, .. }
+            | Entry::CopyOnWrite { source: Source::Host(path) | Source::Pinned { path, .. }, at, .. } => {
+                (at.clone(), path)
+            }
+            _ => continue,
+        };
+        let Ok(shown) = path.canonicalize() else { continue };
+        for hidden in [workspace, &state] {
+            let Ok(below) = hidden.strip_prefix(&shown) else { continue };
+            let is_whole = below.as_os_str().is_empty();
+            match entry {
+                // Shown once more as a whole, its own rules hold there too.
+                Entry::CopyOnWrite { .. } if is_whole && hidden == workspace => {}
+                Entry::CopyOnWrite { absent, .. } if !is_whole => {
+                    absent.retain(|known| !known.starts_with(below));
+                    if !absent.iter().any(|known| below.starts_with(known)) {
+                        absent.push(below.to_owned());
+                    }
+                }
+                Entry::CopyOnWrite { .. } => {
+                    let why = format!("{} cannot be shown at {}: it holds the ledger", shown.display(), at.display());
+                    return Err(StartError::Wall(super::WallError(why)));
+                }
+                _ if at.join(below) == own => {}
+                _ => masks.push(Entry::Masked { at: at.join(below) }),
+            }
+        }
+    }
+    Ok(masks)
 }
 
 /// What is mounted below a folder would be missing inside, and what it covers be seen.
@@ -185,17 +220,41 @@ fn unescape(field: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
+/// Holds a folder or file of the host.
+pub(super) fn pin(path: &Path) -> Result<Pinned, StartError> {
+    Pinned::open(path).map_err(|source| StartError::WorkingDirectory { path: path.to_owned(), source })
+}
+
 /// A folder of the host. Root's files must be the program's files inside, although the program is not root outside.
-pub(super) fn source(path: &Path, identity: Identity, trees: &mut Vec<OwnedFd>) -> Result<Source, StartError> {
+pub(super) fn source(folder: &Pinned, identity: Identity, trees: &mut Vec<OwnedFd>) -> Result<Source, StartError> {
     if !rustix::process::geteuid().is_root() {
-        return Ok(Source::Host(path.to_owned()));
+        return Ok(folder.source());
     }
-    let mapping = wall::user_namespace(owner(path)?, (identity.host_uid, identity.host_gid))
+    let mapping = wall::user_namespace(folder.owner(), (identity.host_uid, identity.host_gid))
         .map_err(|error| wall_error("map the owner of a folder", &error))?;
-    let tree = wall::idmapped_tree(path, mapping.as_fd())
+    let tree = wall::idmapped_tree(&folder.held(), mapping.as_fd())
         .map_err(|error| wall_error("show a folder's files as the program's own", &error))?;
     trees.push(tree);
     Ok(Source::Tree(trees.len() - 1))
+}
+
+/// What the policy denies in a folder of the host, by its place in the folder or in the workspace; nothing when the whole
+/// folder is denied there.
+pub(super) fn denied_in(folder: &Pinned, plan: &Plan) -> Result<Option<Vec<PathBuf>>, StartError> {
+    let mut absent = deny::find_in(folder, &plan.policy().fs.deny, None)?;
+    let Ok(below) = folder.path().strip_prefix(plan.workspace()) else { return Ok(Some(absent)) };
+    for path in deny::find(plan.workspace(), &plan.policy().fs.deny, None)? {
+        if below.starts_with(&path) {
+            return Ok(None);
+        }
+        if let Ok(path) = path.strip_prefix(below)
+            && !absent.iter().any(|known| path.starts_with(known))
+        {
+            absent.retain(|known| !known.starts_with(path));
+            absent.push(path.to_owned());
+        }
+    }
+    Ok(Some(absent))
 }
 
 /// The policy's further mounts.
@@ -219,17 +278,18 @@ fn entry_for(plan: &Plan, mount: &Mount) -> Result<Entry, StartError> {
     }
     // A link may lead to what was refused by name.
     ringfence_policy::check_source(&path).map_err(|invalid| refuse(invalid.message))?;
-    let metadata = path.metadata().map_err(|source| StartError::WorkingDirectory { path: path.clone(), source })?;
-    let source = Source::Host(path.clone());
-    match mode {
-        MountMode::ReadWrite => Ok(Entry::Bind { source, at, access: Access::ReadWrite }),
+    let pinned = pin(&path)?;
+    let source = pinned.source();
+    match (mode, pinned.kind()) {
+        (MountMode::ReadWrite, _) => Ok(Entry::Bind { source, at, access: Access::ReadWrite }),
         // Not a bind: a socket of a host's service in it would answer.
-        MountMode::ReadOnly if metadata.is_dir() => {
-            let absent = deny::find(&path, &plan.policy().fs.deny, None)?;
+        (MountMode::ReadOnly, FileType::Directory) => {
+            let denied = || refuse(format!("`fs.deny` denies {}, so it cannot be mounted", path.display()));
+            let absent = denied_in(&pinned, plan)?.ok_or_else(denied)?;
             Ok(Entry::CopyOnWrite { source, at, absent, access: Access::ReadOnly })
         }
-        MountMode::ReadOnly if metadata.is_file() => Ok(Entry::Bind { source, at, access: Access::ReadOnly }),
-        MountMode::ReadOnly => Err(refuse(format!("{} is neither a folder nor a file", path.display()))),
+        (MountMode::ReadOnly, FileType::RegularFile) => Ok(Entry::Bind { source, at, access: Access::ReadOnly }),
+        (MountMode::ReadOnly, _) => Err(refuse(format!("{} is neither a folder nor a file", path.display()))),
     }
 }
 
