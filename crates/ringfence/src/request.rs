@@ -426,6 +426,31 @@ mod tests {
     }
 
     #[test]
+    fn a_run_in_a_session_narrows_what_is_its_own_and_is_refused_anything_of_the_wall() {
+        let mut own = Request::argv(["true"]);
+        own.overrides.proc.timeout = Some("1s".parse().unwrap());
+        own.overrides.proc.output = Some(ringfence_policy::Bytes::new(10));
+        assert_eq!(own.check_in_session(), Ok(()));
+        let of_the_wall: [fn(&mut Request); 5] = [
+            |request| request.overrides.proc.memory = Some(ringfence_policy::Bytes::new(1 << 30)),
+            |request| request.overrides.proc.processes = Some(4),
+            |request| request.overrides.net.mode = Some(ringfence_policy::NetMode::None),
+            |request| request.overrides.fs.mode = Some(ringfence_policy::WorkspaceMode::ReadOnly),
+            |request| request.workspace_at = WorkspaceAt::Same,
+        ];
+        for ask in of_the_wall {
+            let mut request = Request::argv(["true"]);
+            ask(&mut request);
+            assert!(matches!(request.check_in_session(), Err(BadRequest::FixedBySession(_))), "{request:?}");
+        }
+        let mut seen = Request::argv(["true"]);
+        seen.terminal = Some(TerminalSize { rows: 24, columns: 80 });
+        assert_eq!(seen.check_fresh(), Err(BadRequest::TerminalWithoutSession));
+        assert_eq!(seen.check_in_session(), Ok(()));
+        assert_eq!(Request::new(Work::Place).check_fresh(), Err(BadRequest::NothingToRun));
+    }
+
+    #[test]
     fn a_code_file_name_is_plain() {
         for (name, good) in
             [("a.py", true), ("../a.py", false), ("a/b.py", false), ("-c", false), ("..", false), ("", false)]

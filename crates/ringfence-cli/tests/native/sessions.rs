@@ -199,6 +199,7 @@ fn a_name_belongs_to_one_session_and_to_one_user() {
     let _session = Session::start(&stage, "work", &[]);
     stage.ringfence(["session", "start", "work"]).run().expect(2, &["is open already", "session stop work"]);
     stage.ringfence(["session", "start", "../x"]).run().expect(2, &[]);
+    stage.ringfence(["session", "start", "long", "--life", "700h"]).run().expect(2, &["168h"]);
     let folder = stage.state().join("sessions");
     for path in [folder.clone(), folder.join("work")] {
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o700);

@@ -134,6 +134,10 @@ fn an_ephemeral_workspace_is_empty_and_nothing_of_it_stays() {
     let ended = sh(&stage, Wall::Tier, script, &[text(&stage.work())]);
     assert!(ended.text().starts_with("made\n") && !ended.text().contains(&word), "{ended:?}");
     assert!(sh(&stage, Wall::Bare, script, &[text(&stage.work())]).text().contains(&word), "the twin");
+    // What the twin closed could not be removed with the stage.
+    for closed in ["closed", "a/b/c"] {
+        fs::set_permissions(stage.work().join(closed), fs::Permissions::from_mode(0o755)).unwrap();
+    }
     let left: Vec<_> =
         fs::read_dir(stage.state().join("scratch")).unwrap().flatten().map(|it| it.file_name()).collect();
     assert_eq!(left, Vec::<std::ffi::OsString>::new());
