@@ -69,12 +69,12 @@ fn a_session_keeps_files_and_programs_from_run_to_run_and_nothing_afterwards() {
     session.sh(&format!("sleep {mark} > /dev/null 2>&1 &")).expect(0, &[]);
     let ended = session.sh("cat /tmp/kept there.txt new.txt; pwd; exit 3");
     assert_eq!((ended.code, &*ended.text()), (3, "one\nchanged\nnew\n/workspace\n"), "{ended:?}");
-    assert_eq!(sleepers(&mark), 1, "a program in the background goes on");
+    assert!(until(SOON, || sleepers(&mark) == 1), "a program in the background goes on");
     assert_eq!((stage.read("there.txt").as_deref(), stage.read("new.txt")), (Some("as it was\n"), None));
     assert!(session.is_listed());
     let ended = stage.ringfence(["session", "stop", "work"]).run().expect(0, &["your files are as they were"]);
     assert_eq!(ended.text(), "");
-    assert_eq!(sleepers(&mark), 0, "the session's programs end with it");
+    assert!(until(SOON, || sleepers(&mark) == 0), "the session's programs end with it");
     assert!(!session.is_listed());
     stage.ringfence(["session", "exec", "work", "--", "true"]).run().expect(2, &["no session named", "session list"]);
     assert_eq!(fs::read_dir(stage.state().join("sessions")).unwrap().count(), 0);
@@ -164,7 +164,7 @@ fn r11_a_session_whose_keeper_is_killed_leaves_nothing_and_its_name_is_free() {
     let session = Session::start(&stage, "work", &[]);
     let mark = format!("66{}", std::process::id());
     session.sh(&format!("(setsid sleep {mark} > /dev/null 2>&1 &)")).expect(0, &[]);
-    assert_eq!(sleepers(&mark), 1);
+    assert!(until(SOON, || sleepers(&mark) == 1));
     let keeper = Pid::from_raw(session.keeper().cast_signed()).unwrap();
     kill_process(keeper, Signal::KILL).unwrap();
     assert!(until(SOON, || sleepers(&mark) == 0), "programs outlived the keeper of their session");
