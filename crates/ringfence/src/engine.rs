@@ -211,7 +211,7 @@ impl Place<'_> {
     /// The session's id, when it is in one.
     fn session(&self) -> Option<&RunId> {
         match self {
-            Self::In(session) => Some(&session.id),
+            Self::In(session) => Some(&session.with.id),
             Self::Fresh | Self::ToKeep => None,
         }
     }
@@ -322,7 +322,10 @@ impl Inner {
         proven.name_image(image.as_deref());
         let capabilities = match wall.probe(plan.policy()).await {
             Ok(capabilities) => capabilities,
-            Err(_) => chosen.capabilities,
+            Err(unavailable) => {
+                let failure = Failure::new(FailureKind::BackendUnavailable, &unavailable).hint(unavailable.fix.clone());
+                return Err(self.write_end(&run_id, conclude::failed(proven, failure)));
+            }
         };
         let opening = Opening {
             id: run_id,
@@ -398,7 +401,7 @@ impl Inner {
         let stop = |outcome| Stopped { outcome };
         let bound = match place {
             Place::Fresh | Place::ToKeep => &self.policy,
-            Place::In(session) => &session.policy,
+            Place::In(session) => &session.with.policy,
         };
         let nothing_yet = || conclude::begin(run_id.clone(), None, bound);
         let checked = request.check().and_then(|()| match place {
@@ -418,9 +421,9 @@ impl Inner {
         let cleared = judge(&request.work, &analysis, &policy, &*self.approver).await.map_err(refuse)?;
         let chosen = match place {
             Place::In(session) => {
-                request.workspace_at = session.workspace_at.clone();
-                let capabilities = session.capabilities.clone();
-                Chosen { backend: &*session.wall, capabilities, fell_back: session.fell_back.clone() }
+                request.workspace_at = session.with.workspace_at.clone();
+                let capabilities = session.with.capabilities.clone();
+                Chosen { backend: &*session.with.wall, capabilities, fell_back: session.with.fell_back.clone() }
             }
             Place::Fresh | Place::ToKeep => match self.choose(&policy).await {
                 Ok(chosen) => chosen,

@@ -114,21 +114,14 @@ impl Drop for Held {
 /// A session that is open, as the engine sees it.
 #[derive(Debug)]
 pub(crate) struct Open {
-    pub(crate) id: RunId,
-    pub(crate) policy: ResolvedPolicy,
-    pub(crate) wall: Arc<dyn KeptWall>,
-    pub(crate) capabilities: Capabilities,
-    pub(crate) fell_back: Option<FellBack>,
-    pub(crate) workspace_at: WorkspaceAt,
-    pub(crate) receipt: Vec<Evidence>,
-    pub(crate) idle: Duration,
-    pub(crate) life: Duration,
+    pub(crate) with: Opening,
     activity: watch::Sender<Activity>,
     reason: watch::Sender<Option<SessionEnd>>,
     ended: watch::Sender<Option<SessionEnded>>,
 }
 
 /// What a session is opened with, once its wall stands.
+#[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) id: RunId,
     pub(crate) policy: ResolvedPolicy,
@@ -170,16 +163,9 @@ impl Drop for Active {
 impl Session {
     /// Takes over a wall that stands, and watches over its life.
     pub(crate) fn begin(opening: Opening, engine: &Arc<Inner>) -> Self {
+        let (idle, life) = (opening.idle.min(MOST_LIFE), opening.life.min(MOST_LIFE));
         let open = Arc::new(Open {
-            id: opening.id,
-            policy: opening.policy,
-            wall: opening.wall,
-            capabilities: opening.capabilities,
-            fell_back: opening.fell_back,
-            workspace_at: opening.workspace_at,
-            receipt: opening.receipt,
-            idle: opening.idle.min(MOST_LIFE),
-            life: opening.life.min(MOST_LIFE),
+            with: Opening { idle, life, ..opening },
             activity: watch::Sender::new(Activity { running: 0, since: Instant::now() }),
             reason: watch::Sender::new(None),
             ended: watch::Sender::new(None),
@@ -190,22 +176,22 @@ impl Session {
 
     /// Its id, as the ledger has it.
     pub fn id(&self) -> &RunId {
-        &self.open.id
+        &self.open.with.id
     }
 
     /// The policy of everything in it.
     pub fn policy(&self) -> &ResolvedPolicy {
-        &self.open.policy
+        &self.open.with.policy
     }
 
     /// The wall.
     pub fn backend(&self) -> BackendKind {
-        self.open.capabilities.kind()
+        self.open.with.capabilities.kind()
     }
 
     /// The guarantees in force, with what was seen from inside when the wall was raised.
     pub fn receipt(&self) -> &[Evidence] {
-        &self.open.receipt
+        &self.open.with.receipt
     }
 
     /// How many runs go on.
@@ -215,7 +201,7 @@ impl Session {
 
     /// What is in use.
     pub async fn measure(&self) -> std::io::Result<InUse> {
-        self.open.wall.measure().await
+        self.open.with.wall.measure().await
     }
 
     /// Begins to carry out `request` in it. Whatever happens, the run ends in an outcome.
@@ -245,17 +231,17 @@ impl Open {
         self.reason.send_modify(|known| {
             known.get_or_insert(reason);
         });
-        self.wall.end();
+        self.with.wall.end();
     }
 
     /// Which watched limit everything behind the wall is over together.
     fn is_over(&self) -> Option<SessionEnd> {
-        let watched = |guarantee| self.capabilities.strength(guarantee) == Some(Strength::Watched);
-        let proc = &self.policy.proc;
+        let watched = |guarantee| self.with.capabilities.strength(guarantee) == Some(Strength::Watched);
+        let proc = &self.with.policy.proc;
         if !watched(Guarantee::Memory) && !watched(Guarantee::Processes) {
             return None;
         }
-        let used = self.wall.sample();
+        let used = self.with.wall.sample();
         if watched(Guarantee::Memory) && used.memory_bytes > proc.memory.value.get() {
             return Some(SessionEnd::Memory);
         }
@@ -275,11 +261,11 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
     let mut over_for = 0;
     let already_gone = loop {
         let now = *activity.borrow_and_update();
-        let idle_at = (now.running == 0).then(|| now.since + open.idle);
-        let life_at = opened + open.life;
+        let idle_at = (now.running == 0).then(|| now.since + open.with.idle);
+        let life_at = opened + open.with.life;
         let next = idle_at.map_or(life_at, |idle_at| idle_at.min(life_at));
         tokio::select! {
-            changed = open.wall.ended() => break Some(changed),
+            changed = open.with.wall.ended() => break Some(changed),
             changed = activity.changed() => if changed.is_err() { break None },
             _ = told.wait_for(Option::is_some) => break None,
             () = tokio::time::sleep_until(next.into()) => {
@@ -299,16 +285,16 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
     let workspace_changed = match already_gone {
         Some(changed) => changed,
         None => {
-            let ended = tokio::time::timeout(ENDS, open.wall.ended()).await;
+            let ended = tokio::time::timeout(ENDS, open.with.wall.ended()).await;
             if ended.is_err() {
-                open.wall.kill();
+                open.with.wall.kill();
             }
             ended.unwrap_or(false)
         }
     };
     let reason = open.reason.borrow().unwrap_or(SessionEnd::Lost);
     let ended = SessionEnded { reason, workspace_changed };
-    let entry = engine.entry(&open.id, Kind::Ended, json!({ "session": ended }));
+    let entry = engine.entry(&open.with.id, Kind::Ended, json!({ "session": ended }));
     // The session is over either way; a ledger that cannot be written stops the next start.
     engine.append(&[entry], Durability::Written).ok();
     open.ended.send_replace(Some(ended));

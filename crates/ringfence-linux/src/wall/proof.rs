@@ -317,7 +317,9 @@ fn counted(cgroup: &Membership) -> Result<Vec<String>, Unproven> {
     };
     let text = read(name, "/proc/self/cgroup")?;
     let paths: Vec<&str> = text.lines().filter_map(|line| line.rsplit(':').next()).collect();
-    let wanted = folders.first().and_then(|folder| folder.file_name()).unwrap_or_default();
+    let Some(wanted) = folders.first().and_then(|folder| folder.file_name()) else {
+        return Err(Unproven::Broken { name, found: "there is no cgroup to be in".to_owned() });
+    };
     let joined = paths.iter().filter(|path| Path::new(path).file_name() == Some(wanted)).count();
     if joined >= folders.len() {
         return Ok(vec![format!("in its cgroup for {joined} controllers"); 3]);

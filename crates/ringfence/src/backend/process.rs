@@ -309,8 +309,11 @@ impl Sandbox {
 
     /// The program's group is shared with others: what it has counted by now is not this program's.
     pub(super) fn share(&mut self, group: Arc<Cgroup>) {
-        self.counted_before = group.usage().ok();
-        self.group = Some(group);
+        // Without a beginning nothing that it counts could be told from what others did.
+        if let Ok(before) = group.usage() {
+            self.counted_before = Some(before);
+            self.group = Some(group);
+        }
     }
 
     /// The next report about the program; nothing when whoever tells of it is gone.

@@ -159,7 +159,7 @@ pub(super) fn hide(
             }
             _ => continue,
         };
-        let Ok(shown) = path.canonicalize() else { continue };
+        let shown = path.canonicalize().map_err(|error| wall_error("look at what is shown", &error))?;
         for hidden in [workspace, &state] {
             let Ok(below) = hidden.strip_prefix(&shown) else { continue };
             let is_whole = below.as_os_str().is_empty();
