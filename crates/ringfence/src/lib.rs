@@ -35,6 +35,7 @@ pub mod run_id;
 pub mod scratch;
 pub mod session;
 pub mod state;
+pub mod workspace;
 mod written;
 
 pub use approve::{Approval, Approver, Ask, Nobody};

@@ -1,0 +1,158 @@
+//! Change sets that wait to be looked at: one folder for each below the state folder, named by its run.
+//!
+//! Contents come first and the list last, so a folder without a list was never finished and is nobody's.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use super::change::ChangeSet;
+use super::objects::Objects;
+use crate::remove_tree::remove_tree;
+use crate::run_id::RunId;
+use crate::state::StateFolder;
+
+const FOLDER: &str = "changes";
+const LIST: &str = "list";
+const OBJECTS: &str = "objects";
+/// Of a list on disk; the format before it is not read.
+const VERSION: &[u8; 8] = b"RFCHNG01";
+const HASH: usize = 32;
+const MOST_BYTES: u64 = 512 * 1024 * 1024;
+
+/// One run's folder.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    folder: PathBuf,
+}
+
+/// The folder of `run`, whether something is kept there or not.
+pub fn of(state: &StateFolder, run: &RunId) -> Kept {
+    Kept { folder: state.path().join(FOLDER).join(run.as_str()) }
+}
+
+/// Every run whose changes are kept, oldest first.
+pub fn runs(state: &StateFolder) -> io::Result<Vec<RunId>> {
+    let mut runs = Vec::new();
+    let entries = match fs::read_dir(state.path().join(FOLDER)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(runs),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let run = entry.file_name().to_str().and_then(|name| name.parse::<RunId>().ok());
+        if let Some(run) = run
+            && of(state, &run).is_complete()
+        {
+            runs.push(run);
+        }
+    }
+    runs.sort();
+    Ok(runs)
+}
+
+impl Kept {
+    /// Where more about this set may be kept.
+    pub fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
+    /// The contents of its files.
+    pub fn objects(&self) -> Objects {
+        Objects::at(self.folder.join(OBJECTS))
+    }
+
+    /// Whether there is a set.
+    pub fn is_complete(&self) -> bool {
+        self.folder.join(LIST).exists()
+    }
+
+    /// Keeps `set`, whose contents are in [`Kept::objects`] already.
+    pub fn keep(&self, set: &ChangeSet) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let body = postcard::to_extend(set, VERSION.to_vec()).map_err(io::Error::other)?;
+        let new = self.folder.join("list.new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&body)?;
+        file.write_all(blake3::hash(&body).as_bytes())?;
+        fs::rename(new, self.folder.join(LIST))
+    }
+
+    /// The set. One that was cut short or changed is an error, never a shorter list.
+    pub fn load(&self) -> io::Result<ChangeSet> {
+        let bad = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
+        let mut bytes = Vec::new();
+        fs::File::open(self.folder.join(LIST))?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let body = bytes.len().checked_sub(HASH).ok_or_else(|| bad("the list of changes was cut short"))?;
+        let (body, hash) = bytes.split_at(body);
+        if blake3::hash(body).as_bytes() != hash {
+            return Err(bad("the list of changes was cut short or changed"));
+        }
+        let encoded = body.strip_prefix(VERSION).ok_or_else(|| bad("the list of changes is of another version"))?;
+        match postcard::take_from_bytes(encoded) {
+            Ok((set, [])) => Ok(set),
+            Ok(_) | Err(_) => Err(bad("the list of changes means nothing")),
+        }
+    }
+
+    /// Removes it all.
+    pub fn remove(&self) -> io::Result<()> {
+        // First the list: half a set must never be taken for a whole one.
+        match fs::remove_file(self.folder.join(LIST)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        remove_tree(&self.folder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::change::{Before, Change, Moment, Node, Place};
+
+    fn set(run_id: RunId) -> ChangeSet {
+        let moment = Moment { seconds: 1, nanoseconds: 2 };
+        let change = Change {
+            place: Place::new("a/b").unwrap(),
+            before: Before::Nothing,
+            after: Some(Node::Link { target: "/etc".into() }),
+        };
+        ChangeSet {
+            run_id,
+            workspace: "/w".into(),
+            workspace_is: (1, 2),
+            subject: "x".to_owned(),
+            began: moment,
+            ended: moment,
+            changes: vec![change],
+        }
+    }
+
+    #[test]
+    fn a_set_is_kept_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::prepare(folder.path().join("state")).unwrap();
+        let run = RunId::generate().unwrap();
+        let kept = of(&state, &run);
+        assert_eq!(runs(&state).unwrap(), []);
+        kept.objects().add(&mut b"x".as_slice(), 1).unwrap();
+        assert_eq!(runs(&state).unwrap(), [], "contents without a list");
+        kept.keep(&set(run.clone())).unwrap();
+        assert_eq!(runs(&state).unwrap(), std::slice::from_ref(&run));
+        assert_eq!(kept.load().unwrap(), set(run));
+        let list = kept.folder().join(LIST);
+        let whole = fs::read(&list).unwrap();
+        for cut in [0, 31, whole.len() - 1] {
+            fs::write(&list, &whole[..cut]).unwrap();
+            assert_eq!(kept.load().unwrap_err().kind(), io::ErrorKind::InvalidData, "cut at {cut}");
+        }
+        kept.remove().unwrap();
+        assert!(!kept.folder().exists());
+    }
+}

@@ -1,0 +1,12 @@
+//! What programs change in a workspace, kept beside it until somebody has looked at it.
+//!
+//! A run behind a wall writes to a private layer. When it ends, the layer becomes a [`ChangeSet`]: every path that would
+//! differ, what was there before, and what is there now, with its contents in [`Objects`]. A set is looked at, applied in
+//! whole or in part, or thrown away. Nothing here trusts what a program wrote: names, links and contents are data.
+
+pub mod change;
+pub mod kept;
+pub mod objects;
+
+pub use change::{Before, Change, ChangeSet, Node, Place, Stamp, Was};
+pub use objects::{ObjectId, Objects};
