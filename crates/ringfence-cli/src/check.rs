@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 
 use ringfence::check::{Check, CheckError, Progress, Report, Row, Verdict};
 use ringfence::host::{Fact, facts};
+use ringfence::launcher::Launcher;
 use ringfence::{Guarantee, Outcome, Strength};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -68,7 +69,7 @@ impl Fatal for CheckFailure {
 pub(crate) fn check(args: &CheckArgs) -> Done {
     let context = setup::load(&args.layers, Vec::new())?;
     let files = policy::names(&context.loaded.files);
-    let setup = setup::engine_setup(context)?;
+    let setup = setup::engine_setup(context, Launcher::here())?;
     let check = Check::prepare(setup, args.only.as_deref()).map_err(CheckFailure::from)?;
     let runtime = setup::runtime()?;
     let ended = runtime.block_on(until_interrupted(&check, Screen::new(args)));

@@ -1,6 +1,7 @@
 //! `ringfence doctor`.
 
 use ringfence::host::{Fact, facts};
+use ringfence::launcher::Launcher;
 use ringfence::{Capabilities, Guarantee, Strength, Unavailable};
 use ringfence_policy::BackendKind;
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Done {
     let context = setup::load(&args.layers, Vec::new())?;
     let files = policy::names(&context.loaded.files);
     let state = setup::state().map_err(setup::SetupFailure::from)?;
-    let engine = setup::engine(context)?;
+    let engine = setup::engine(context, Launcher::here())?;
     let (probed, would_use) =
         setup::runtime()?.block_on(async { (engine.probe().await, engine.would_use().await.ok()) });
     let facts = facts();

@@ -31,9 +31,11 @@ fn main() -> ExitCode {
             Err(_) => ExitCode::from(OUR_FAILURE),
         };
     }
+    // The wall takes longer than all that comes before it, so it is begun before the flags are read.
+    let launcher = setup::launcher(std::env::args_os());
     let args = Args::read();
     let done = match args.command {
-        Command::Run(run) => run::run(*run),
+        Command::Run(run) => run::run(*run, launcher),
         Command::Session(command) => session::session(command),
         Command::Policy(command) => policy::policy(command),
         Command::Log(command) => log::log(command),

@@ -7,6 +7,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use ringfence::launcher::Launcher;
 use ringfence::request::{MOST_CODE_BYTES, WorkspaceAt};
 use ringfence::run_id::NoRandomness;
 use ringfence::{Engine, Event, Outcome, Plan, Request, Run, Status, Stdin, Work};
@@ -83,7 +84,7 @@ impl Fatal for RunFailure {
     }
 }
 
-pub(crate) fn run(args: RunArgs) -> Done {
+pub(crate) fn run(args: RunArgs, launcher: Launcher) -> Done {
     let work = work(&args.work, args.stdin)?;
     let mut wishes = overrides(&args, None);
     wishes.proc.env.set.extend(args.limits.env.iter().cloned());
@@ -112,8 +113,8 @@ pub(crate) fn run(args: RunArgs) -> Done {
         input = Some(write);
     }
     ringfence::adopt_orphans().map_err(RunFailure::Adopt)?;
+    let engine = setup::engine(context, launcher)?;
     // The process ends with its run: what the kernel takes back at once is not taken apart piece by piece before.
-    let engine = ManuallyDrop::new(setup::engine(context)?);
     let runtime = ManuallyDrop::new(setup::runtime()?);
     runtime.block_on(async {
         if args.dry_run {

@@ -128,20 +128,32 @@ fn absolute(base: &Path, path: &Path) -> Result<PathBuf, SetupFailure> {
     path.canonicalize().map_err(|source| SetupFailure::Folder { path, source })
 }
 
-/// The engine for a context.
-pub(crate) fn engine(context: Context) -> Result<Engine, SetupFailure> {
-    Ok(Engine::new(engine_setup(context)?)?)
+/// Who raises the wall of the command in `words`: this process. For a run it makes the guest at once. Without one, or with one
+/// that turns out not to be needed, only time is lost.
+pub(crate) fn launcher(words: impl Iterator<Item = OsString>) -> Launcher {
+    let ours: Vec<OsString> = words.skip(1).take_while(|word| word != "--").collect();
+    let starts_nothing = |word: &OsString| ["--dry-run", "--help", "-h"].iter().any(|flag| word == flag);
+    if ours.first().is_some_and(|word| word == "run") && !ours.iter().any(starts_nothing) {
+        ringfence::launcher::ahead().unwrap_or_else(|_| Launcher::here())
+    } else {
+        Launcher::here()
+    }
+}
+
+/// The engine for a context, whose walls `launcher` raises.
+pub(crate) fn engine(context: Context, launcher: Launcher) -> Result<Engine, SetupFailure> {
+    Ok(Engine::new(engine_setup(context, launcher)?)?)
 }
 
 /// What an engine for a context is made from.
-pub(crate) fn engine_setup(context: Context) -> Result<Setup, SetupFailure> {
+pub(crate) fn engine_setup(context: Context, launcher: Launcher) -> Result<Setup, SetupFailure> {
     Ok(Setup {
         policy: context.loaded.policy,
         workspace: context.workspace,
         environment: std::env::vars_os().collect(),
         state: state()?,
         grants: context.grants,
-        launcher: Launcher::Here,
+        launcher,
     })
 }
 

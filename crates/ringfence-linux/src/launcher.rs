@@ -5,8 +5,7 @@
 //! started it, and nobody else can talk to it: its socket has no name.
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
-use std::mem::MaybeUninit;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,39 +13,86 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::MemfdFlags;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
-};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::keeper::{message_sockets, stream_sockets};
-use crate::wall::{self, Life, Raised, WallDescriptors, WallLaunch};
+use crate::passing::{receive, send};
+use crate::wall::{self, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch};
 
-/// Stdin, stdout, stderr, control, and the request itself.
-const FIXED_DESCRIPTORS: usize = 5;
-const MOST_TREES: usize = 16;
 /// Code and files travel in a request.
 const MOST_REQUEST: u64 = 128 * 1024 * 1024;
+/// Prepared trees that a launch may have.
+pub const MOST_TREES: usize = 16;
 /// Where a launcher finds its socket.
 const SOCKET: i32 = 0;
 const ANSWER: usize = 8;
+const PREPARE: &[u8] = b"prepare";
+const RAISE: &[u8] = b"raise";
 
 /// Who raises the walls of this process.
 #[derive(Debug)]
-pub enum Launcher {
-    /// This process itself, as long as it has one thread.
-    Here,
+pub struct Launcher(Raiser);
+
+#[derive(Debug)]
+enum Raiser {
+    /// This process itself, as long as it has one thread; perhaps with a guest that it made before.
+    Here(Mutex<Option<Spare>>),
     /// A process that was started for it.
     Process(Mutex<OwnedFd>),
 }
 
+/// How often a launcher can be told what a wall begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prepares {
+    /// Never.
+    Nothing,
+    /// Once: there is a guest that waits for it.
+    Once,
+    /// Whenever the last one was used.
+    Again,
+}
+
 impl Launcher {
+    /// This process, which must have one thread whenever a wall is raised.
+    pub fn here() -> Self {
+        Self(Raiser::Here(Mutex::new(None)))
+    }
+
+    /// Likewise, with a guest that is made now: while it comes to life we can find out what it is for. It lives `life`.
+    pub fn ahead(life: Life) -> io::Result<Self> {
+        Ok(Self(Raiser::Here(Mutex::new(Some(Spare::begin(life)?)))))
+    }
+
     /// Starts `program` with `arguments` as a launcher; it must call [`serve`] at once. It runs as long as we do.
     pub fn process(program: &Path, arguments: &[&str]) -> io::Result<Self> {
         let (ours, theirs) = message_sockets()?;
         // A group of its own, so that a signal for ours does not end it while guests are being made.
         Command::new(program).args(arguments).env_clear().stdin(theirs).process_group(0).spawn()?;
-        Ok(Self::Process(Mutex::new(ours)))
+        Ok(Self(Raiser::Process(Mutex::new(ours))))
+    }
+
+    /// Whether [`Launcher::prepare`] does something.
+    pub fn prepares(&self) -> Prepares {
+        match &self.0 {
+            Raiser::Here(spare) if lock(spare).is_some() => Prepares::Once,
+            Raiser::Here(_) => Prepares::Nothing,
+            Raiser::Process(_) => Prepares::Again,
+        }
+    }
+
+    /// Begins a wall that is not needed yet: the next one that begins like `wall` is raised sooner.
+    pub fn prepare(&self, wall: &Wall) -> io::Result<()> {
+        match &self.0 {
+            Raiser::Here(spare) => match &mut *lock(spare) {
+                Some(spare) => spare.prepare(wall.clone()),
+                None => Ok(()),
+            },
+            Raiser::Process(socket) => {
+                let request = request(wall)?;
+                send(lock(socket).as_fd(), PREPARE, &[request.as_fd()])
+            }
+        }
     }
 
     /// Raises the wall of `launch`, in which process 1 lives `life`; see [`wall::start`]. A launcher of its own process was
@@ -60,61 +106,65 @@ impl Launcher {
     ) -> io::Result<(Raised, OwnedFd)> {
         let (ours, theirs) = stream_sockets()?;
         let descriptors = WallDescriptors { stdio, control: theirs.as_fd(), trees };
-        let raised = match self {
-            Self::Here => wall::start(launch, descriptors, life)?,
-            Self::Process(socket) => {
-                let socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
-                ask(&socket, launch, descriptors)?
-            }
+        if trees.len() > MOST_TREES {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
+        }
+        let raised = match &self.0 {
+            Raiser::Here(spare) => raise(&mut lock(spare), launch, descriptors, life)?,
+            Raiser::Process(socket) => ask(&lock(socket), launch, descriptors)?,
         };
         Ok((raised.counted(), ours))
     }
 }
 
-fn ask(socket: &OwnedFd, launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<Raised> {
-    if descriptors.trees.len() > MOST_TREES {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
+fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Raises a wall by the guest that was made before, if it is the right one.
+fn raise(
+    spare: &mut Option<Spare>,
+    launch: &WallLaunch,
+    descriptors: WallDescriptors<'_>,
+    life: Life,
+) -> io::Result<Raised> {
+    match spare.take() {
+        Some(spare) if spare.suits(launch) => spare.raise(launch, descriptors),
+        // One that began otherwise is of no use any more.
+        Some(_) | None => wall::start(launch, descriptors, life),
     }
-    let encoded = postcard::to_stdvec(launch).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+}
+
+fn request<T: Serialize>(content: &T) -> io::Result<File> {
+    let encoded = postcard::to_stdvec(content).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let mut request = File::from(rustix::fs::memfd_create("ringfence-request", MemfdFlags::CLOEXEC)?);
     request.write_all(&encoded)?;
+    Ok(request)
+}
+
+fn read<T: DeserializeOwned>(request: OwnedFd) -> io::Result<T> {
+    let mut request = File::from(request);
+    request.seek(SeekFrom::Start(0))?;
+    let mut bytes = Vec::new();
+    request.take(MOST_REQUEST).read_to_end(&mut bytes)?;
+    postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+fn ask(socket: &OwnedFd, launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<Raised> {
+    let request = request(launch)?;
     let mut sent: Vec<BorrowedFd<'_>> = descriptors.stdio.to_vec();
     sent.extend([descriptors.control, request.as_fd()]);
     sent.extend(descriptors.trees.iter().map(AsFd::as_fd));
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FIXED_DESCRIPTORS + MOST_TREES))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&sent)) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    sendmsg(socket, &[IoSlice::new(b"raise")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    send(socket.as_fd(), RAISE, &sent)?;
     let mut answer = [0u8; ANSWER];
     // An answer that is not waited for would be taken for the next one's.
-    let (length, mut received) = loop {
-        match receive(socket, &mut answer) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            received => break received?,
-        }
-    };
+    let (length, mut received) = receive(socket.as_fd(), &mut answer)?;
     let [kind, value] = [answer[..4].try_into(), answer[4..].try_into()].map(|word| word.map_or(0, i32::from_le_bytes));
     match (length, kind, received.pop()) {
         (ANSWER, 1, Some(pidfd)) => Ok(Raised::new(value, pidfd)),
         (ANSWER, 2, None) => Err(io::Error::from_raw_os_error(value)),
         _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the launcher is gone")),
     }
-}
-
-fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FIXED_DESCRIPTORS + MOST_TREES))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let descriptors = ancillary
-        .drain()
-        .flat_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
-            _ => Vec::new(),
-        })
-        .collect();
-    Ok((received.bytes, descriptors))
 }
 
 /// The work of a launcher: raises walls, in which process 1 lives `life`, until its owner is gone.
@@ -125,16 +175,22 @@ pub fn serve(life: Life) -> io::Result<()> {
     // SAFETY: whoever starts a launcher gives it this descriptor, and nothing else in this process uses it.
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET) };
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    let mut spare = None;
     loop {
         let mut word = [0u8; 16];
-        let (length, descriptors) = match receive(&socket, &mut word) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            received => received?,
+        let (length, mut descriptors) = receive(socket.as_fd(), &mut word)?;
+        let raised = match word.get(..length).unwrap_or_default() {
+            [] => return Ok(()),
+            PREPARE => {
+                drop(spare.take());
+                // Without one, the next wall takes a little longer.
+                spare = descriptors.pop().and_then(|request| begin(request, life).ok());
+                reap_all();
+                continue;
+            }
+            RAISE => raise_for_another(&mut spare, descriptors, life),
+            _ => Err(io::ErrorKind::InvalidInput.into()),
         };
-        if length == 0 {
-            return Ok(());
-        }
-        let raised = raise(descriptors, life);
         reap_all();
         let (kind, value) = match &raised {
             Ok(raised) => (1i32, raised.pid()),
@@ -145,28 +201,24 @@ pub fn serve(life: Life) -> io::Result<()> {
         answer[4..].copy_from_slice(&value.to_le_bytes());
         let pidfd = raised.ok().map(Raised::into_pidfd);
         let sent: Vec<BorrowedFd<'_>> = pidfd.iter().map(AsFd::as_fd).collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !sent.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&sent)) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        sendmsg(&socket, &[IoSlice::new(&answer)], &mut ancillary, SendFlags::NOSIGNAL)?;
+        send(socket.as_fd(), &answer, &sent)?;
     }
 }
 
-fn raise(descriptors: Vec<OwnedFd>, life: Life) -> io::Result<Raised> {
+fn begin(request: OwnedFd, life: Life) -> io::Result<Spare> {
+    let mut spare = Spare::begin(life)?;
+    spare.prepare(read(request)?)?;
+    Ok(spare)
+}
+
+fn raise_for_another(spare: &mut Option<Spare>, descriptors: Vec<OwnedFd>, life: Life) -> io::Result<Raised> {
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
     let (stdin, stdout, stderr, control, request) = (next()?, next()?, next()?, next()?, next()?);
     let trees: Vec<OwnedFd> = descriptors.collect();
-    let mut request = File::from(request);
-    request.seek(SeekFrom::Start(0))?;
-    let mut bytes = Vec::new();
-    request.take(MOST_REQUEST).read_to_end(&mut bytes)?;
-    let launch: WallLaunch =
-        postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let launch: WallLaunch = read(request)?;
     let stdio = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    wall::start(&launch, WallDescriptors { stdio, control: control.as_fd(), trees: &trees }, life)
+    raise(spare, &launch, WallDescriptors { stdio, control: control.as_fd(), trees: &trees }, life)
 }
 
 /// Guests that ended are our children, whoever watches them.

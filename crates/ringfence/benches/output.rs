@@ -23,7 +23,7 @@ fn main() {
         environment: std::env::vars_os().collect(),
         state: StateFolder::prepare(home.path().join("state")).unwrap(),
         grants: Vec::new(),
-        launcher: ringfence::launcher::Launcher::Here,
+        launcher: ringfence::launcher::Launcher::here(),
     })
     .unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -99,6 +99,8 @@ impl Engine {
         scratch::sweep(&setup.state)
             .and_then(|_| image::sweep(&setup.state))
             .map_err(|source| SetupError::Sweep { path: setup.state.path().to_owned(), source })?;
+        let native = Native::new(setup.launcher, setup.state.clone());
+        native.prepare(&setup.policy);
         Ok(Self(Arc::new(Inner {
             policy: setup.policy,
             workspace: setup.workspace,
@@ -106,7 +108,7 @@ impl Engine {
             ledger: Ledger::open(&setup.state)?,
             grants: setup.grants.iter().map(record_grant).collect(),
             backends: vec![
-                Box::new(Native::new(setup.launcher, setup.state.clone())),
+                Box::new(native),
                 Box::new(Landlock::new(setup.state.clone())),
                 Box::new(Spawn::new(setup.state.clone())),
                 Box::new(NoWall::new(setup.state)),

@@ -58,6 +58,11 @@ pub use state::StateFolder;
 pub mod launcher {
     pub use ringfence_linux::launcher::Launcher;
 
+    /// This process as a launcher, with a guest that is made now, while nobody knows yet what for.
+    pub fn ahead() -> std::io::Result<Launcher> {
+        Launcher::ahead(ringfence_guest::live)
+    }
+
     /// The work of a launcher: raises walls until its owner is gone.
     pub fn serve() -> std::io::Result<()> {
         ringfence_linux::launcher::serve(ringfence_guest::live)

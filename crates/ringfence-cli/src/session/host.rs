@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ringfence::launcher::Launcher;
 use ringfence::request::TerminalSize;
 use ringfence::run::RunControl;
 use ringfence::session::{IDLE, LIFE};
@@ -40,7 +41,7 @@ pub(super) fn keep(args: &SessionStartArgs) -> Done {
     let workspace = context.workspace.clone();
     let held = Held::take(&setup::state().map_err(SessionFailure::State)?, &name)?;
     ringfence::adopt_orphans().map_err(SessionFailure::Spawn)?;
-    let engine = setup::engine(context)?;
+    let engine = setup::engine(context, Launcher::here())?;
     let wanted = SessionRequest {
         workspace_at: workspace_at(args.at.as_deref()),
         overrides: wall_overrides(&args.wall),

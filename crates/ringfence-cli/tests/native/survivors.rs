@@ -163,3 +163,33 @@ fn r11_measured_forty_runs_at_once_all_end_as_they_should() {
     }
     assert_eq!(groups(&supervisors), Vec::<String>::new(), "control groups are left");
 }
+
+/// Processes that carry `mark` in the environment that they were started with.
+fn marked(mark: &str) -> usize {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let environments = entries.filter_map(|entry| fs::read(entry.path().join("environ")).ok());
+    environments.filter(|bytes| bytes.windows(mark.len()).any(|part| part == mark.as_bytes())).count()
+}
+
+#[test]
+fn a_guest_that_was_made_early_and_is_not_needed_ends_with_its_command() {
+    let Some(stage) = walled() else { return };
+    let mark = format!("MARK_OF_A_TEST={}", std::process::id());
+    let value = mark.split_once('=').unwrap().1;
+    let mut child = run(&stage, Wall::Native, &[], &["sleep", "5"]).env("MARK_OF_A_TEST", value).start();
+    assert!(until(Duration::from_secs(5), || marked(&mark) > 0), "marked processes would not be found");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    child.wait().unwrap();
+    let bad = stage.write("bad.yaml", "version: 2\n");
+    for flags in [
+        vec!["--policy", bad.to_str().unwrap()],
+        vec!["--backend", "docker"],
+        vec!["--env", "LD_PRELOAD=/x"],
+        vec!["--no-such-flag"],
+    ] {
+        let words = ["run"].into_iter().chain(flags.iter().copied()).chain(["--", "true"]);
+        let ended = stage.ringfence(words).env("MARK_OF_A_TEST", value).run();
+        assert_ne!(ended.code, 0, "{flags:?}: the wall was needed");
+        assert!(until(Duration::from_secs(2), || marked(&mark) == 0), "{flags:?}: something is left");
+    }
+}

@@ -46,6 +46,13 @@ enum Place {
     V2 { controllers: Vec<Controller>, parent: v2::Parent },
 }
 
+impl Hierarchy {
+    /// Whether processes are born in their group, and not moved there.
+    pub fn is_unified(&self) -> bool {
+        self.places.iter().all(|place| matches!(place, Place::V2 { .. }))
+    }
+}
+
 /// Finds out where a cgroup with limits for memory, processes and processor time can be made by us now.
 pub fn probe() -> Result<Hierarchy, Unavailable> {
     probe_below(Path::new("/"))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use libc::c_int;
 use serde::{Deserialize, Serialize};
 
-use super::inside::{Inside, SetupError};
+use super::inside::{Building, Inside, SetupError};
 use super::membership::{Membership, OpenMembership};
 use super::namespaces::{Joined, raise};
 use super::program::{Failed, Program, Restrictions, Stdio, Strings, TerminalSize};
@@ -16,7 +16,7 @@ use super::proof::{Company, Proof};
 use super::view::{ABOVE_ARRANGED, open_sources};
 use super::{Raised, Wall, program};
 use crate::keeper::{RlimitKind, place_descriptors};
-use crate::keeper_process::{self, CONTROL, SignalMask};
+use crate::keeper_process::{self, CONTROL};
 use crate::program_process::{exit, run_sharing_memory, set_limit};
 use crate::report::{Layer, Stage, Usage};
 use crate::{privileges, seccomp};
@@ -68,29 +68,82 @@ pub fn start(launch: &WallLaunch, descriptors: WallDescriptors<'_>, life: Life) 
     // Built before the fork: what is made once here is there in every copy.
     seccomp::program();
     let into = launch.cgroup.as_ref().map(Membership::open).transpose()?;
-    let masked = SignalMask::block_all()?;
-    let raised = raise(
-        launch.wall.identity,
-        into.as_ref().and_then(OpenMembership::folder),
-        |pid| match &into {
-            Some(into) => into.add(pid),
-            None => Ok(()),
-        },
-        |joined| {
-            // Where it can be told what failed, until descriptors are arranged.
-            let mut control = descriptors.control.as_raw_fd();
-            match Behind::enter(launch, descriptors, joined, &mut control) {
-                Ok(behind) => life(Raising::Raised(behind, launch.only.as_ref())),
-                Err(failed) => {
-                    // SAFETY: the control socket is open under this number for as long as the process lives.
-                    let control = unsafe { BorrowedFd::borrow_raw(control) };
-                    life(Raising::Failed(control, failed));
-                }
-            }
-        },
-    );
-    masked.restore()?;
-    raised
+    let join = |pid| match &into {
+        Some(into) => into.add(pid),
+        None => Ok(()),
+    };
+    raise(launch.wall.identity, into.as_ref().and_then(OpenMembership::folder), join, |joined| {
+        Behind::live(life, launch, descriptors, |control| {
+            let begun = Begun::begin(&launch.wall, descriptors.trees)?;
+            begun.finish(launch, launch.wall.entries.len(), descriptors, joined, control)
+        });
+    })
+}
+
+/// Process 1 whose view is begun.
+pub(super) struct Begun {
+    building: Building,
+    preference: KilledFirst,
+}
+
+impl Begun {
+    /// Begins the view of `wall` with all of its entries. This process is mapped, and the numbers that descriptors will be
+    /// arranged at are taken.
+    pub(super) fn begin(wall: &Wall, trees: &[OwnedFd]) -> Result<Self, Failed> {
+        let setup = |error: SetupError| Failed::said(&error);
+        let failed = |error: io::Error| Failed::said(&error);
+        // Opened while the file is ours: that of a process which may not be read is the host's root's.
+        let preference = KilledFirst::open().map_err(failed)?;
+        super::clock::begin_near_zero().map_err(|error| Failed::said(&error))?;
+        privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
+        super::inside::forget_arguments().map_err(failed)?;
+        super::inside::cut_off().map_err(setup)?;
+        // Opened while we are who we are on the host.
+        let sources = open_sources(&wall.entries, trees).map_err(setup)?;
+        Ok(Self { building: Building::begin(wall, sources).map_err(setup)?, preference })
+    }
+
+    /// Adds the entries of `launch` after the first `built`, makes the view our root, and gives up every privilege.
+    pub(super) fn finish<'a>(
+        mut self,
+        launch: &'a WallLaunch,
+        built: usize,
+        descriptors: WallDescriptors<'_>,
+        joined: Joined,
+        control: &mut c_int,
+    ) -> Result<Behind<'a>, Failed> {
+        let setup = |error: SetupError| Failed::said(&error);
+        let rest = launch.wall.entries.get(built..).unwrap_or_default();
+        // Opened before all else is closed: prepared trees are descriptors too.
+        let sources = open_sources(rest, descriptors.trees).map_err(setup)?;
+        let stdio = descriptors.stdio.map(|fd| fd.as_raw_fd());
+        place_descriptors([stdio[0], stdio[1], stdio[2], descriptors.control.as_raw_fd()])
+            .map_err(|(stage, errno)| Failed::Step(stage, errno))?;
+        *control = CONTROL;
+        self.building.add(sources).map_err(setup)?;
+        let inside = self.building.enter(&launch.wall).map_err(setup)?;
+        let preference = self.preference;
+        // Once more: becoming another user has set it to what the host prefers.
+        privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
+        joined.wait()?;
+        // What else the supervisor had open ends here.
+        inside
+            .close_all_but_layers(CONTROL + 1, preference.file.as_raw_fd())
+            .map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
+        let signals = keeper_process::child_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))?;
+        // Nothing is left to do that needs a privilege. Every program's process inherits all three, and proves them.
+        privileges::set_no_new_privileges().map_err(|error| Failed::said(&error))?;
+        let _bounding = privileges::drop_all().map_err(|error| Failed::said(&error))?;
+        // Before the filter, which lets nobody change it.
+        let core = launch.restrictions.rlimits.iter().filter(|limit| limit.kind == RlimitKind::Core);
+        for limit in core {
+            set_limit(limit).map_err(|(stage, errno)| Failed::Step(stage, errno))?;
+        }
+        seccomp::install(seccomp::program()).map_err(|error| Failed::said(&error))?;
+        // SAFETY: both numbers were just arranged and opened for this process, and nothing else owns them.
+        let (control, signals) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(signals)) };
+        Ok(Behind { launch, inside, control, signals, preference })
+    }
 }
 
 /// The proof that this process is process 1 behind a wall, without any privilege, and the means to start programs there.
@@ -124,47 +177,23 @@ pub struct Woken {
 }
 
 impl<'a> Behind<'a> {
-    fn enter(
+    /// Lives `life` behind the wall that `enter` raises, or tells why it does not stand. What `enter` is given is the number
+    /// of the control socket, which it changes when descriptors are arranged.
+    pub(super) fn live(
+        life: Life,
         launch: &'a WallLaunch,
         descriptors: WallDescriptors<'_>,
-        joined: Joined,
-        control: &mut c_int,
-    ) -> Result<Self, Failed> {
-        let setup = |error: SetupError| Failed::said(&error);
-        let failed = |error: io::Error| Failed::said(&error);
-        // Opened while the file is ours: that of a process which may not be read is the host's root's.
-        let preference = KilledFirst::open().map_err(failed)?;
-        super::clock::begin_near_zero().map_err(|error| Failed::said(&error))?;
-        privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
-        super::inside::forget_arguments().map_err(failed)?;
-        super::inside::cut_off().map_err(setup)?;
-        // Opened before all else is closed: prepared trees are descriptors too.
-        let sources = open_sources(&launch.wall.entries, descriptors.trees).map_err(setup)?;
-        let stdio = descriptors.stdio.map(|fd| fd.as_raw_fd());
-        place_descriptors([stdio[0], stdio[1], stdio[2], descriptors.control.as_raw_fd()])
-            .map_err(|(stage, errno)| Failed::Step(stage, errno))?;
-        *control = CONTROL;
-        let inside = Inside::enter(&launch.wall, sources).map_err(setup)?;
-        // Once more: becoming another user has set it to what the host prefers.
-        privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
-        joined.wait()?;
-        // What else the supervisor had open ends here.
-        inside
-            .close_all_but_layers(CONTROL + 1, preference.file.as_raw_fd())
-            .map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
-        let signals = keeper_process::child_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))?;
-        // Nothing is left to do that needs a privilege. Every program's process inherits all three, and proves them.
-        privileges::set_no_new_privileges().map_err(|error| Failed::said(&error))?;
-        let _bounding = privileges::drop_all().map_err(|error| Failed::said(&error))?;
-        // Before the filter, which lets nobody change it.
-        let core = launch.restrictions.rlimits.iter().filter(|limit| limit.kind == RlimitKind::Core);
-        for limit in core {
-            set_limit(limit).map_err(|(stage, errno)| Failed::Step(stage, errno))?;
+        enter: impl FnOnce(&mut c_int) -> Result<Self, Failed>,
+    ) {
+        let mut control = descriptors.control.as_raw_fd();
+        match enter(&mut control) {
+            Ok(behind) => life(Raising::Raised(behind, launch.only.as_ref())),
+            Err(failed) => {
+                // SAFETY: the control socket is open under this number for as long as the process lives.
+                let control = unsafe { BorrowedFd::borrow_raw(control) };
+                life(Raising::Failed(control, failed));
+            }
         }
-        seccomp::install(seccomp::program()).map_err(|error| Failed::said(&error))?;
-        // SAFETY: both numbers were just arranged and opened for this process, and nothing else owns them.
-        let (control, signals) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(signals)) };
-        Ok(Self { launch, inside, control, signals, preference })
     }
 
     /// Our end of the control socket.

@@ -29,20 +29,21 @@ pub enum SetupError {
     },
 }
 
-/// The proof that this process is behind the wall, with its own root.
+/// A view that is being put together, over which the host's files can still be seen.
 #[derive(Debug)]
-pub(super) struct Inside {
+pub(super) struct Building {
+    root: Root,
+    quota: Quota,
     layers: Vec<PrivateLayer>,
+    /// How many mounts lie beneath our root, of which the host's is one.
+    beneath: usize,
+    umask: Mode,
 }
 
-impl Inside {
-    /// Builds the view of `wall` and makes it our root. Must be called by process 1 of new namespaces. What comes from the
-    /// host was opened while we could see it as the host's user.
-    pub(super) fn enter(wall: &Wall, mut opened: Vec<Opened<'_>>) -> Result<Self, SetupError> {
-        let step = |step: &str| {
-            let step = step.to_owned();
-            move |source: io::Error| SetupError::Step { step, source }
-        };
+impl Building {
+    /// Becomes the program's user and begins the view of `wall` with `opened`, its first entries. Must be called by process 1
+    /// of new namespaces. What comes from the host was opened while we could see it as the host's user.
+    pub(super) fn begin(wall: &Wall, mut opened: Vec<Opened<'_>>) -> Result<Self, SetupError> {
         become_user(wall)?;
         let root = new_file_system("tmpfs", &[("mode", "0755"), ("size", "256m"), ("nr_inodes", "16384")], INERT)
             .map_err(at("make the root"))?;
@@ -51,22 +52,45 @@ impl Inside {
         let umask = rustix::process::umask(Mode::empty());
         let (mut root, beneath) = super::ground::lay(Root::new(root), &mut opened, &mut quota)?;
         let layers = build(&mut root, opened, &mut quota)?;
-        rustix::process::umask(umask);
-        rustix::process::fchdir(root.folder()).map_err(at("enter the root"))?;
+        Ok(Self { root, quota, layers, beneath, umask })
+    }
+
+    /// Goes on with `opened`.
+    pub(super) fn add(&mut self, opened: Vec<Opened<'_>>) -> Result<(), SetupError> {
+        self.layers.extend(build(&mut self.root, opened, &mut self.quota)?);
+        Ok(())
+    }
+
+    /// Makes the view our root.
+    pub(super) fn enter(self, wall: &Wall) -> Result<Inside, SetupError> {
+        let step = |step: &str| {
+            let step = step.to_owned();
+            move |source: io::Error| SetupError::Step { step, source }
+        };
+        rustix::process::umask(self.umask);
+        rustix::process::fchdir(self.root.folder()).map_err(at("enter the root"))?;
         rustix::process::pivot_root(".", ".").map_err(at("change the root"))?;
         // They lie over our root now, the host's at the bottom; a proof looks whether any is left.
-        for _ in 0..beneath {
+        for _ in 0..self.beneath {
             rustix::mount::unmount(".", rustix::mount::UnmountFlags::DETACH)
                 .map_err(at("let go of the host's root"))?;
         }
         rustix::process::chdir("/").map_err(at("enter the new root"))?;
         // Only the root itself: what is mounted in it has its own restrictions.
-        set_attributes_of_one(root.folder().as_fd(), READ_ONLY | INERT).map_err(step("close the root"))?;
+        set_attributes_of_one(self.root.folder().as_fd(), READ_ONLY | INERT).map_err(step("close the root"))?;
         rustix::system::sethostname(std::os::unix::ffi::OsStrExt::as_bytes(wall.hostname.as_os_str()))
             .map_err(at("set the name of the machine"))?;
-        Ok(Self { layers })
+        Ok(Inside { layers: self.layers })
     }
+}
 
+/// The proof that this process is behind the wall, with its own root.
+#[derive(Debug)]
+pub(super) struct Inside {
+    layers: Vec<PrivateLayer>,
+}
+
+impl Inside {
     /// Whether the program wrote to a private layer.
     pub(super) fn layer(&self) -> Layer {
         if self.layers.iter().any(PrivateLayer::is_changed) { Layer::Changed } else { Layer::Unchanged }

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,19 @@ impl OpenMembership {
             Self::Unified(folder) => Some(folder.as_fd()),
             Self::PerController(_) => None,
         }
+    }
+
+    /// What a process that is there already needs to join; nothing where it would have to be born.
+    pub(super) fn lists(self) -> Option<Vec<OwnedFd>> {
+        match self {
+            Self::Unified(_) => None,
+            Self::PerController(files) => Some(files.into_iter().map(OwnedFd::from).collect()),
+        }
+    }
+
+    /// The same groups, from what [`OpenMembership::lists`] gave.
+    pub(super) fn from_lists(lists: Vec<OwnedFd>) -> Self {
+        Self::PerController(lists.into_iter().map(File::from).collect())
     }
 
     /// Joins the thread `pid`, or the calling one as 0, where it was not born.

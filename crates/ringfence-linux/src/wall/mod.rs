@@ -18,6 +18,7 @@ mod network;
 mod program;
 mod proof;
 mod root;
+mod spare;
 mod view;
 
 use std::ffi::OsString;
@@ -36,10 +37,11 @@ pub use mount_api::idmapped_tree;
 pub use namespaces::{Identity, Raised, is_single_threaded, user_namespace};
 pub use program::{Failed, Program, Restrictions, Stdio, TerminalSize};
 pub use proof::Proof;
-pub use view::{Access, Entry, Source};
+pub use spare::Spare;
+pub use view::{Access, Entry, Source, hold_source};
 
 /// What a wall shows and to whom.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wall {
     /// Who the program is inside and outside.
     pub identity: Identity,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::companion::Companion;
 use super::network::Network;
 use super::program::Failed;
-use crate::keeper_process::{CloneArguments, Forked, clone_process};
+use crate::keeper_process::{CloneArguments, Forked, SignalMask, clone_process};
 
 /// All but the network's, which [`Network`] makes meanwhile.
 const NAMESPACES: c_int = libc::CLONE_NEWUSER
@@ -62,6 +62,9 @@ impl Raised {
 
     /// The same, known as no orphan to this process.
     pub(crate) fn counted(self) -> Self {
+        if self._counted.is_some() {
+            return self;
+        }
         crate::orphans::add_keeper(self.pid);
         Self { _counted: Some(Counted(self.pid)), ..self }
     }
@@ -80,6 +83,12 @@ impl Raised {
         crate::keeper_process::kill_pidfd(self.pidfd.as_fd());
     }
 
+    /// Kills it and waits until it is gone.
+    pub(super) fn end(&self) {
+        self.kill();
+        self.reap(std::time::Duration::from_secs(2));
+    }
+
     /// Waits until it is gone, at most `limit`; says whether it is.
     pub fn reap(&self, limit: std::time::Duration) -> bool {
         crate::keeper_process::reap(self.pidfd.as_fd(), limit)
@@ -93,8 +102,8 @@ pub fn is_single_threaded() -> io::Result<bool> {
 
 /// What a new process 1 began to join before anything else: where its processes are counted, and its network.
 pub(super) struct Joined {
-    groups: io::Result<()>,
-    network: io::Result<Network>,
+    pub(super) groups: io::Result<()>,
+    pub(super) network: io::Result<Network>,
 }
 
 impl Joined {
@@ -106,58 +115,75 @@ impl Joined {
     }
 }
 
+/// Clones this process into new namespaces, where it is nobody yet. The child runs `child`, and ends.
+///
+/// This process must have one thread: the child goes on with a copy of its memory, in which a lock that another thread
+/// held would never be released.
+pub(super) fn bear(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce()) -> io::Result<Raised> {
+    if !is_single_threaded()? {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "this process has several threads"));
+    }
+    let mut arguments = CloneArguments { flags: NAMESPACES as u64, ..CloneArguments::default() };
+    if let Some(cgroup) = cgroup {
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = u64::try_from(cgroup.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    }
+    let masked = SignalMask::block_all()?;
+    // One thread, checked above: the child has a whole and consistent copy of its memory, and may go on with any code.
+    let forked = clone_process(arguments);
+    if let Ok(Forked::Child) = forked {
+        // A panic must never go on in the code of the parent, of which this process is a copy.
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).ok();
+        crate::program_process::exit(1);
+    }
+    masked.restore()?;
+    match forked? {
+        Forked::Parent(pid, pidfd) => Ok(Raised::new(pid, pidfd)),
+        Forked::Child => crate::program_process::exit(1),
+    }
+}
+
 /// Clones this process into new namespaces. The child begins to make its network, goes by `join(0)` where its processes
 /// are counted, waits until it is mapped, then runs `child`, and ends.
 ///
 /// It goes there itself: to move another process, version 1 of the control groups waits until every processor has passed
 /// a quiet point, ten milliseconds or more. For the calling thread alone it does not.
-///
-/// This process must have one thread: the child goes on with a copy of its memory, in which a lock that another thread
-/// held would never be released.
 pub(super) fn raise(
     identity: Identity,
     cgroup: Option<BorrowedFd<'_>>,
     join: impl FnOnce(i32) -> io::Result<()>,
     child: impl FnOnce(Joined),
 ) -> io::Result<Raised> {
-    if !is_single_threaded()? {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "this process has several threads"));
-    }
     let (child_waits, parent_maps) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let mut arguments = CloneArguments { flags: NAMESPACES as u64, ..CloneArguments::default() };
-    if let Some(cgroup) = cgroup {
-        arguments.flags |= CLONE_INTO_CGROUP;
-        arguments.cgroup = u64::try_from(cgroup.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    }
-    // One thread, checked above: the child has a whole and consistent copy of its memory, and may go on with any code.
-    let forked = clone_process(arguments)?;
-    if let Forked::Child = forked {
-        drop(parent_maps);
+    let raised = bear(cgroup, || {
+        // Otherwise the end of file would never come.
+        close_copy(&parent_maps);
         let network = Network::begin();
         let groups = join(0);
         // The end of file means that the parent failed or died before we were mapped.
         let mut mapped = [0u8; 1];
-        if !matches!(rustix::io::read(&child_waits, &mut mapped), Ok(1)) {
-            crate::program_process::exit(1);
+        if matches!(rustix::io::read(&child_waits, &mut mapped), Ok(1)) {
+            child(Joined { groups, network });
         }
-        // A panic must never go on in the code of the parent, of which this process is a copy.
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(Joined { groups, network }))).ok();
-        crate::program_process::exit(1);
-    }
-    let Forked::Parent(pid, pidfd) = forked else { crate::program_process::exit(1) };
-    let raised = Raised::new(pid, pidfd);
+    })?;
     drop(child_waits);
-    let mapped = map(pid, identity).and_then(|()| rustix::io::write(&parent_maps, b"m").map_err(io::Error::from));
+    let mapped =
+        map(raised.pid(), identity).and_then(|()| rustix::io::write(&parent_maps, b"m").map_err(io::Error::from));
     if let Err(error) = mapped {
-        raised.kill();
-        raised.reap(std::time::Duration::from_secs(2));
+        raised.end();
         return Err(error);
     }
     Ok(raised)
 }
 
+/// Closes the copy of a descriptor that belongs to the parent, of which this process is a copy.
+fn close_copy(descriptor: &OwnedFd) {
+    // SAFETY: the number is open in this process; its owner is a value of the parent's code, which never goes on here.
+    unsafe { rustix::io::close(descriptor.as_raw_fd()) };
+}
+
 /// Writes who `pid` is in its user namespace: one user and one group, none of them the host's root.
-fn map(pid: i32, identity: Identity) -> io::Result<()> {
+pub(super) fn map(pid: i32, identity: Identity) -> io::Result<()> {
     if identity.host_uid == 0 || identity.host_gid == 0 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a program is never the host's root"));
     }

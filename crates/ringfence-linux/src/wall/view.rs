@@ -27,7 +27,7 @@ pub enum Access {
 }
 
 /// Where something shown comes from.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// A path of the host.
     Host(#[serde(with = "os_path")] PathBuf),
@@ -46,7 +46,7 @@ pub enum Source {
 }
 
 /// One thing inside.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
     /// A folder of the read-only root.
     Folder {
@@ -151,8 +151,8 @@ pub(super) fn open_sources<'a>(entries: &'a [Entry], trees: &[OwnedFd]) -> Resul
     entries.iter().map(|entry| Ok(Opened { entry, tree: open_source(entry, trees)? })).collect()
 }
 
-fn open_source(entry: &Entry, trees: &[OwnedFd]) -> Result<Option<OwnedFd>, SetupError> {
-    let from = |source: &Source| match source {
+fn open_from(source: &Source, trees: &[OwnedFd]) -> Result<OwnedFd, SetupError> {
+    match source {
         Source::Host(path) => clone(path),
         Source::Pinned { path, device, inode } => {
             let tree = clone(path)?;
@@ -168,7 +168,11 @@ fn open_source(entry: &Entry, trees: &[OwnedFd]) -> Result<Option<OwnedFd>, Setu
             .ok_or(rustix::io::Errno::BADF)
             .and_then(|tree| rustix::io::fcntl_dupfd_cloexec(tree, ABOVE_ARRANGED))
             .map_err(at("show a prepared tree")),
-    };
+    }
+}
+
+fn open_source(entry: &Entry, trees: &[OwnedFd]) -> Result<Option<OwnedFd>, SetupError> {
+    let from = |source: &Source| open_from(source, trees);
     match entry {
         Entry::Bind { source, .. } | Entry::CopyOnWrite { source, .. } => from(source).map(Some),
         Entry::Device { name } => {
@@ -185,6 +189,21 @@ fn open_source(entry: &Entry, trees: &[OwnedFd]) -> Result<Option<OwnedFd>, Setu
     }
 }
 
+/// Takes hold of what `entry` shows of the host: from then on it is one of the `trees`. Needs privileges on the host, which
+/// whoever raises the wall may have given up by then.
+pub fn hold_source(entry: &mut Entry, trees: &mut Vec<OwnedFd>) -> Result<(), SetupError> {
+    let (Entry::Bind { source, .. } | Entry::CopyOnWrite { source, .. }) = entry else { return Ok(()) };
+    if let Source::Host(path) | Source::Pinned { path, .. } = &*source {
+        let path = path.clone();
+        let tree = open_from(source, &[])?;
+        // A copy of a shared mount is a peer of it: what is laid over it inside would be laid over the host's as well.
+        restrict(&path, &tree, 0)?;
+        trees.push(tree);
+        *source = Source::Tree(trees.len() - 1);
+    }
+    Ok(())
+}
+
 /// Clones out of the way of the numbers that descriptors are arranged at.
 fn clone(path: &Path) -> Result<OwnedFd, SetupError> {
     let clear = |tree: OwnedFd| {
@@ -194,6 +213,7 @@ fn clone(path: &Path) -> Result<OwnedFd, SetupError> {
 }
 
 /// The one file system that holds all that can be written.
+#[derive(Debug)]
 pub(super) struct Quota {
     tree: OwnedFd,
     used: u32,

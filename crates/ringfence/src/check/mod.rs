@@ -116,7 +116,7 @@ impl Check {
             environment: environment.clone(),
             state: setup.state.clone(),
             grants: Vec::new(),
-            launcher: Launcher::Here,
+            launcher: Launcher::here(),
         };
         let state = setup.state.clone();
         let walled_setup = Setup { workspace: walled.workspace(), environment, ..setup };

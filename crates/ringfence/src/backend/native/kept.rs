@@ -41,7 +41,7 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
     let workspace = workspace_at(plan)?;
     // Each run has a folder of its own there for its code.
     let code = Entry::Scratch { at: CODE.into(), mode: 0o700, size: None };
-    let view = view(plan, &native.state, &workspace, root.as_ref(), vec![code])?;
+    let view = view(plan, native, &workspace, root.as_ref(), vec![code])?;
     let null = File::options()
         .read(true)
         .write(true)

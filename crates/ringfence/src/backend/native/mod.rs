@@ -1,5 +1,6 @@
 //! `native`: a full wall on this host's kernel, without a daemon.
 
+mod begun;
 pub(super) mod deny;
 mod image;
 mod kept;
@@ -11,15 +12,16 @@ mod view;
 use std::ffi::OsString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use ringfence_guest::Guest;
 use ringfence_linux::RlimitKind;
 use ringfence_linux::cgroup::{self, Cgroup, Hierarchy, Limits};
-use ringfence_linux::launcher::Launcher;
-use ringfence_linux::wall::{self, Access, Entry, Identity, Membership, Program, Restrictions, Wall, WallLaunch};
-use ringfence_policy::{BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
+use ringfence_linux::launcher::{Launcher, Prepares};
+use ringfence_linux::wall::{self, Access, Entry, Membership, Program, Restrictions, Wall, WallLaunch};
+use ringfence_policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
+use self::begun::{Begun, wall_for};
 pub use self::image::ImageError;
 use super::process::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
@@ -43,8 +45,10 @@ const NOBODIES: u32 = 1 << 24;
 /// Namespaces, an own view of files, no privileges, a filtered kernel, Landlock as a second fence.
 #[derive(Debug)]
 pub struct Native {
-    launcher: Launcher,
+    launcher: Arc<Launcher>,
     state: StateFolder,
+    /// What a wall was begun with that is not needed yet.
+    begun: Arc<Mutex<Option<Begun>>>,
     hierarchy: OnceLock<Result<Hierarchy, cgroup::Unavailable>>,
     /// What killed supervisors left is removed before the first run.
     swept: Once,
@@ -53,7 +57,26 @@ pub struct Native {
 impl Native {
     /// A backend whose walls `launcher` raises, and behind which `state` is never seen.
     pub fn new(launcher: Launcher, state: StateFolder) -> Self {
-        Self { launcher, state, hierarchy: OnceLock::new(), swept: Once::new() }
+        Self {
+            launcher: Arc::new(launcher),
+            state,
+            begun: Arc::default(),
+            hierarchy: OnceLock::new(),
+            swept: Once::new(),
+        }
+    }
+
+    /// Begins a wall for a request to come, where the launcher can. That it could not costs that request a little time.
+    pub(crate) fn prepare(&self, policy: &ResolvedPolicy) {
+        let wanted = policy.backend.choice.value;
+        let may_be_native = matches!(wanted, BackendChoice::Auto | BackendChoice::Kind(BackendKind::Native));
+        if self.launcher.prepares() == Prepares::Nothing || !may_be_native || policy.image.is_some() {
+            return;
+        }
+        // Where processes are born in the group that counts them, none can be made before there is a group.
+        if !self.hierarchy().is_ok_and(Hierarchy::is_unified) {
+            begun::begin(&self.launcher, &self.begun, policy);
+        }
     }
 
     /// Where cgroups can be made; looked up once.
@@ -93,11 +116,14 @@ impl Native {
     fn raise_wall(
         &self,
         plan: &Plan,
-        view: View,
+        mut view: View,
         only: Option<Program>,
         stdio: [BorrowedFd<'_>; 3],
     ) -> Result<(Guest, Option<Cgroup>), StartError> {
         let group = self.make_group(plan)?;
+        if self.launcher.prepares() != Prepares::Nothing {
+            begun::hold(&mut view.wall, view.system, &mut view.trees)?;
+        }
         let mut launch = WallLaunch {
             wall: view.wall,
             restrictions: Restrictions {
@@ -126,17 +152,27 @@ impl Native {
         Ok((guest, group))
     }
 
+    /// Begins the wall of the next run, which will likely be under the same policy, while this one goes its way.
+    fn prepare_again(&self, plan: &Plan) {
+        if self.launcher.prepares() == Prepares::Again && plan.policy().image.is_none() {
+            let (launcher, begun, policy) =
+                (Arc::clone(&self.launcher), Arc::clone(&self.begun), plan.policy().clone());
+            tokio::spawn(async move { begun::begin(&launcher, &begun, &policy) });
+        }
+    }
+
     async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
         let root = self.root(plan).await?;
         let pipes = Pipes::new(plan)?;
         let at = workspace_at(plan)?;
-        let view = view(plan, &self.state, &at, root.as_ref(), view::files(plan, Path::new(CODE)))?;
+        let view = view(plan, self, &at, root.as_ref(), view::files(plan, Path::new(CODE)))?;
         let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
         let (guest, group) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)?;
         let mut sandbox = pipes.behind(guest)?;
         sandbox.group = group.map(Arc::new);
         sandbox.image = root.map(|root| root.name().to_owned());
         sandbox.proven().await?;
+        self.prepare_again(plan);
         Ok(sandbox)
     }
 }
@@ -268,6 +304,8 @@ fn no_core() -> (Guarantee, Strength, &'static str) {
 /// All that is shown, decided on the host before the wall is raised.
 struct View {
     wall: Wall,
+    /// How many of its first entries are the system's.
+    system: usize,
     trees: Vec<OwnedFd>,
     writable: Vec<(OsString, Access)>,
 }
@@ -289,17 +327,21 @@ fn search_path(env: &[(OsString, OsString)]) -> OsString {
 
 fn view(
     plan: &Plan,
-    state: &StateFolder,
+    native: &Native,
     at: &Path,
     root: Option<&image::Root>,
     code: Vec<Entry>,
 ) -> Result<View, StartError> {
-    let identity = identity(plan);
+    let state = &native.state;
     let mut trees = Vec::new();
-    let mut entries = match root {
-        Some(root) => root.system(identity)?,
-        None => view::system(identity),
+    let (identity, mut entries) = match root {
+        Some(root) => {
+            let identity = begun::identity(plan.policy().proc.user.value, plan.run_id());
+            (identity, root.system(identity)?)
+        }
+        None => begun::take(&native.begun, plan.policy(), plan.run_id()),
     };
+    let system = if root.is_none() { entries.len() } else { 0 };
     if root.is_none() {
         entries.extend(toolchain::entries(&search_path(plan.env()), plan.workspace()));
     }
@@ -314,14 +356,8 @@ fn view(
         entries.insert(0, root.ground(&entries, identity, &mut trees)?);
     }
     let writable = view::writable_paths(&entries);
-    let wall = Wall {
-        identity,
-        hostname: "sandbox".into(),
-        entries,
-        writable_bytes: plan.policy().fs.size.value.get(),
-        writable_files: (plan.policy().fs.size.value.get() / 4096).clamp(1024, 1 << 20),
-    };
-    Ok(View { wall, trees, writable })
+    let wall = wall_for(plan.policy(), identity, entries);
+    Ok(View { wall, system, trees, writable })
 }
 
 /// The program of `plan`, whose code is in the folder `code` inside.
@@ -358,21 +394,6 @@ fn cannot(policy: &ResolvedPolicy) -> Option<&'static str> {
     } else {
         None
     }
-}
-
-/// Inside as the policy says; on the host ourselves, or nobody when we are root.
-fn identity(plan: &Plan) -> Identity {
-    let user = plan.policy().proc.user.value;
-    let (euid, egid) = (rustix::process::geteuid(), rustix::process::getegid());
-    let (host_uid, host_gid) = if euid.is_root() {
-        // Another one for each run: what one leaves behind, another must not own.
-        let hash = blake3::hash(plan.run_id().as_str().as_bytes());
-        let number = u32::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1], hash.as_bytes()[2], 0]) % NOBODIES;
-        (FIRST_NOBODY + number, FIRST_NOBODY + number)
-    } else {
-        (euid.as_raw(), egid.as_raw())
-    };
-    Identity { uid: user.uid, gid: user.gid, host_uid, host_gid }
 }
 
 /// The files to try to execute inside, and the arguments.

@@ -22,9 +22,8 @@ const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", 
 /// What programs need of `/etc` and holds no secret.
 const FROM_ETC: [&str; 4] =
     ["/etc/alternatives", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted"];
-/// Small files of `/etc` that are copied.
-const COPIED_FROM_ETC: [&str; 3] = ["/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ssl/openssl.cnf"];
-const MOST_COPIED: u64 = 1024 * 1024;
+/// Likewise, single files.
+const FILES_FROM_ETC: [&str; 3] = ["/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ssl/openssl.cnf"];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// What `/proc` tells about the host, and not about the processes inside: keys that the host's user holds, and where the
@@ -38,12 +37,8 @@ pub(super) fn system(identity: Identity) -> Vec<Entry> {
         entries.extend(as_on_host(Path::new(path)));
     }
     entries.extend(FROM_ETC.iter().filter(|path| Path::new(path).is_dir()).map(|path| read_only(Path::new(path))));
-    for path in COPIED_FROM_ETC {
-        let small = fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MOST_COPIED);
-        if small && let Ok(content) = fs::read(path) {
-            entries.push(Entry::File { at: path.into(), content });
-        }
-    }
+    entries
+        .extend(FILES_FROM_ETC.iter().filter(|path| Path::new(path).is_file()).map(|path| read_only(Path::new(path))));
     if let Ok(target) = fs::read_link("/etc/localtime") {
         entries.push(Entry::Link { at: "/etc/localtime".into(), target });
     }
