@@ -27,6 +27,14 @@ const TARGETS: &[(&str, Limit)] = &[
     ("root_python_ringfence_over_bare", Limit::AtMost(1.15)),
     ("user_python_ringfence_over_bare", Limit::AtMost(1.15)),
     ("idle_ringfence_guest", Limit::AtMost(2.0)),
+    ("root_start_100k_above_empty", Limit::AtMost(20.0)),
+    ("user_start_100k_above_empty", Limit::AtMost(20.0)),
+    ("root_start_100k_denied_above_empty", Limit::AtMost(150.0)),
+    ("user_start_100k_denied_above_empty", Limit::AtMost(150.0)),
+    ("root_files_inside_over_bare", Limit::AtMost(1.25)),
+    ("user_files_inside_over_bare", Limit::AtMost(1.25)),
+    ("root_git_status_inside_over_bare", Limit::AtMost(1.25)),
+    ("user_git_status_inside_over_bare", Limit::AtMost(1.25)),
     ("output_10gb_growth_mb", Limit::Below(20.0)),
 ];
 
