@@ -21,4 +21,4 @@ pub mod tree;
 pub mod wall;
 
 pub use keeper::{Keeper, Launch, LaunchError, Privileges, Rlimit, RlimitKind};
-pub use report::{Layer, Report, Stage, Usage};
+pub use report::{Layer, Report, Room, Stage, Usage};

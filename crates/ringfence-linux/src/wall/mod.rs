@@ -36,7 +36,7 @@ pub use mount_api::idmapped_tree;
 pub use namespaces::{Identity, Raised, is_single_threaded, user_namespace};
 pub use program::{Failed, Program, Restrictions, Stdio, TerminalSize};
 pub use proof::Proof;
-pub use view::{Access, Entry, Source};
+pub use view::{Access, Entry, Source, Written};
 
 /// What a wall shows and to whom.
 #[derive(Debug, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -78,8 +78,14 @@ impl Objects {
             }
             let read = piece.get(..read).unwrap_or_default();
             hasher.update(read);
-            file.write_all(read)?;
+            if read.iter().all(|byte| *byte == 0) {
+                // A hole stays one: a file that is mostly holes must not fill the host's disk.
+                file.seek(SeekFrom::Current(i64::try_from(read.len()).unwrap_or(i64::MAX)))?;
+            } else {
+                file.write_all(read)?;
+            }
         }
+        file.set_len(size)?;
         let id = ObjectId(*hasher.finalize().as_bytes());
         fs::rename(unfinished, self.path(id))?;
         Ok((id, size))

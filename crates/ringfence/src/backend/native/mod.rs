@@ -21,7 +21,7 @@ use ringfence_linux::wall::{self, Access, Entry, Identity, Membership, Program, 
 use ringfence_policy::{BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
 pub use self::image::ImageError;
-use super::process::Pipes;
+use super::pipes::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
 use super::{Backend, Capabilities, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError};
 use crate::BoxFuture;
@@ -29,6 +29,7 @@ use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::request::{Work, WorkspaceAt};
 use crate::state::StateFolder;
+use crate::workspace::layer::Lower;
 
 /// Where the workspace is, unless the request says otherwise.
 const WORKSPACE: &str = "/workspace";
@@ -132,9 +133,11 @@ impl Native {
         let at = workspace_at(plan)?;
         let view = view(plan, &self.state, &at, root.as_ref(), view::files(plan, Path::new(CODE)))?;
         let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
+        let lower = view.lower.clone();
         let (guest, group) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)?;
         let mut sandbox = pipes.behind(guest)?;
         sandbox.group = group.map(Arc::new);
+        sandbox.lower = lower;
         sandbox.image = root.map(|root| root.name().to_owned());
         sandbox.proven().await?;
         Ok(sandbox)
@@ -270,6 +273,8 @@ struct View {
     wall: Wall,
     trees: Vec<OwnedFd>,
     writable: Vec<(OsString, Access)>,
+    /// The workspace, when what is changed of it is kept.
+    lower: Option<Arc<Lower>>,
 }
 
 /// Where the workspace is inside.
@@ -305,7 +310,8 @@ fn view(
     }
     let hidden = view::hide(&mut entries, plan.workspace(), at, state)?;
     entries.extend(hidden);
-    entries.extend(view::workspace(plan, at, identity, state, &mut trees)?);
+    let (workspace, reviewed) = view::workspace(plan, at, identity, state, &mut trees)?;
+    entries.extend(workspace);
     let mut mounts = view::mounts(plan)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, state)?;
     entries.extend(mounts.into_iter().chain(hidden).chain(code));
@@ -314,6 +320,7 @@ fn view(
         entries.insert(0, root.ground(&entries, identity, &mut trees)?);
     }
     let writable = view::writable_paths(&entries);
+    let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
     let wall = Wall {
         identity,
         hostname: "sandbox".into(),
@@ -321,7 +328,7 @@ fn view(
         writable_bytes: plan.policy().fs.size.value.get(),
         writable_files: (plan.policy().fs.size.value.get() / 4096).clamp(1024, 1 << 20),
     };
-    Ok(View { wall, trees, writable })
+    Ok(View { wall, trees, writable, lower })
 }
 
 /// The program of `plan`, whose code is in the folder `code` inside.
