@@ -79,6 +79,17 @@ impl Moment {
     }
 }
 
+impl std::fmt::Display for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let nanoseconds = i32::try_from(self.nanoseconds).unwrap_or(0);
+        match jiff::Timestamp::new(self.seconds, nanoseconds) {
+            Ok(time) => std::fmt::Display::fmt(&time, f),
+            // Beyond the years that have names.
+            Err(_) => write!(f, "{}.{nanoseconds:09} seconds since 1970", self.seconds),
+        }
+    }
+}
+
 /// What is at a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Node {

@@ -7,6 +7,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use rustix::fs::RenameFlags;
 
@@ -176,6 +177,11 @@ impl Kept {
             Ok((set, [])) => Ok(set),
             Ok(_) | Err(_) => Err(bad("the list of changes means nothing")),
         }
+    }
+
+    /// When it was put here.
+    pub fn since(&self) -> io::Result<SystemTime> {
+        fs::metadata(self.folder.join(LIST))?.modified()
     }
 
     /// Removes it all.

@@ -65,6 +65,11 @@ impl Harvest<'_> {
         Ok(same)
     }
 
+    /// Whether the host changed something about `node` since the program began. What cannot be looked at may have been.
+    pub(super) fn is_changed_since(&self, node: &OwnedFd) -> bool {
+        rustix::fs::fstat(node).map_or(true, |stat| stamp_of(&stat).changed >= self.bounds.began)
+    }
+
     /// What was in the workspace before.
     pub(super) fn before(
         &mut self,

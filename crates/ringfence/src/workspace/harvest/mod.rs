@@ -140,6 +140,17 @@ enum Beneath {
     Beside,
     /// Something that the program did not see.
     Hidden,
+    /// No folder any more: the host removed it while the program ran.
+    Lost,
+}
+
+/// What the workspace has in the place of a file.
+struct Old {
+    stat: Option<Stat>,
+    /// The program did not see it.
+    hidden: bool,
+    /// The host removed it while the program ran.
+    lost: bool,
 }
 
 struct Harvest<'a> {
@@ -168,7 +179,7 @@ impl Harvest<'_> {
             Upper::Gone => None,
         };
         let lower = match folder.lower {
-            Beneath::Nothing => None,
+            Beneath::Nothing | Beneath::Lost => None,
             // Held, and not opened: what is below may be looked at where it may not be read.
             Beneath::Beside | Beneath::Hidden => match hold(self.lower.folder(), path) {
                 Ok(lower) => Some(lower),
@@ -228,8 +239,13 @@ impl Harvest<'_> {
             FileType::Directory => {
                 let was_folder = below.as_ref().is_some_and(|below| kind_of(below) == FileType::Directory);
                 let same = was_folder && !hidden && below.as_ref().is_some_and(|below| below.st_mode & 0o7777 == mode);
+                // Overlay moves no folder that it has copied, so the host has removed this one.
+                let lost = below.is_none() && marks_of(self.open_upper_folder(path)?, path)?.copied_up;
                 if !same {
-                    let before = self.before(lower, name, below.as_ref(), Contents::Left, path)?;
+                    let before = match lost {
+                        true => Before::Unknown,
+                        false => self.before(lower, name, below.as_ref(), Contents::Left, path)?,
+                    };
                     let change = Change { place: place.clone(), before, after: Some(Node::Folder { mode }) };
                     if below.is_none() && self.lower.is_on_our_way(path) {
                         self.made.push(change);
@@ -240,6 +256,7 @@ impl Harvest<'_> {
                 let beneath = match (hidden, was_folder) {
                     (true, _) => Beneath::Hidden,
                     (false, true) => Beneath::Beside,
+                    (false, false) if lost => Beneath::Lost,
                     (false, false) => Beneath::Nothing,
                 };
                 self.left.push_back(Folder { place: Some(place), upper: Upper::Here, lower: beneath });
@@ -255,7 +272,12 @@ impl Harvest<'_> {
                     // Nothing of it was seen: something of the wall's own lies over it.
                     return Ok(());
                 }
-                self.take_file(lower, name, (file, marks), (below.as_ref(), hidden), place.clone())?;
+                // One that was copied may have been moved here; or the host has removed what was here.
+                let lost = below.is_none()
+                    && marks.copied_up
+                    && (folder.lower == Beneath::Lost || lower.is_some_and(|lower| self.is_changed_since(lower)));
+                let old = Old { stat: below, hidden, lost };
+                self.take_file(lower, name, file, &old, place.clone())?;
             }
             FileType::Symlink => {
                 let target = link_target(upper, name).map_err(at("read the link", path))?;
@@ -328,15 +350,16 @@ impl Harvest<'_> {
         &mut self,
         lower: Option<&OwnedFd>,
         name: &OsStr,
-        (file, marks): (File, Marks),
-        (below, hidden): (Option<&Stat>, bool),
+        file: File,
+        old: &Old,
         place: Place,
     ) -> Result<(), HarvestError> {
         let path = place.as_path();
         let stat = rustix::fs::fstat(&file).map_err(at("look at", path))?;
         let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
         let mode = stat.st_mode & 0o7777;
-        let same_kind = below.filter(|below| kind_of(below) == FileType::RegularFile && !hidden);
+        let below = old.stat.as_ref();
+        let same_kind = below.filter(|below| kind_of(below) == FileType::RegularFile && !old.hidden);
         if let (Some(below), Some(lower)) = (same_kind, lower)
             && below.st_size == stat.st_size
             && below.st_mode & 0o7777 == mode
@@ -360,11 +383,10 @@ impl Harvest<'_> {
                 added
             }
         };
-        let contents = if hidden { Contents::Left } else { Contents::Kept };
-        let before = match below {
-            // The host has removed what the program changed.
-            None if marks.copied_up => Before::Unknown,
-            below => self.before(lower, name, below, contents, path)?,
+        let contents = if old.hidden { Contents::Left } else { Contents::Kept };
+        let before = match old.lost {
+            true => Before::Unknown,
+            false => self.before(lower, name, below, contents, path)?,
         };
         let modified = moment(stat.st_mtime, stat.st_mtime_nsec);
         self.changes.push(Change { place, before, after: Some(Node::File { content, size, mode, modified }) });
