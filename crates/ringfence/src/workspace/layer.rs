@@ -122,6 +122,12 @@ impl PrivateLayer {
         }
     }
 
+    /// A layer that was made by hand, wherever it lies.
+    #[cfg(test)]
+    pub(super) fn unchecked(upper: OwnedFd, lower: Arc<Lower>, life: Life) -> Self {
+        Self { upper, lower, life }
+    }
+
     /// What lies in it.
     pub(super) fn upper(&self) -> BorrowedFd<'_> {
         self.upper.as_fd()

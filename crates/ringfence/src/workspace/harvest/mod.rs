@@ -492,3 +492,6 @@ fn marks_of(node: impl AsFd, place: &Path) -> Result<Marks, HarvestError> {
 fn io_at(attempt: &'static str, place: &Path, source: io::Error) -> HarvestError {
     HarvestError::Io { attempt, place: place.to_owned(), source }
 }
+
+#[cfg(test)]
+mod tests;
