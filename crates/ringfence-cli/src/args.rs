@@ -1,9 +1,11 @@
 //! The command line as clap reads it.
 
+mod changes;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
+pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
@@ -340,30 +342,6 @@ pub(crate) struct ExecArgs {
     pub(crate) work: WorkArgs,
 }
 
-#[derive(Debug, ClapArgs)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct ChangesArgs {
-    #[command(subcommand)]
-    pub(crate) command: Option<ChangesCommand>,
-    /// As JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ChangesCommand {
-    /// Throw old changes away: those that are older than a time, beyond the newest few, or both
-    #[command(group = ArgGroup::new("which").args(["older_than", "keep"]).required(true).multiple(true))]
-    Prune {
-        /// Those that are older, such as 7d or 12h
-        #[arg(long, value_name = "TIME", value_parser = parse_age)]
-        older_than: Option<Duration>,
-        /// Never the newest N
-        #[arg(long, value_name = "N")]
-        keep: Option<usize>,
-    },
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
     /// Print the resolved policy, each line with the layer that set it
@@ -500,15 +478,6 @@ fn parse_signal(text: &str) -> Result<i32, String> {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         format!("write one of {}, or a number up to 31", names.join(", "))
     })
-}
-
-/// A time as everywhere, or days.
-fn parse_age(text: &str) -> Result<Duration, String> {
-    const DAY: u64 = 24 * 60 * 60;
-    if let Some(days) = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
-        return days.checked_mul(DAY).map(Duration::from_secs).ok_or_else(|| "write fewer days".to_owned());
-    }
-    text.parse::<TimeSpan>().map(TimeSpan::get).map_err(|_| "write days, hours or less, such as 7d or 12h".to_owned())
 }
 
 fn parse_field(text: &str) -> Result<Field, String> {

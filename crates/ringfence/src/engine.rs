@@ -31,8 +31,8 @@ use crate::scratch;
 use crate::session::{Active, Open, Opening, Session, SessionRequest};
 use crate::state::StateFolder;
 use crate::workspace::change::Moment;
-use crate::workspace::layer::PrivateLayer;
-use crate::workspace::{self, About, Found, KeepError};
+use crate::workspace::discard::{DiscardError, discard};
+use crate::workspace::{self, About};
 use crate::written::{ended_body, ledger_failure, planned_body, record_grant, requested_body};
 
 /// Events that wait for a slow listener.
@@ -128,6 +128,11 @@ impl Engine {
     /// Where ledger, scratch folders and changes are.
     pub(crate) fn state(&self) -> &StateFolder {
         &self.0.state
+    }
+
+    /// Throws away what is kept of what `run` changed, and says how many bytes that frees.
+    pub fn discard(&self, run: &RunId) -> Result<u64, DiscardError> {
+        discard(&self.0.state, &self.0.ledger, run)
     }
 
     /// What each kind of wall can enforce on this host, or why it cannot be used.
@@ -294,7 +299,7 @@ impl Inner {
                     let mut outcome = conclude::ended(outcome, watched, plan.policy());
                     let subject = judge::describe(plan.work());
                     let about = About { run_id: &run_id, subject: &subject, began, policy: plan.policy() };
-                    let kept = waiting(|| keep_left(&self.state, layer, about));
+                    let kept = waiting(|| workspace::keep_left(&self.state, layer, about));
                     let list = conclude::kept(&mut outcome, kept);
                     return self.write_end_with(&run_id, outcome, list.as_deref());
                 }
@@ -474,18 +479,6 @@ pub(crate) fn waiting<T>(act: impl FnOnce() -> T) -> T {
     match tokio::runtime::Handle::current().runtime_flavor() {
         tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(act),
         _ => act(),
-    }
-}
-
-/// Keeps what was changed in a layer that a wall left.
-pub(crate) fn keep_left(
-    state: &StateFolder,
-    layer: std::io::Result<Option<PrivateLayer>>,
-    about: About<'_>,
-) -> Result<Option<Found>, KeepError> {
-    match layer.map_err(KeepError::Layer)? {
-        Some(layer) => workspace::keep(state, &layer, about),
-        None => Ok(None),
     }
 }
 

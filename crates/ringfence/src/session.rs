@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::backend::{Capabilities, InUse, KeptWall};
-use crate::engine::{Inner, keep_left, waiting};
+use crate::engine::{Inner, waiting};
 use crate::guarantee::{Evidence, Guarantee, Strength};
 use crate::ledger::{Durability, Kind};
 use crate::outcome::{Failure, FellBack};
@@ -332,7 +332,7 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
     let left = open.with.wall.take_left();
     let kept = waiting(|| {
         let _one = open.keeping.lock().unwrap_or_else(PoisonError::into_inner);
-        keep_left(&engine.state, left.layer, open.about())
+        workspace::keep_left(&engine.state, left.layer, open.about())
     });
     let (found, error) = match kept {
         Ok(found) => (found, None),

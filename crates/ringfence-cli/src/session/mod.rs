@@ -208,6 +208,12 @@ fn stop(names: Vec<SessionName>, all: bool) -> Done {
                 if let Some(counts) = ended.changes {
                     chatter::say(&format!("{name}: {}", run::describe_changes(counts, &ended.id)));
                 }
+                if ended.full {
+                    chatter::say(&format!(
+                        "{name}: nothing more could be written at its end (fs.size); to permit more, raise `fs: {{ size: … }}` \
+                         in the policy"
+                    ));
+                }
                 if let Some(error) = &ended.error {
                     chatter::say_raw(&render::failure(error));
                     code = crate::OUR_FAILURE;

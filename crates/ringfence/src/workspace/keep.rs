@@ -109,3 +109,15 @@ pub(crate) fn keep(state: &StateFolder, layer: &PrivateLayer, about: About<'_>) 
     unfinished.put_at(&finished).map_err(KeepError::Write)?;
     Ok(Some(Found { set, list }))
 }
+
+/// Keeps what was changed in a layer that a wall left.
+pub(crate) fn keep_left(
+    state: &StateFolder,
+    layer: io::Result<Option<PrivateLayer>>,
+    about: About<'_>,
+) -> Result<Option<Found>, KeepError> {
+    match layer.map_err(KeepError::Layer)? {
+        Some(layer) => keep(state, &layer, about),
+        None => Ok(None),
+    }
+}

@@ -16,5 +16,5 @@ mod overlay;
 
 pub use change::{Before, Change, ChangeSet, Counts, Node, Place, Stamp, Was};
 pub use keep::KeepError;
-pub(crate) use keep::{About, Found, keep};
+pub(crate) use keep::{About, Found, keep, keep_left};
 pub use objects::{ObjectId, Objects};

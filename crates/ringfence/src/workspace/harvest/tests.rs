@@ -175,7 +175,7 @@ fn caps_are_errors_and_never_a_shorter_list() {
 fn a_layer_that_is_still_written_is_never_opened_up() {
     let mut made = Made::new();
     made.file("upper/closed", "x");
-    fs::set_permissions(made.path("upper/closed"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(made.path("upper/closed"), fs::Permissions::from_mode(0o000)).unwrap();
     made.life = Life::GoesOn;
     let is_root = rustix::process::geteuid().is_root();
     assert_eq!(made.harvest_with(10).is_ok(), is_root, "only root can read it as it is");
