@@ -1,8 +1,11 @@
 //! The command line as clap reads it.
 
+mod changes;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
@@ -41,6 +44,17 @@ pub(crate) enum Command {
     /// Keep a sandbox for many runs: start one, run in it, list, stop
     #[command(subcommand)]
     Session(SessionCommand),
+    /// List what programs changed and nobody has applied yet
+    Changes(ChangesArgs),
+    /// Throw kept changes away
+    Discard {
+        /// The runs' ids, or their first letters
+        #[arg(required_unless_present = "all", value_name = "RUN")]
+        runs: Vec<String>,
+        /// All that are kept
+        #[arg(long, conflicts_with = "runs")]
+        all: bool,
+    },
     /// Show, check and compare policies
     #[command(subcommand)]
     Policy(PolicyCommand),

@@ -2,11 +2,13 @@
 
 use ringfence::host::{Fact, facts};
 use ringfence::launcher::Launcher;
-use ringfence::{Capabilities, Guarantee, Strength, Unavailable};
+use ringfence::workspace::kept;
+use ringfence::{Capabilities, Guarantee, StateFolder, Strength, Unavailable};
 use ringfence_policy::BackendKind;
 use serde_json::{Value, json};
 
 use crate::args::DoctorArgs;
+use crate::changes::mebibytes;
 use crate::terminal::harmless;
 use crate::{Done, Fatal, chatter, policy, setup};
 
@@ -39,6 +41,9 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Done {
             text.push_str(&format!("  {:<16} {}\n", fact.name, fact.value));
         }
         text.push_str(&format!("  {:<16} {}\n", "ledger", state.path().display()));
+        if let Some(changes) = changes(&state) {
+            text.push_str(&format!("  {:<16} {changes}\n", "changes"));
+        }
         let files = if files.is_empty() { "built-in defaults only".to_owned() } else { files.join(", ") };
         text.push_str(&format!("  {:<16} {files}\n\nbackends\n", "policy"));
         for (kind, result) in &probed {
@@ -62,6 +67,13 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Done {
     };
     chatter::data(&text).map_err(DoctorFailure)?;
     Ok(u8::from(would_use.is_none()))
+}
+
+/// What kept changes take, when there are any.
+fn changes(state: &StateFolder) -> Option<String> {
+    let runs = kept::runs(state).ok().filter(|runs| !runs.is_empty())?;
+    let bytes = runs.iter().filter_map(|run| kept::of(state, run).size().ok()).sum();
+    Some(format!("{} kept, {}; `ringfence changes` lists them", runs.len(), mebibytes(bytes)))
 }
 
 fn describe(kind: BackendKind, result: &Result<Capabilities, Unavailable>) -> String {

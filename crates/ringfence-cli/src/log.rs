@@ -67,7 +67,7 @@ fn list(limit: usize) -> Result<String, LogFailure> {
     Ok(text)
 }
 
-fn one_line(text: &str, most: usize) -> String {
+pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut short: String = text.chars().take(most).collect();
     if short.len() < text.len() {
         short.push('…');

@@ -1,6 +1,7 @@
 //! The `ringfence` program: front doors and output only. What may run, and how, is decided in the library.
 
 mod args;
+mod changes;
 mod chatter;
 mod check;
 mod doctor;
@@ -37,6 +38,8 @@ fn main() -> ExitCode {
     let done = match args.command {
         Command::Run(run) => run::run(*run, launcher),
         Command::Session(command) => session::session(command),
+        Command::Changes(args) => changes::changes(args),
+        Command::Discard { runs, all } => changes::throw_away_named(&runs, all),
         Command::Policy(command) => policy::policy(command),
         Command::Log(command) => log::log(command),
         Command::Doctor(doctor) => doctor::doctor(&doctor),

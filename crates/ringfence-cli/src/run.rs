@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use ringfence::launcher::Launcher;
 use ringfence::request::{MOST_CODE_BYTES, WorkspaceAt};
-use ringfence::run_id::NoRandomness;
+use ringfence::run_id::{NoRandomness, RunId};
+use ringfence::workspace::Counts;
 use ringfence::{Engine, Event, Outcome, Plan, Request, Run, Status, Stdin, Work};
 use ringfence_policy::{Field, Grant, NetMode, Overrides, ResolvedPolicy};
 use serde_json::json;
@@ -365,11 +366,11 @@ pub(crate) fn finish(outcome: &Outcome, args: OutputArgs) -> Result<(), RunFailu
         if outcome.output_truncated {
             chatter::say("some output was left out; the policy's proc.output is the cap");
         }
-        if outcome.workspace_changed {
-            chatter::say(
-                "the program changed the workspace in a private layer, which is gone now; your files are as they were \
-                 (fs.workspace.mode: review)",
-            );
+        if let Some(counts) = outcome.changes {
+            chatter::say(&describe_changes(counts, &outcome.run_id));
+        }
+        for violation in outcome.violations.iter().filter(|violation| violation.rule == "fs.size") {
+            chatter::say(&describe_full(&violation.message));
         }
         match outcome.status {
             Status::TimedOut | Status::OutOfMemory | Status::TooManyProcesses => {
@@ -387,6 +388,24 @@ pub(crate) fn finish(outcome: &Outcome, args: OutputArgs) -> Result<(), RunFailu
         }
     }
     Ok(())
+}
+
+/// What was changed and kept, and what to do with it.
+pub(crate) fn describe_changes(counts: Counts, id: &RunId) -> String {
+    let parts = [(counts.added, "added"), (counts.changed, "changed"), (counts.removed, "removed")];
+    let parts: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let files = if counts.total() == 1 { "file" } else { "files" };
+    format!(
+        "{} {files} changed ({}); look at them with: ringfence diff {id}, and apply them with: ringfence apply {id}",
+        counts.total(),
+        parts.join(", ")
+    )
+}
+
+/// That there was no room, and how to get more.
+pub(crate) fn describe_full(message: &str) -> String {
+    format!("{message} (fs.size); to permit more, raise `fs: {{ size: … }}` in the policy")
 }
 
 /// The part of a call's wishes that is, or is not, about some fields.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use ringfence_linux::Layer;
 use ringfence_linux::wall::Raised;
 use rustix::net::RecvFlags;
 
@@ -61,7 +62,8 @@ struct Incoming {
 pub struct Received {
     /// What was told.
     pub report: Report,
-    /// A terminal's end, with the report of a program that has one. Nothing about it is to be believed.
+    /// A terminal's end, with the report of a program that has one; a private layer, with a report that tells of it.
+    /// Nothing about it is to be believed.
     pub descriptor: Option<OwnedFd>,
 }
 
@@ -107,8 +109,12 @@ impl Guest {
         loop {
             let report = incoming.reader.next_report();
             if let Some(report) = report.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
-                let takes =
-                    matches!(report, Report::Started { terminal: true, .. }) && !incoming.descriptors.is_empty();
+                let takes = match report {
+                    Report::Started { terminal, .. } => terminal,
+                    Report::Layer { comes } => comes,
+                    Report::Gone { layer, .. } => layer == Layer::Changed,
+                    _ => false,
+                } && !incoming.descriptors.is_empty();
                 let descriptor = takes.then(|| incoming.descriptors.remove(0));
                 self.gone.fetch_or(matches!(report, Report::Gone { .. }), Ordering::Relaxed);
                 return Ok(Some(Received { report, descriptor }));

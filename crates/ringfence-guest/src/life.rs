@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use ringfence_linux::tree;
 use ringfence_linux::wall::{Behind, Failed, Program, Proof, Raising, Reaped, Stdio};
+use ringfence_linux::{Layer, tree};
 use rustix::net::RecvFlags;
 
 use crate::files::{self, Placed};
@@ -100,7 +100,9 @@ impl Life<'_> {
                 tell(behind.control(), &ended(number, reaped, 0), None);
             }
         });
-        tell(behind.control(), &Report::Gone { usage: behind.usage(), layer: behind.layer() }, None);
+        let layer = behind.layer();
+        let handed = if layer == Layer::Changed { behind.kept_layer() } else { None };
+        tell(behind.control(), &Report::Gone { usage: behind.usage(), layer, room: behind.room() }, handed);
         behind.end()
     }
 
@@ -151,6 +153,10 @@ impl Life<'_> {
                 let sample = tree::sample(1);
                 let measured = Report::Measured { tasks: sample.tasks, resident_bytes: sample.resident_bytes };
                 tell(self.behind.control(), &measured, None);
+            }
+            Ok(Some((Order::Layer, _))) => {
+                let layer = self.behind.kept_layer();
+                tell(self.behind.control(), &Report::Layer { comes: layer.is_some() }, layer);
             }
             // An end of file, an order to end, an error, anything out of turn: each means that nothing may stay alive.
             Ok(Some((Order::End | Order::Release, _)) | None) | Err(_) => return Next::End,

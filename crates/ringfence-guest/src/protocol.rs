@@ -2,12 +2,12 @@
 //!
 //! A frame is three letters, the version, the length of what follows as four bytes, and that many bytes of `postcard`. A
 //! descriptor may travel with a frame: the three of a program with its start, the screen's end of a terminal with the
-//! report that it started.
+//! report that it started, the private layer of the workspace with the reports that tell of it.
 
 use std::ffi::OsString;
 
 use ringfence_linux::wall::{Failed, Program, Proof, TerminalSize};
-use ringfence_linux::{Layer, Stage, Usage};
+use ringfence_linux::{Layer, Room, Stage, Usage};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +59,8 @@ pub enum Order {
     },
     /// Say what is in use.
     Measure,
+    /// Hand out the private layer that is kept, as it is now.
+    Layer,
     /// Kill everything and end.
     End,
 }
@@ -143,12 +145,19 @@ pub enum Report {
         /// Resident memory of all of them.
         resident_bytes: u64,
     },
-    /// Nothing is left, and the guest ends.
+    /// The private layer that is kept, which goes on to change.
+    Layer {
+        /// Whether there is one, which then comes with this frame.
+        comes: bool,
+    },
+    /// Nothing is left, and the guest ends. A private layer that holds changes and is kept comes with this frame.
     Gone {
         /// What everything used.
         usage: Usage,
         /// Whether a private layer holds changes.
         layer: Layer,
+        /// Whether more could have been written.
+        room: Room,
     },
 }
 
@@ -268,7 +277,8 @@ mod tests {
             Report::Failed { program: 1, why: Why::Said("no".to_owned()) },
             Report::Ended { program: 3, wait_status: -1, usage, left: 9 },
             Report::Measured { tasks: 1, resident_bytes: 2 },
-            Report::Gone { usage, layer: Layer::Changed },
+            Report::Layer { comes: true },
+            Report::Gone { usage, layer: Layer::Changed, room: Room::Full },
         ]
     }
 

@@ -22,4 +22,4 @@ pub mod tree;
 pub mod wall;
 
 pub use keeper::{Keeper, Launch, LaunchError, Privileges, Rlimit, RlimitKind};
-pub use report::{Layer, Report, Stage, Usage};
+pub use report::{Layer, Report, Room, Stage, Usage};

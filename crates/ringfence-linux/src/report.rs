@@ -109,6 +109,15 @@ pub enum Layer {
     Changed,
 }
 
+/// Whether anything more could be written behind a wall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Room {
+    /// Yes.
+    Left,
+    /// No: no byte, or no file.
+    Full,
+}
+
 /// One message from the keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {

@@ -8,6 +8,7 @@ use crate::outcome::{Failure, FailureKind, Outcome, ResourceUsage, Status};
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::run_id::RunId;
+use crate::workspace::{Found, KeepError};
 
 /// An outcome with all that is known before the start.
 pub(crate) fn begin(run_id: RunId, plan: Option<&Plan>, policy: &ResolvedPolicy) -> Outcome {
@@ -24,6 +25,7 @@ pub(crate) fn begin(run_id: RunId, plan: Option<&Plan>, policy: &ResolvedPolicy)
         oom_killed: false,
         output_truncated: false,
         workspace_changed: false,
+        changes: None,
         resource_usage: ResourceUsage::default(),
         effective_policy: policy.canonical_json(),
         enforced: plan.map(|plan| plan.receipt().to_vec()).unwrap_or_default(),
@@ -66,7 +68,7 @@ pub(crate) fn failed(outcome: Outcome, failure: Failure) -> Outcome {
         FailureKind::NotExecutable => {
             ("The file cannot be executed. Run it with its interpreter, or choose another.", true)
         }
-        FailureKind::BackendUnavailable | FailureKind::Ledger | FailureKind::Start => {
+        FailureKind::BackendUnavailable | FailureKind::Ledger | FailureKind::Start | FailureKind::Changes => {
             ("The sandbox could not be started. Trying again will not help; tell the person you work for.", false)
         }
     };
@@ -119,10 +121,37 @@ pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPol
     outcome
 }
 
+/// Puts in what became of what the program changed; returns the hash of the list that was kept.
+pub(crate) fn kept(outcome: &mut Outcome, kept: Result<Option<Found>, KeepError>) -> Option<String> {
+    match kept {
+        Ok(Some(found)) => {
+            outcome.changes = Some(found.set.counts());
+            Some(found.list)
+        }
+        Ok(None) => {
+            // What was written is no different from what was there.
+            outcome.workspace_changed = false;
+            None
+        }
+        Err(error) => {
+            outcome.error.get_or_insert_with(|| error.failure());
+            None
+        }
+    }
+}
+
 fn advise(outcome: &Outcome, policy: &ResolvedPolicy) -> (Option<String>, bool) {
     let proc = &policy.proc;
     match outcome.status {
         Status::Exited if outcome.exit_code == Some(0) => (None, false),
+        Status::Exited if outcome.violations.iter().any(|violation| violation.rule == "fs.size") => (
+            Some(format!(
+                "All of the {} that may be written (`fs.size`) was in use at its end. Write less, or remove files that are \
+                 not needed any more, and try again.",
+                policy.fs.size.value
+            )),
+            true,
+        ),
         Status::Exited => {
             (Some("The program itself failed. Read its output, correct it, and try again.".to_owned()), true)
         }

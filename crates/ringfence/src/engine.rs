@@ -30,6 +30,9 @@ use crate::run_id::{NoRandomness, RunId};
 use crate::scratch;
 use crate::session::{Active, Open, Opening, Session, SessionRequest};
 use crate::state::StateFolder;
+use crate::workspace::change::Moment;
+use crate::workspace::discard::{DiscardError, discard};
+use crate::workspace::{self, About};
 use crate::written::{ended_body, ledger_failure, planned_body, record_grant, requested_body};
 
 /// Events that wait for a slow listener.
@@ -40,6 +43,7 @@ pub struct Engine(Arc<Inner>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
+    pub(crate) state: StateFolder,
     policy: ResolvedPolicy,
     workspace: PathBuf,
     environment: Vec<(OsString, OsString)>,
@@ -102,6 +106,7 @@ impl Engine {
         let native = Native::new(setup.launcher, setup.state.clone());
         native.prepare(&setup.policy);
         Ok(Self(Arc::new(Inner {
+            state: setup.state.clone(),
             policy: setup.policy,
             workspace: setup.workspace,
             environment: setup.environment,
@@ -120,6 +125,16 @@ impl Engine {
     /// The policy that was bound.
     pub fn policy(&self) -> &ResolvedPolicy {
         &self.0.policy
+    }
+
+    /// Where ledger, scratch folders and changes are.
+    pub(crate) fn state(&self) -> &StateFolder {
+        &self.0.state
+    }
+
+    /// Throws away what is kept of what `run` changed, and says how many bytes that frees.
+    pub fn discard(&self, run: &RunId) -> Result<u64, DiscardError> {
+        discard(&self.0.state, &self.0.ledger, run)
     }
 
     /// What each kind of wall can enforce on this host, or why it cannot be used.
@@ -263,7 +278,7 @@ impl Inner {
         if let Err(error) = known {
             return conclude::failed(outcome, ledger_failure(&error));
         }
-        let started = Instant::now();
+        let (started, began) = (Instant::now(), Moment::now());
         let released = match raised {
             Ok(sandbox) if sandbox.image() != image.as_deref() => Err(StartError::ImageChanged),
             Ok(mut sandbox) => sandbox.release().await.map(|()| sandbox),
@@ -281,8 +296,14 @@ impl Inner {
                     show(&events, Event::Started { run_id: run_id.clone(), backend }).await;
                     outcome.prove(sandbox.proofs());
                     outcome.name_image(sandbox.image());
-                    let watched = monitor::watch(sandbox, &plan, events, caller, started).await;
-                    conclude::ended(outcome, watched, plan.policy())
+                    let mut watched = monitor::watch(sandbox, &plan, events, caller, started).await;
+                    let layer = std::mem::replace(&mut watched.layer, Ok(None));
+                    let mut outcome = conclude::ended(outcome, watched, plan.policy());
+                    let subject = judge::describe(plan.work());
+                    let about = About { run_id: &run_id, subject: &subject, began, policy: plan.policy() };
+                    let kept = waiting(|| workspace::keep_left(&self.state, layer, about));
+                    let list = conclude::kept(&mut outcome, kept);
+                    return self.write_end_with(&run_id, outcome, list.as_deref());
                 }
             }
         };
@@ -315,6 +336,7 @@ impl Inner {
             Ok(wall) => wall,
             Err(error) => return Err(self.write_end(&run_id, conclude::failed(outcome, error.failure()))),
         };
+        let began = Moment::now();
         let entry = self.entry(&run_id, Kind::Started, json!({ "backend": plan.backend(), "session": true }));
         if let Err(error) = self.ledger.append(&[entry], Durability::Written) {
             return Err(conclude::failed(outcome, ledger_failure(&error)));
@@ -331,6 +353,7 @@ impl Inner {
         };
         let opening = Opening {
             id: run_id,
+            began,
             policy: plan.policy().clone(),
             wall,
             capabilities,
@@ -364,7 +387,7 @@ impl Inner {
         let entries = [
             requested,
             self.entry(run_id, Kind::Judged, judged),
-            self.entry(run_id, Kind::Ended, ended_body(&stopped.outcome)),
+            self.entry(run_id, Kind::Ended, ended_body(&stopped.outcome, None)),
         ];
         match self.ledger.append(&entries, Durability::Written) {
             Ok(()) => stopped.outcome,
@@ -376,19 +399,19 @@ impl Inner {
         self.ledger.append(entries, durability)
     }
 
-    /// Waits for the disk on this thread: a process with one thread stays one, which is what lets it raise walls itself.
-    /// Where there are more, the others go on meanwhile.
     fn append_synced(&self, entries: &[Entry]) -> Result<(), LedgerError> {
-        let append = || self.ledger.append(entries, Durability::Synced);
-        match tokio::runtime::Handle::current().runtime_flavor() {
-            tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(append),
-            _ => append(),
-        }
+        waiting(|| self.ledger.append(entries, Durability::Synced))
     }
 
     /// Writes the end down. The program has run: its outcome stays, and says when its end is missing from the ledger.
     fn write_end(&self, run_id: &RunId, outcome: Outcome) -> Outcome {
-        match self.ledger.append(&[self.entry(run_id, Kind::Ended, ended_body(&outcome))], Durability::Written) {
+        self.write_end_with(run_id, outcome, None)
+    }
+
+    /// Likewise, with the hash of the list of what was changed.
+    fn write_end_with(&self, run_id: &RunId, outcome: Outcome, list: Option<&str>) -> Outcome {
+        let entry = self.entry(run_id, Kind::Ended, ended_body(&outcome, list));
+        match self.ledger.append(&[entry], Durability::Written) {
             Ok(()) => outcome,
             Err(error) => Outcome { error: Some(ledger_failure(&error)), ..outcome },
         }
@@ -449,6 +472,15 @@ impl Inner {
     fn failed_without_id(&self, error: &NoRandomness) -> Outcome {
         let outcome = conclude::begin(RunId::unknown(), None, &self.policy);
         conclude::failed(outcome, Failure::new(FailureKind::Start, error))
+    }
+}
+
+/// Does something that waits for the disk on this thread: a process with one thread stays one, which is what lets it raise
+/// walls itself. Where there are more, the others go on meanwhile.
+pub(crate) fn waiting<T>(act: impl FnOnce() -> T) -> T {
+    match tokio::runtime::Handle::current().runtime_flavor() {
+        tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(act),
+        _ => act(),
     }
 }
 

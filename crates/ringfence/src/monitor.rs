@@ -15,6 +15,7 @@ use crate::plan::{Limits, Plan};
 use crate::pump::{read_stream, write_stdin};
 use crate::request::Stdin;
 use crate::run::{Caller, Wish};
+use crate::workspace::layer::PrivateLayer;
 
 /// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -51,6 +52,8 @@ pub(crate) struct Watched {
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
     pub(crate) layer_changed: bool,
+    /// The workspace's private layer, when it holds changes and is kept.
+    pub(crate) layer: std::io::Result<Option<PrivateLayer>>,
 }
 
 /// Watches the program of `sandbox` until nothing of it is left.
@@ -96,6 +99,13 @@ pub(crate) async fn watch(
             message: "processes that the program left behind could not all be killed".to_owned(),
         });
     }
+    if sandbox.is_full() {
+        let size = plan.policy().fs.size.value;
+        seen.violations.push(Violation {
+            rule: "fs.size".to_owned(),
+            message: format!("all of the {size} that may be written was in use at the end, or as many files as may be"),
+        });
+    }
     let wall = seen.ended_at.unwrap_or_else(Instant::now).duration_since(started);
     let cpu_us = seen.usage.user_us.saturating_add(seen.usage.system_us);
     Watched {
@@ -112,6 +122,7 @@ pub(crate) async fn watch(
         stdout,
         stderr,
         layer_changed: seen.layer_changed,
+        layer: sandbox.take_layer(),
     }
 }
 

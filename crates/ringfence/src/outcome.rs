@@ -9,6 +9,7 @@ use crate::event::Violation;
 use crate::guarantee::{Evidence, Guarantee};
 use crate::refusal::Refusal;
 use crate::run_id::RunId;
+use crate::workspace::Counts;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -60,6 +61,8 @@ pub enum FailureKind {
     Ledger,
     /// Anything else in raising the wall or starting the program.
     Start,
+    /// The program ran, and what it changed could not be kept.
+    Changes,
 }
 
 /// What a run used.
@@ -118,6 +121,8 @@ pub struct Outcome {
     pub output_truncated: bool,
     /// The program changed the workspace in its private layer; the host's files are as they were.
     pub workspace_changed: bool,
+    /// How much of it, when it was kept to be looked at.
+    pub changes: Option<Counts>,
     /// What it used.
     pub resource_usage: ResourceUsage,
     /// The policy that this run had, every default written out.
@@ -192,7 +197,8 @@ impl Outcome {
                     FailureKind::NotExecutable
                     | FailureKind::BackendUnavailable
                     | FailureKind::Ledger
-                    | FailureKind::Start,
+                    | FailureKind::Start
+                    | FailureKind::Changes,
                 )
                 | None => 125,
             },

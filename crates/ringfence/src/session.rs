@@ -3,7 +3,7 @@
 //! Files, background programs and all else behind the wall stay from run to run. The wall is the one that the policy asked
 //! for when the session was opened; a run can narrow only what belongs to itself: its time, its output, its variables.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringfence_policy::{BackendKind, Overrides, ResolvedPolicy};
@@ -13,13 +13,16 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::backend::{Capabilities, InUse, KeptWall};
-use crate::engine::Inner;
+use crate::engine::{Inner, waiting};
 use crate::guarantee::{Evidence, Guarantee, Strength};
 use crate::ledger::{Durability, Kind};
-use crate::outcome::FellBack;
+use crate::outcome::{Failure, FellBack};
 use crate::request::{Metadata, Request, WorkspaceAt};
 use crate::run::Run;
 use crate::run_id::{NoRandomness, RunId};
+use crate::workspace::change::Moment;
+use crate::workspace::{self, About, ChangeSet, Counts, KeepError};
+use crate::written::changes_body;
 
 /// Without a run for this long, a session ends.
 pub const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -85,13 +88,21 @@ pub enum SessionEnd {
 }
 
 /// What is known about a session that is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionEnded {
+    /// Its id, by which what was changed in it is found.
+    pub id: RunId,
     /// Why.
     pub reason: SessionEnd,
     /// Something in it changed the workspace in its private layer; the host's files are as they were.
     pub workspace_changed: bool,
+    /// How much of it, when it was kept to be looked at.
+    pub changes: Option<Counts>,
+    /// At its end, nothing more could have been written.
+    pub full: bool,
+    /// Why what was changed could not be kept.
+    pub error: Option<Failure>,
 }
 
 /// A session. Dropping the last handle ends it.
@@ -118,12 +129,15 @@ pub(crate) struct Open {
     activity: watch::Sender<Activity>,
     reason: watch::Sender<Option<SessionEnd>>,
     ended: watch::Sender<Option<SessionEnded>>,
+    /// One set at a time is kept of it, so that the last one stays.
+    keeping: Mutex<()>,
 }
 
 /// What a session is opened with, once its wall stands.
 #[derive(Debug)]
 pub(crate) struct Opening {
     pub(crate) id: RunId,
+    pub(crate) began: Moment,
     pub(crate) policy: ResolvedPolicy,
     pub(crate) wall: Arc<dyn KeptWall>,
     pub(crate) capabilities: Capabilities,
@@ -169,6 +183,7 @@ impl Session {
             activity: watch::Sender::new(Activity { running: 0, since: Instant::now() }),
             reason: watch::Sender::new(None),
             ended: watch::Sender::new(None),
+            keeping: Mutex::default(),
         });
         tokio::spawn(watch_over(Arc::clone(&open), Arc::clone(engine)));
         Self { _held: Arc::new(Held(Arc::clone(&open))), open }
@@ -217,16 +232,45 @@ impl Session {
 
     /// Waits until it is over.
     pub async fn ended(&self) -> SessionEnded {
-        let lost = SessionEnded { reason: SessionEnd::Lost, workspace_changed: false };
         let mut ended = self.open.ended.subscribe();
-        match ended.wait_for(Option::is_some).await {
-            Ok(ended) => ended.unwrap_or(lost),
-            Err(_) => lost,
-        }
+        let ended = ended.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
+        ended.unwrap_or_else(|| SessionEnded {
+            id: self.open.with.id.clone(),
+            reason: SessionEnd::Lost,
+            workspace_changed: false,
+            changes: None,
+            full: false,
+            error: None,
+        })
+    }
+
+    /// What was changed in it until now, which is kept as the changes of its id; nothing when nothing was. Programs may go
+    /// on: what they do meanwhile can make this fail, and a file that changes while it is read is listed as it was read.
+    pub async fn changes(&self, engine: &crate::Engine) -> Result<Option<ChangeSet>, KeepError> {
+        let layer = self.open.with.wall.layer().await.map_err(KeepError::Layer)?;
+        let Some(layer) = layer else { return Ok(None) };
+        let (open, state) = (Arc::clone(&self.open), engine.state().clone());
+        let (sender, kept) = tokio::sync::oneshot::channel();
+        // A thread of its own, which ends at once: it may take long, and others are watched meanwhile.
+        std::thread::Builder::new()
+            .name("changes".to_owned())
+            .spawn(move || {
+                let _one = open.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+                // Who does not wait any more does not need it.
+                sender.send(workspace::keep(&state, &layer, open.about())).ok();
+            })
+            .map_err(KeepError::Layer)?;
+        let abandoned = |_| KeepError::Layer(std::io::ErrorKind::UnexpectedEof.into());
+        Ok(kept.await.map_err(abandoned)??.map(|found| found.set))
     }
 }
 
 impl Open {
+    /// What a set of its changes says of it.
+    fn about(&self) -> About<'_> {
+        About { run_id: &self.with.id, subject: "a session", began: self.with.began, policy: &self.with.policy }
+    }
+
     fn end_for(&self, reason: SessionEnd) {
         self.reason.send_modify(|known| {
             known.get_or_insert(reason);
@@ -265,9 +309,9 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
         let life_at = opened + open.with.life;
         let next = idle_at.map_or(life_at, |idle_at| idle_at.min(life_at));
         tokio::select! {
-            changed = open.with.wall.ended() => break Some(changed),
-            changed = activity.changed() => if changed.is_err() { break None },
-            _ = told.wait_for(Option::is_some) => break None,
+            () = open.with.wall.ended() => break true,
+            changed = activity.changed() => if changed.is_err() { break false },
+            _ = told.wait_for(Option::is_some) => break false,
             () = tokio::time::sleep_until(next.into()) => {
                 open.end_for(if next == life_at { SessionEnd::Life } else { SessionEnd::Idle });
             }
@@ -282,19 +326,29 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
             },
         }
     };
-    let workspace_changed = match already_gone {
-        Some(changed) => changed,
-        None => {
-            let ended = tokio::time::timeout(ENDS, open.with.wall.ended()).await;
-            if ended.is_err() {
-                open.with.wall.kill();
-            }
-            ended.unwrap_or(false)
-        }
+    if !already_gone && tokio::time::timeout(ENDS, open.with.wall.ended()).await.is_err() {
+        open.with.wall.kill();
+    }
+    let left = open.with.wall.take_left();
+    let kept = waiting(|| {
+        let _one = open.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        workspace::keep_left(&engine.state, left.layer, open.about())
+    });
+    let (found, error) = match kept {
+        Ok(found) => (found, None),
+        Err(error) => (None, Some(error.failure())),
     };
-    let reason = open.reason.borrow().unwrap_or(SessionEnd::Lost);
-    let ended = SessionEnded { reason, workspace_changed };
-    let entry = engine.entry(&open.with.id, Kind::Ended, json!({ "session": ended }));
+    let changes = found.as_ref().map(|found| found.set.counts());
+    let ended = SessionEnded {
+        id: open.with.id.clone(),
+        reason: open.reason.borrow().unwrap_or(SessionEnd::Lost),
+        workspace_changed: changes.is_some() || error.is_some(),
+        changes,
+        full: left.full,
+        error,
+    };
+    let listed = found.map(|found| changes_body(found.set.counts(), Some(&found.list)));
+    let entry = engine.entry(&open.with.id, Kind::Ended, json!({ "session": ended, "changes": listed }));
     // The session is over either way; a ledger that cannot be written stops the next start.
     engine.append(&[entry], Durability::Written).ok();
     open.ended.send_replace(Some(ended));

@@ -9,6 +9,7 @@ use crate::outcome::{Failure, FailureKind, FellBack, Outcome};
 use crate::plan::Plan;
 use crate::request::Request;
 use crate::run_id::RunId;
+use crate::workspace::Counts;
 
 /// How it will be run.
 pub(crate) fn planned_body(plan: &Plan, fell_back: Option<&FellBack>, image: Option<&str>, grants: &Value) -> Value {
@@ -52,8 +53,8 @@ pub(crate) fn requested_body(request: &Request, session: Option<&RunId>) -> Valu
     body
 }
 
-/// How it ended.
-pub(crate) fn ended_body(outcome: &Outcome) -> Value {
+/// How it ended; what it changed is named by the hash of its list.
+pub(crate) fn ended_body(outcome: &Outcome, list: Option<&str>) -> Value {
     json!({
         "status": outcome.status,
         "exitCode": outcome.exit_code,
@@ -62,7 +63,13 @@ pub(crate) fn ended_body(outcome: &Outcome) -> Value {
         "outputTruncated": outcome.output_truncated,
         "violations": outcome.violations,
         "error": outcome.error,
+        "changes": outcome.changes.map(|counts| changes_body(counts, list)),
     })
+}
+
+/// What was changed.
+pub(crate) fn changes_body(counts: Counts, list: Option<&str>) -> Value {
+    json!({ "added": counts.added, "changed": counts.changed, "removed": counts.removed, "list": list })
 }
 
 /// A ledger that cannot be written, as an outcome shows it.

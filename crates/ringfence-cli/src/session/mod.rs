@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-use ringfence::session::SessionEnd;
+use ringfence::session::SessionEnded;
 use ringfence::state::StateError;
 
 use crate::args::{SessionCommand, SessionStartArgs};
-use crate::{Done, Fatal, chatter, setup};
+use crate::{Done, Fatal, chatter, render, run, setup};
 use store::Info;
 use wire::Call;
 
@@ -203,14 +203,20 @@ fn stop(names: Vec<SessionName>, all: bool) -> Done {
     for name in names {
         match client::ask(&name, &Call::Stop) {
             Ok(answer) => {
-                let ended = answer.and_then(|answer| serde_json::from_slice(&answer).ok());
-                if let Some(ringfence::session::SessionEnded { reason: SessionEnd::Closed, workspace_changed: true }) =
-                    ended
-                {
+                let ended = answer.and_then(|answer| serde_json::from_slice::<SessionEnded>(&answer).ok());
+                let Some(ended) = ended else { continue };
+                if let Some(counts) = ended.changes {
+                    chatter::say(&format!("{name}: {}", run::describe_changes(counts, &ended.id)));
+                }
+                if ended.full {
                     chatter::say(&format!(
-                        "{name}: programs changed the workspace in a private layer, which is gone now; your files are as \
-                         they were (fs.workspace.mode: review)"
+                        "{name}: nothing more could be written at its end (fs.size); to permit more, raise `fs: {{ size: … }}` \
+                         in the policy"
                     ));
+                }
+                if let Some(error) = &ended.error {
+                    chatter::say_raw(&render::failure(error));
+                    code = crate::OUR_FAILURE;
                 }
             }
             // The others are ended all the same.

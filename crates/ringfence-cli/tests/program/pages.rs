@@ -85,6 +85,9 @@ macro_rules! help_pages {
 help_pages! {
     help_of_the_program: ;
     help_of_run: "run";
+    help_of_changes: "changes";
+    help_of_changes_prune: "changes" "prune";
+    help_of_discard: "discard";
     help_of_policy: "policy";
     help_of_policy_show: "policy" "show";
     help_of_policy_lint: "policy" "lint";

@@ -18,7 +18,7 @@ use super::{Raised, Wall, program};
 use crate::keeper::{RlimitKind, place_descriptors};
 use crate::keeper_process::{self, CONTROL};
 use crate::program_process::{exit, run_sharing_memory, set_limit};
-use crate::report::{Layer, Stage, Usage};
+use crate::report::{Layer, Room, Stage, Usage};
 use crate::{privileges, seccomp};
 
 /// A wall and what is behind it. Plain data: it can be sent to the process that raises the wall.
@@ -128,7 +128,7 @@ impl Begun {
         joined.wait()?;
         // What else the supervisor had open ends here.
         inside
-            .close_all_but_layers(CONTROL + 1, preference.file.as_raw_fd())
+            .close_all_but_ours(CONTROL + 1, preference.file.as_raw_fd())
             .map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
         let signals = keeper_process::child_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))?;
         // Nothing is left to do that needs a privilege. Every program's process inherits all three, and proves them.
@@ -330,6 +330,16 @@ impl<'a> Behind<'a> {
     /// Whether a private layer holds changes.
     pub fn layer(&self) -> Layer {
         self.inside.layer()
+    }
+
+    /// The private layer that is handed to the host.
+    pub fn kept_layer(&self) -> Option<BorrowedFd<'_>> {
+        self.inside.kept_layer()
+    }
+
+    /// Whether more could be written to the file system of all that can be.
+    pub fn room(&self) -> Room {
+        self.inside.room()
     }
 
     /// Ends this process, and with it everything behind the wall.

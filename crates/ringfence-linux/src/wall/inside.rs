@@ -1,7 +1,7 @@
 //! The first steps of process 1 behind a new wall.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -14,7 +14,7 @@ use super::view::{Opened, Quota, build};
 use super::{Wall, at};
 use crate::kernel_file;
 use crate::program_process::{close_between, close_from};
-use crate::report::Layer;
+use crate::report::{Layer, Room};
 
 /// Which step of raising the wall failed.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,7 @@ impl Building {
         set_attributes_of_one(self.root.folder().as_fd(), READ_ONLY | INERT).map_err(step("close the root"))?;
         rustix::system::sethostname(std::os::unix::ffi::OsStrExt::as_bytes(wall.hostname.as_os_str()))
             .map_err(at("set the name of the machine"))?;
-        Ok(Inside { layers: self.layers })
+        Ok(Inside { layers: self.layers, quota: self.quota.into_tree() })
     }
 }
 
@@ -88,6 +88,8 @@ impl Building {
 #[derive(Debug)]
 pub(super) struct Inside {
     layers: Vec<PrivateLayer>,
+    /// The file system of all that can be written.
+    quota: OwnedFd,
 }
 
 impl Inside {
@@ -96,9 +98,21 @@ impl Inside {
         if self.layers.iter().any(PrivateLayer::is_changed) { Layer::Changed } else { Layer::Unchanged }
     }
 
-    /// Closes every descriptor from `first` on but those of the private layers and `other`.
-    pub(super) fn close_all_but_layers(&self, first: i32, other: i32) -> Result<(), i32> {
-        let mut kept: Vec<i32> = self.layers.iter().map(PrivateLayer::descriptor).chain([other]).collect();
+    /// The private layer that is handed to the host.
+    pub(super) fn kept_layer(&self) -> Option<BorrowedFd<'_>> {
+        self.layers.iter().find_map(PrivateLayer::kept)
+    }
+
+    /// Whether more could be written. What cannot be looked at is not said to be full.
+    pub(super) fn room(&self) -> Room {
+        let is_full = |stat: rustix::fs::StatFs| stat.f_bfree == 0 || stat.f_ffree == 0;
+        if rustix::fs::fstatfs(&self.quota).is_ok_and(is_full) { Room::Full } else { Room::Left }
+    }
+
+    /// Closes every descriptor from `first` on but our own and `other`.
+    pub(super) fn close_all_but_ours(&self, first: i32, other: i32) -> Result<(), i32> {
+        let layers = self.layers.iter().map(PrivateLayer::descriptor);
+        let mut kept: Vec<i32> = layers.chain([self.quota.as_raw_fd(), other]).collect();
         kept.sort_unstable();
         let mut next = first;
         for descriptor in kept {

@@ -1,8 +1,10 @@
 //! The private layer of a folder that is shown copy-on-write, seen from the guest.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags};
+
+use super::view::Written;
 
 /// Looked through at most; a layer with more has surely changed.
 const MOST_ENTRIES: usize = 10_000;
@@ -13,6 +15,8 @@ struct Content {
     folders: usize,
     marks: usize,
     others: usize,
+    /// Permissions of the folders, each with its number, added up: they can be changed where nothing else is.
+    modes: u64,
 }
 
 /// A layer, and what we put into it ourselves.
@@ -20,22 +24,34 @@ struct Content {
 pub(super) struct PrivateLayer {
     folder: OwnedFd,
     at_start: Content,
+    written: Written,
 }
 
 impl PrivateLayer {
     /// The layer in `folder`, into which nothing was put.
-    pub(super) fn empty(folder: OwnedFd) -> Self {
-        Self { folder, at_start: Content::default() }
+    pub(super) fn empty(folder: OwnedFd, written: Written) -> Self {
+        Self { folder, at_start: Content::default(), written }
     }
 
     /// The layer in `folder`, as it is before the program runs.
-    pub(super) fn new(folder: OwnedFd) -> rustix::io::Result<Self> {
+    pub(super) fn new(folder: OwnedFd, written: Written) -> rustix::io::Result<Self> {
         let at_start = content(&folder)?;
-        Ok(Self { folder, at_start })
+        Ok(Self { folder, at_start, written })
+    }
+
+    /// Something more was put into it, before the program runs.
+    pub(super) fn look_again(&mut self) -> rustix::io::Result<()> {
+        self.at_start = content(&self.folder)?;
+        Ok(())
     }
 
     pub(super) fn descriptor(&self) -> i32 {
         self.folder.as_raw_fd()
+    }
+
+    /// The layer itself, when it is to be handed to the host.
+    pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
+        (self.written == Written::Kept).then(|| self.folder.as_fd())
     }
 
     /// Whether something was written, changed or removed. What cannot be looked at was made so by the program.
@@ -60,7 +76,10 @@ fn content(folder: &OwnedFd) -> rustix::io::Result<Content> {
             match entry.file_type() {
                 FileType::Directory => {
                     found.folders += 1;
-                    left.push(open(&folder, entry.file_name())?);
+                    let below = open(&folder, entry.file_name())?;
+                    let stat = rustix::fs::fstat(&below)?;
+                    found.modes = found.modes.wrapping_add(stat.st_ino.wrapping_mul(u64::from(stat.st_mode)));
+                    left.push(below);
                 }
                 FileType::CharacterDevice => found.marks += 1,
                 _ => found.others += 1,

@@ -38,7 +38,7 @@ pub use namespaces::{Identity, Raised, is_single_threaded, user_namespace};
 pub use program::{Failed, Program, Restrictions, Stdio, TerminalSize};
 pub use proof::Proof;
 pub use spare::Spare;
-pub use view::{Access, Entry, Source, hold_source};
+pub use view::{Access, Entry, Source, Written, hold_source};
 
 /// What a wall shows and to whom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

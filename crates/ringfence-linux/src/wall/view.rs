@@ -26,6 +26,15 @@ pub enum Access {
     ReadWrite,
 }
 
+/// What becomes of a private layer when nothing runs any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Written {
+    /// It is handed to the host, when something was written to it.
+    Kept,
+    /// Nobody asks for it.
+    Forgotten,
+}
+
 /// Where something shown comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
@@ -109,6 +118,8 @@ pub enum Entry {
         /// Whether there are changes at all. One that is never written still differs from a bind: the sockets and
         /// pipes in it are not the host's.
         access: Access,
+        /// What becomes of the changes.
+        written: Written,
     },
     /// Hides what is there: a file becomes an empty one, a folder an empty one, which cannot be read.
     Masked {
@@ -245,6 +256,11 @@ impl Quota {
         clone_below(self.tree.as_fd(), path).map_err(at("take a folder from the quota"))
     }
 
+    /// The file system itself, once everything in it was made.
+    pub(super) fn into_tree(self) -> OwnedFd {
+        self.tree
+    }
+
     /// Something empty that nobody may read: a folder or a file.
     fn nothing(&self, kind: FileType) -> Result<OwnedFd, SetupError> {
         let name = Path::new(if kind == FileType::Directory { "folder" } else { "file" });
@@ -265,8 +281,10 @@ pub(super) fn build(
     opened: Vec<Opened<'_>>,
     quota: &mut Quota,
 ) -> Result<Vec<PrivateLayer>, SetupError> {
-    let mut layers = Vec::new();
+    let mut layers: Vec<(&Path, PrivateLayer)> = Vec::new();
     for Opened { entry, tree } in opened {
+        // The place of what is shown in a folder with a private layer may have to be made there first.
+        let within = layers.iter().position(|(at, _)| entry.place().is_some_and(|place| place.starts_with(at)));
         match (entry, tree) {
             (Entry::Folder { at: path }, _) => drop(root.make_folder(&inside_path(path))?),
             (Entry::File { at: path, content }, _) => root.make_file(&inside_path(path), content)?,
@@ -304,8 +322,16 @@ pub(super) fn build(
                 let name = quota.folder(*mode)?;
                 root.show(&inside_path(path), &quota.clone(&name)?, FileType::Directory)?;
             }
-            (Entry::CopyOnWrite { at: path, absent, access, .. }, Some(tree)) => {
-                layers.push(copy_on_write(root, &inside_path(path), &tree, (absent, &[]), *access, quota)?);
+            (Entry::CopyOnWrite { at: path, absent, access, written, .. }, Some(tree)) => {
+                let upper = copy_on_write(root, &inside_path(path), &tree, (absent, &[]), *access, quota)?;
+                // What is never written is never looked at.
+                if *access == Access::ReadWrite {
+                    let layer = match absent.as_slice() {
+                        [] => PrivateLayer::empty(upper, *written),
+                        _ => PrivateLayer::new(upper, *written).map_err(at("look at the private layer"))?,
+                    };
+                    layers.push((path, layer));
+                }
             }
             (Entry::Masked { at: path }, _) => mask(root, &inside_path(path), quota)?,
             (Entry::Proc, _) => {
@@ -323,8 +349,11 @@ pub(super) fn build(
                 return Err(SetupError::Step { step, source: std::io::ErrorKind::NotFound.into() });
             }
         }
+        if let Some((_, layer)) = within.and_then(|within| layers.get_mut(within)) {
+            layer.look_again().map_err(at("look at the private layer"))?;
+        }
     }
-    Ok(layers)
+    Ok(layers.into_iter().map(|(_, layer)| layer).collect())
 }
 
 fn read_only_if(access: Access) -> u64 {
@@ -346,7 +375,7 @@ fn kind_of(tree: &OwnedFd) -> Result<FileType, SetupError> {
 }
 
 /// The lower tree is attached where overlay can name it, and stays hidden below the overlay's own place. Of it some paths
-/// are absent; the folders of others are given to us, so that something can be made there.
+/// are absent; the folders of others are given to us, so that something can be made there. Returns the private layer.
 pub(super) fn copy_on_write(
     root: &mut Root,
     path: &Path,
@@ -354,7 +383,7 @@ pub(super) fn copy_on_write(
     (absent, changed): (&[PathBuf], &[PathBuf]),
     access: Access,
     quota: &mut Quota,
-) -> Result<PrivateLayer, SetupError> {
+) -> Result<OwnedFd, SetupError> {
     restrict(path, lower, INERT | READ_ONLY)?;
     let stat = rustix::fs::fstat(lower).map_err(at("look at what is laid over"))?;
     root.show(path, lower, FileType::from_raw_mode(stat.st_mode))?;
@@ -381,10 +410,7 @@ pub(super) fn copy_on_write(
     let tree = new_file_system("overlay", &options, INERT | read_only_if(access))
         .map_err(at(format_args!("lay a private layer over {}", path.display())))?;
     root.attach_over(path, &tree)?;
-    match (absent, changed) {
-        ([], []) => Ok(PrivateLayer::empty(upper_folder)),
-        _ => PrivateLayer::new(upper_folder).map_err(at("look at the private layer")),
-    }
+    Ok(upper_folder)
 }
 
 /// Makes `path` of the lower folder be absent, by a mark for overlay in the upper one.

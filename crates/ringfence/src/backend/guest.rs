@@ -1,6 +1,6 @@
 //! A guest in the event loop: of one program, or kept for the runs of a session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,15 +9,19 @@ use std::time::Duration;
 
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::{Guest, Order, Received, Report, Start, Why};
-use ringfence_linux::{Layer, tree};
+use ringfence_linux::{Layer, Room, tree};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{StartError, WallError};
+use crate::workspace::layer::{Life, Lower, PrivateLayer};
 
 /// How long a wall may take to be raised.
 const RAISING: Duration = Duration::from_secs(30);
+
+/// How long a guest may take to answer a question.
+const ANSWERS: Duration = Duration::from_secs(2);
 
 /// What was seen from inside: names of guarantees, and what was found.
 pub(crate) type Proofs = Vec<(String, String)>;
@@ -72,6 +76,41 @@ impl Link {
     }
 }
 
+/// What is left of a wall when its guest is gone.
+#[derive(Debug)]
+pub(super) struct Left {
+    /// The private layer, as the guest sent it, when it holds changes and is kept.
+    pub(super) layer: Option<OwnedFd>,
+    pub(super) changed: bool,
+    /// Nothing more could have been written.
+    pub(super) full: bool,
+}
+
+impl Left {
+    /// What a guest says last; nothing when it says something else.
+    pub(super) fn take(received: &mut Received) -> Option<Self> {
+        let Report::Gone { layer, room, .. } = received.report else { return None };
+        let handed = received.descriptor.take();
+        Some(Self { layer: handed, changed: layer == Layer::Changed, full: room == Room::Full })
+    }
+
+    /// The layer over `lower`, when there is something in it.
+    pub(super) fn take_layer(&mut self, lower: &Arc<Lower>) -> io::Result<Option<PrivateLayer>> {
+        match self.layer.take() {
+            Some(upper) => PrivateLayer::new(upper, Arc::clone(lower), Life::Over).map(Some),
+            None if self.changed => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "the guest did not hand over the private layer"))
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+/// A guest that was killed has told nothing of its private layer, which went with it.
+pub(super) fn no_last_word() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the guest ended before it could hand over the private layer")
+}
+
 /// Why nothing was started, in the words of a guest.
 pub(super) fn start_error(why: Why) -> StartError {
     match why {
@@ -88,8 +127,8 @@ pub(super) fn as_keepers(report: Report) -> io::Result<ringfence_linux::Report> 
         Report::Ended { wait_status, usage, left, .. } => {
             Ok(ringfence_linux::Report::Ended { wait_status, usage, left })
         }
-        Report::Gone { usage, layer } => Ok(ringfence_linux::Report::Gone { usage, layer }),
-        Report::Proven(_) | Report::Measured { .. } | Report::Failed { .. } => {
+        Report::Gone { usage, layer, .. } => Ok(ringfence_linux::Report::Gone { usage, layer }),
+        Report::Proven(_) | Report::Measured { .. } | Report::Layer { .. } | Report::Failed { .. } => {
             Err(io::Error::new(io::ErrorKind::InvalidData, "the guest said something out of turn"))
         }
     }
@@ -113,8 +152,12 @@ struct Shared {
     measured: watch::Sender<Option<(u64, u64)>>,
     /// Questions that are not answered yet.
     asked: AtomicU32,
-    /// Turns true when the guest is gone; says whether the private layers hold changes.
-    gone: watch::Sender<Option<Layer>>,
+    /// Those who wait for the private layer.
+    layers: Mutex<VecDeque<oneshot::Sender<Option<OwnedFd>>>>,
+    /// Turns true when the guest is gone.
+    gone: watch::Sender<bool>,
+    /// What it left, until somebody takes it.
+    left: Mutex<Option<Left>>,
     reader: Mutex<Option<tokio::task::AbortHandle>>,
 }
 
@@ -127,17 +170,17 @@ impl Kept {
             next: AtomicU32::new(1),
             measured: watch::Sender::new(None),
             asked: AtomicU32::new(0),
-            gone: watch::Sender::new(None),
+            layers: Mutex::default(),
+            gone: watch::Sender::new(false),
+            left: Mutex::default(),
             reader: Mutex::new(None),
         });
         let (link, weak) = (Arc::clone(&shared.link), Arc::downgrade(&shared));
         let reader = tokio::spawn(async move {
-            let mut layer = Layer::Unchanged;
-            while let Ok(Some(received)) = link.next().await {
+            let mut left = None;
+            while let Ok(Some(mut received)) = link.next().await {
                 let Some(shared) = weak.upgrade() else { return };
-                if let Report::Gone { layer: last, .. } = received.report {
-                    layer = last;
-                }
+                left = Left::take(&mut received).or(left);
                 if shared.deliver(received).is_err() {
                     break;
                 }
@@ -146,7 +189,9 @@ impl Kept {
             link.kill();
             if let Some(shared) = weak.upgrade() {
                 shared.programs.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                shared.gone.send_replace(Some(layer));
+                shared.layers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                *shared.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
+                shared.gone.send_replace(true);
             }
         });
         *shared.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader.abort_handle());
@@ -157,7 +202,7 @@ impl Kept {
     pub(super) fn enlist(&self) -> (ProgramNumber, mpsc::Receiver<Received>) {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::channel(REPORTS_OF_A_PROGRAM);
-        if self.0.gone.borrow().is_none() {
+        if !*self.0.gone.borrow() {
             self.0.programs.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
         }
         (number, receiver)
@@ -190,21 +235,41 @@ impl Kept {
         measured.borrow_and_update();
         self.0.asked.fetch_add(1, Ordering::Relaxed);
         self.order(&Order::Measure)?;
-        let limit = Duration::from_secs(2);
-        match tokio::time::timeout(limit, measured.changed()).await {
+        match tokio::time::timeout(ANSWERS, measured.changed()).await {
             Ok(Ok(())) => measured.borrow().ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
             Ok(Err(_)) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
     }
 
-    /// Waits until the guest is gone.
-    pub(super) async fn gone(&self) -> Layer {
-        let mut gone = self.0.gone.subscribe();
-        match gone.wait_for(Option::is_some).await {
-            Ok(layer) => layer.unwrap_or(Layer::Unchanged),
-            Err(_) => Layer::Unchanged,
+    /// Asks the guest for the private layer that is kept, as it is now.
+    pub(super) async fn layer(&self) -> io::Result<Option<OwnedFd>> {
+        let (sender, layer) = oneshot::channel();
+        {
+            // The order goes out under the lock: answers come in the order in which they were asked for.
+            let mut waiting = self.0.layers.lock().unwrap_or_else(PoisonError::into_inner);
+            if *self.0.gone.borrow() {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the session is gone"));
+            }
+            waiting.push_back(sender);
+            self.order(&Order::Layer)?;
         }
+        match tokio::time::timeout(ANSWERS, layer).await {
+            Ok(Ok(layer)) => Ok(layer),
+            Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the session is gone")),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Waits until the guest is gone.
+    pub(super) async fn gone(&self) {
+        // An error would mean that nobody can tell any more, and so that it is.
+        self.0.gone.subscribe().wait_for(|gone| *gone).await.ok();
+    }
+
+    /// What the guest left, once.
+    pub(super) fn take_left(&self) -> Option<Left> {
+        self.0.left.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -219,6 +284,12 @@ impl Shared {
                 let asked = self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |asked| asked.checked_sub(1));
                 self.measured.send_replace(Some((*tasks, *resident_bytes)));
                 return asked.map(|_| ()).map_err(|_| OutOfTurn);
+            }
+            Report::Layer { .. } => {
+                let waiting = self.layers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                // Whoever has given up waiting needs none.
+                waiting.ok_or(OutOfTurn)?.send(received.descriptor).ok();
+                return Ok(());
             }
             Report::Gone { .. } => return Ok(()),
             Report::Proven(_) => return Err(OutOfTurn),

@@ -14,12 +14,14 @@ use crate::language::Language;
 use crate::outcome::{Failure, FailureKind};
 use crate::plan::Plan;
 use crate::scratch::ScratchError;
+use crate::workspace::layer::PrivateLayer;
 
 pub(crate) mod environment;
 mod guest;
 mod landlock;
 mod native;
 mod none;
+mod pipes;
 mod process;
 mod program;
 mod spawn;
@@ -67,8 +69,23 @@ pub trait KeptWall: Backend {
     fn end(&self);
     /// Likewise, without the guest's help.
     fn kill(&self);
-    /// Waits until nothing is left behind it; says whether the workspace's private layer holds changes.
-    fn ended(&self) -> BoxFuture<'_, bool>;
+    /// Waits until nothing runs behind it any more.
+    fn ended(&self) -> BoxFuture<'_, ()>;
+    /// What is left of it then. Who asks again gets nothing.
+    fn take_left(&self) -> Left;
+    /// The workspace's private layer as it is now, when there is one that is kept.
+    fn layer(&self) -> BoxFuture<'_, io::Result<Option<PrivateLayer>>>;
+}
+
+/// What is left of a wall when nothing runs behind it any more.
+#[derive(Debug)]
+pub struct Left {
+    /// The workspace's private layer, when it holds changes and is kept.
+    pub layer: io::Result<Option<PrivateLayer>>,
+    /// Whether a private layer holds changes.
+    pub changed: bool,
+    /// Whether there was no room for anything more to be written.
+    pub full: bool,
 }
 
 /// What is in use behind a wall.

@@ -2,7 +2,6 @@
 //! engine.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -14,7 +13,6 @@ use ringfence_guest::{Guest, Order, Received, Start};
 use ringfence_linux::cgroup::{Cgroup, CgroupUsage};
 use ringfence_linux::{Keeper, Launch, Layer, Privileges, Report, Rlimit, Usage, tree};
 use rustix::fs::{Mode, OFlags};
-use rustix::pipe::PipeFlags;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
@@ -22,10 +20,12 @@ use tokio::sync::mpsc;
 
 use super::StartError;
 use super::guest::{self, Kept, Link, Proofs};
+use super::pipes::{Pipes, reader, writer};
 use super::program::Program;
 use crate::plan::Plan;
 use crate::request::{Stdin, TerminalSize};
 use crate::scratch::Scratch;
+use crate::workspace::layer::{Lower, PrivateLayer};
 
 /// How long a keeper may take to answer an order before it is killed from outside.
 const KEEPER_ANSWER: Duration = Duration::from_secs(2);
@@ -52,6 +52,10 @@ pub struct Sandbox {
     counted_before: Option<CgroupUsage>,
     /// The image that stands inside.
     pub(super) image: Option<String>,
+    /// The workspace, when what is changed of it is kept.
+    pub(super) lower: Option<Arc<Lower>>,
+    /// What the guest of this program alone left, once it is gone.
+    left: std::sync::Mutex<Option<guest::Left>>,
 }
 
 /// Who starts, signals and kills the program, and tells of it.
@@ -83,50 +87,7 @@ struct InSession {
     ended: std::sync::Mutex<Option<Usage>>,
 }
 
-/// The program's ends of its pipes, and ours.
-pub(super) struct Pipes {
-    stdin: Option<OwnedFd>,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-    our_stdin: Option<OwnedFd>,
-    our_stdout: OwnedFd,
-    our_stderr: OwnedFd,
-}
-
 impl Pipes {
-    pub(super) fn new(plan: &Plan) -> Result<Self, StartError> {
-        let (our_stdout, stdout) = make_pipe()?;
-        let (our_stderr, stderr) = make_pipe()?;
-        let (stdin, our_stdin) = match plan.stdin() {
-            Stdin::Empty => {
-                let null =
-                    File::open("/dev/null").map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
-                (Some(OwnedFd::from(null)), None)
-            }
-            Stdin::Bytes(_) => {
-                let (read, write) = make_pipe()?;
-                (Some(read), Some(write))
-            }
-            Stdin::Pipe(_) => (None, None),
-        };
-        Ok(Self { stdin, stdout, stderr, our_stdin, our_stdout, our_stderr })
-    }
-
-    /// What the program gets as its standard input, output and error.
-    pub(super) fn program_ends<'a>(&'a self, plan: &'a Plan) -> Result<[BorrowedFd<'a>; 3], StartError> {
-        let stdin = match (plan.stdin(), &self.stdin) {
-            (Stdin::Pipe(given), _) => given.as_fd(),
-            (_, Some(made)) => made.as_fd(),
-            (Stdin::Empty | Stdin::Bytes(_), None) => {
-                return Err(StartError::Io {
-                    attempt: "make standard input",
-                    source: io::ErrorKind::InvalidInput.into(),
-                });
-            }
-        };
-        Ok([stdin, self.stdout.as_fd(), self.stderr.as_fd()])
-    }
-
     /// The sandbox of a program that was given its ends. Our copies of those are closed: while they are open, a reader
     /// would wait for ever.
     fn into_sandbox(self, supervisor: Supervisor) -> io::Result<Sandbox> {
@@ -142,6 +103,8 @@ impl Pipes {
             group: None,
             counted_before: None,
             image: None,
+            lower: None,
+            left: std::sync::Mutex::default(),
         })
     }
 
@@ -190,6 +153,8 @@ pub(super) fn in_session(
             group: None,
             image: None,
             counted_before: None,
+            lower: None,
+            left: std::sync::Mutex::default(),
         });
     };
     let given: io::Result<Vec<OwnedFd>> =
@@ -327,11 +292,30 @@ impl Sandbox {
                 }
             },
             Supervisor::Guest(link) => match link.next().await? {
-                Some(received) => guest::as_keepers(received.report).map(Some),
+                Some(mut received) => {
+                    if let Some(left) = guest::Left::take(&mut received) {
+                        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+                    }
+                    guest::as_keepers(received.report).map(Some)
+                }
                 None => Ok(None),
             },
             Supervisor::Kept(program) => program.next_report().await,
         }
+    }
+
+    /// The private layer that the program left changed; nothing when it is not kept, or in a session.
+    pub(crate) fn take_layer(&self) -> io::Result<Option<PrivateLayer>> {
+        let Some(lower) = &self.lower else { return Ok(None) };
+        match self.left.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(left) => left.take_layer(lower),
+            None => Err(guest::no_last_word()),
+        }
+    }
+
+    /// Whether the program left no room for anything more to be written.
+    pub(crate) fn is_full(&self) -> bool {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|left| left.full)
     }
 
     /// Sends a signal to the program's group.
@@ -463,19 +447,4 @@ pub(super) fn open_cwd(workspace: &Path, cwd: &Path) -> Result<OwnedFd, StartErr
         rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_MAGICLINKS,
     )
     .map_err(failed)
-}
-
-fn make_pipe() -> Result<(OwnedFd, OwnedFd), StartError> {
-    rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
-        .map_err(|errno| StartError::Io { attempt: "make a pipe", source: errno.into() })
-}
-
-fn reader(fd: OwnedFd) -> io::Result<pipe::Receiver> {
-    rustix::io::ioctl_fionbio(&fd, true)?;
-    pipe::Receiver::from_owned_fd_unchecked(fd)
-}
-
-fn writer(fd: OwnedFd) -> io::Result<pipe::Sender> {
-    rustix::io::ioctl_fionbio(&fd, true)?;
-    pipe::Sender::from_owned_fd_unchecked(fd)
 }

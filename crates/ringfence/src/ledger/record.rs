@@ -25,6 +25,8 @@ pub enum Kind {
     Started,
     /// It is over.
     Ended,
+    /// What it changed was thrown away.
+    Discarded,
     /// An earlier write was cut off; the chain goes on after it.
     Recovered,
 }

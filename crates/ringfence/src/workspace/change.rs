@@ -70,6 +70,26 @@ pub struct Moment {
     pub nanoseconds: u32,
 }
 
+impl Moment {
+    /// Now, by the clock that the kernel stamps files with. It goes in small steps, so that what is stamped later is never
+    /// before it.
+    pub fn now() -> Self {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        Self { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
+    }
+}
+
+impl std::fmt::Display for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let nanoseconds = i32::try_from(self.nanoseconds).unwrap_or(0);
+        match jiff::Timestamp::new(self.seconds, nanoseconds) {
+            Ok(time) => std::fmt::Display::fmt(&time, f),
+            // Beyond the years that have names.
+            Err(_) => write!(f, "{}.{nanoseconds:09} seconds since 1970", self.seconds),
+        }
+    }
+}
+
 /// What is at a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Node {
@@ -186,8 +206,45 @@ pub struct ChangeSet {
     pub began: Moment,
     /// When the set was made.
     pub ended: Moment,
+    /// Patterns of the policy's `fs.deny`: what they name is listed, and never carried over to a host.
+    pub deny: Vec<String>,
+    /// Patterns of the policy's `fs.protect`: what they name, a host would execute or obey.
+    pub protect: Vec<String>,
     /// What differs.
     pub changes: Vec<Change>,
+}
+
+/// How many places differ. Its JSON names are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// There was nothing before.
+    pub added: u64,
+    /// There was something else before.
+    pub changed: u64,
+    /// There is nothing any more.
+    pub removed: u64,
+}
+
+impl Counts {
+    /// All of them together.
+    pub fn total(self) -> u64 {
+        self.added + self.changed + self.removed
+    }
+}
+
+impl ChangeSet {
+    /// How many places differ.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for change in &self.changes {
+            match (&change.before, &change.after) {
+                (_, None) => counts.removed += 1,
+                (Before::Nothing, Some(_)) => counts.added += 1,
+                (Before::Was(_) | Before::Unknown, Some(_)) => counts.changed += 1,
+            }
+        }
+        counts
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! Change sets that wait to be looked at: one folder for each below the state folder, named by its run.
 //!
-//! Contents come first and the list last, so a folder without a list was never finished and is nobody's.
+//! A set is made elsewhere and moved here when it is whole. Inside, contents come first and the list last, so a folder without
+//! a list was never finished and is nobody's.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::time::SystemTime;
+
+use rustix::fs::RenameFlags;
 
 use super::change::ChangeSet;
 use super::objects::Objects;
@@ -20,6 +24,8 @@ const OBJECTS: &str = "objects";
 const VERSION: &[u8; 8] = b"RFCHNG01";
 const HASH: usize = 32;
 const MOST_BYTES: u64 = 512 * 1024 * 1024;
+/// What the kernel counts a file's blocks in.
+const BLOCK: u64 = 512;
 
 /// One run's folder.
 #[derive(Debug, Clone)]
@@ -53,7 +59,78 @@ pub fn runs(state: &StateFolder) -> io::Result<Vec<RunId>> {
     Ok(runs)
 }
 
+/// Why a set was not found.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// The folder cannot be read.
+    #[error("could not read the changes that are kept")]
+    Io(#[from] io::Error),
+    /// No set has such a name.
+    #[error("no changes are kept of a run that begins with `{0}`; `ringfence changes` lists those that are")]
+    NoSuchRun(String),
+    /// More than one has.
+    #[error("changes of {count} runs that begin with `{prefix}` are kept; write more of the id")]
+    Ambiguous {
+        /// What was asked for.
+        prefix: String,
+        /// How many fit.
+        count: usize,
+    },
+}
+
+/// The run whose id begins with `prefix`, of those whose changes are kept.
+pub fn find(state: &StateFolder, prefix: &str) -> Result<RunId, FindError> {
+    let mut fitting = runs(state)?;
+    fitting.retain(|run| !prefix.is_empty() && run.as_str().starts_with(prefix));
+    let short = || prefix.chars().take(64).collect();
+    match fitting.len() {
+        1 => fitting.pop().ok_or_else(|| FindError::NoSuchRun(short())),
+        0 => Err(FindError::NoSuchRun(short())),
+        count => Err(FindError::Ambiguous { prefix: short(), count }),
+    }
+}
+
 impl Kept {
+    /// A set in a folder of its own, wherever that is.
+    pub(super) fn at(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Moves a set that is whole to where it is looked for, instead of one that may be there.
+    pub(super) fn put_at(&self, other: &Self) -> io::Result<()> {
+        if let Some(parent) = other.folder.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        }
+        let there = rustix::fs::CWD;
+        match rustix::fs::renameat_with(there, &self.folder, there, &other.folder, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(()),
+            // Never without one of the two in between; the old one is removed with the folder that this one was made in.
+            Err(rustix::io::Errno::EXIST) => {
+                rustix::fs::renameat_with(there, &self.folder, there, &other.folder, RenameFlags::EXCHANGE)?;
+                Ok(())
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// How many bytes it takes on the disk.
+    pub fn size(&self) -> io::Result<u64> {
+        let mut size = 0;
+        for folder in [self.folder.clone(), self.folder.join(OBJECTS)] {
+            let entries = match fs::read_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let metadata = entry?.metadata()?;
+                if metadata.is_file() {
+                    size += metadata.blocks() * BLOCK;
+                }
+            }
+        }
+        Ok(size)
+    }
+
     /// Where more about this set may be kept.
     pub fn folder(&self) -> &std::path::Path {
         &self.folder
@@ -69,15 +146,17 @@ impl Kept {
         self.folder.join(LIST).exists()
     }
 
-    /// Keeps `set`, whose contents are in [`Kept::objects`] already.
-    pub fn keep(&self, set: &ChangeSet) -> io::Result<()> {
+    /// Keeps `set`, whose contents are in [`Kept::objects`] already. Returns the hash that its list ends in.
+    pub fn keep(&self, set: &ChangeSet) -> io::Result<String> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let body = postcard::to_extend(set, VERSION.to_vec()).map_err(io::Error::other)?;
         let new = self.folder.join("list.new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&body)?;
-        file.write_all(blake3::hash(&body).as_bytes())?;
-        fs::rename(new, self.folder.join(LIST))
+        let hash = blake3::hash(&body);
+        file.write_all(hash.as_bytes())?;
+        fs::rename(new, self.folder.join(LIST))?;
+        Ok(hash.to_hex().to_string())
     }
 
     /// The set. One that was cut short or changed is an error, never a shorter list.
@@ -98,6 +177,11 @@ impl Kept {
             Ok((set, [])) => Ok(set),
             Ok(_) | Err(_) => Err(bad("the list of changes means nothing")),
         }
+    }
+
+    /// When it was put here.
+    pub fn since(&self) -> io::Result<SystemTime> {
+        fs::metadata(self.folder.join(LIST))?.modified()
     }
 
     /// Removes it all.
@@ -130,6 +214,8 @@ mod tests {
             subject: "x".to_owned(),
             began: moment,
             ended: moment,
+            deny: Vec::new(),
+            protect: Vec::new(),
             changes: vec![change],
         }
     }

@@ -5,8 +5,16 @@
 //! whole or in part, or thrown away. Nothing here trusts what a program wrote: names, links and contents are data.
 
 pub mod change;
+pub mod discard;
+pub mod harvest;
+mod keep;
 pub mod kept;
+pub mod layer;
+mod node;
 pub mod objects;
+mod overlay;
 
-pub use change::{Before, Change, ChangeSet, Node, Place, Stamp, Was};
+pub use change::{Before, Change, ChangeSet, Counts, Node, Place, Stamp, Was};
+pub use keep::KeepError;
+pub(crate) use keep::{About, Found, keep, keep_left};
 pub use objects::{ObjectId, Objects};

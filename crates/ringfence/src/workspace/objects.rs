@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,6 @@ impl Objects {
 
     /// Adds what can be read from `from`, at most `most` bytes of it: more is an error of the kind `FileTooLarge`.
     pub fn add(&self, from: &mut dyn Read, most: u64) -> io::Result<(ObjectId, u64)> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let unfinished = self.folder.join(format!("new-{}", crate::RunId::generate().map_err(io::Error::other)?));
         let added = self.add_by(&unfinished, from, most);
         if added.is_err() {
@@ -61,10 +60,19 @@ impl Objects {
     }
 
     fn add_by(&self, unfinished: &Path, from: &mut dyn Read, most: u64) -> io::Result<(ObjectId, u64)> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(unfinished)?;
+        let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(unfinished);
+        let mut file = match create() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+                create()?
+            }
+            file => file?,
+        };
         let mut hasher = blake3::Hasher::new();
-        let mut piece = vec![0u8; PIECE];
+        // One more than there may be: too much is seen at once.
+        let mut piece = vec![0u8; usize::try_from(most).unwrap_or(PIECE).saturating_add(1).min(PIECE)];
         let mut size = 0u64;
+        let mut ends_in_hole = false;
         loop {
             let read = match from.read(&mut piece) {
                 Ok(0) => break,
@@ -78,7 +86,16 @@ impl Objects {
             }
             let read = piece.get(..read).unwrap_or_default();
             hasher.update(read);
-            file.write_all(read)?;
+            ends_in_hole = read.iter().all(|byte| *byte == 0);
+            if ends_in_hole {
+                // A hole stays one: a file that is mostly holes must not fill the host's disk.
+                file.seek(SeekFrom::Current(i64::try_from(read.len()).unwrap_or(i64::MAX)))?;
+            } else {
+                file.write_all(read)?;
+            }
+        }
+        if ends_in_hole {
+            file.set_len(size)?;
         }
         let id = ObjectId(*hasher.finalize().as_bytes());
         fs::rename(unfinished, self.path(id))?;

@@ -14,7 +14,8 @@ use ringfence_linux::wall::landlock_abi;
 use ringfence_linux::{Launch, Privileges};
 use ringfence_policy::{BackendKind, NetMode, ResolvedPolicy, WorkspaceMode};
 
-use super::process::{Pipes, open_cwd};
+use super::pipes::Pipes;
+use super::process::open_cwd;
 use super::spawn::{kept_by_the_keeper, needs_of_the_keeper, rlimits};
 use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, WallError, program};
 use crate::BoxFuture;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ringfence_linux::wall::{Access, Entry, Identity};
+use ringfence_linux::wall::{Access, Entry, Identity, Written};
 use ringfence_policy::{ImageKind, ResolvedPolicy};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
@@ -295,7 +295,7 @@ impl Root {
             }
         }
         let source = view::source(&self.folder, identity, trees)?;
-        Ok(Entry::CopyOnWrite { source, at: "/".into(), absent, access: Access::ReadOnly })
+        Ok(Entry::CopyOnWrite { source, at: "/".into(), absent, access: Access::ReadOnly, written: Written::Forgotten })
     }
 
     /// What has to go for `entry` to have its place. Folders stay, and links are never followed: where the image has a link

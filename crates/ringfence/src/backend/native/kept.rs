@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::{InputFile, Order, Start};
-use ringfence_linux::Layer;
 use ringfence_linux::cgroup::Cgroup;
 use ringfence_linux::wall::Entry;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
@@ -16,12 +15,13 @@ use ringfence_policy::{BackendKind, ResolvedPolicy};
 use super::image::Root;
 use super::{CODE, Groups, Native, groups_of, kept, program, view, workspace_at};
 use crate::BoxFuture;
-use crate::backend::guest::{Kept, Link, Proofs};
+use crate::backend::guest::{self, Kept, Link, Proofs};
 use crate::backend::process::in_session;
-use crate::backend::{Backend, Capabilities, FoundImage, InUse, KeptWall, Sandbox, StartError, Unavailable};
+use crate::backend::{Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, StartError, Unavailable};
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::request::Work;
+use crate::workspace::layer::{Life, Lower, PrivateLayer};
 
 /// A wall with a guest that starts programs one after the other, or several at once.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ struct Standing {
     root: Option<Root>,
     capabilities: Capabilities,
     proofs: Proofs,
+    lower: Option<Arc<Lower>>,
     // After the guest: the group is removed when what it counts is gone.
     group: Option<Arc<Cgroup>>,
 }
@@ -42,6 +43,7 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
     // Each run has a folder of its own there for its code.
     let code = Entry::Scratch { at: CODE.into(), mode: 0o700, size: None };
     let view = view(plan, native, &workspace, root.as_ref(), vec![code])?;
+    let lower = view.lower.clone();
     let null = File::options()
         .read(true)
         .write(true)
@@ -58,6 +60,7 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
         root,
         capabilities: Capabilities::new(BackendKind::Native, kept_in_a_session(plan.policy(), groups)),
         proofs,
+        lower,
         group: group.map(Arc::new),
     }))
 }
@@ -147,7 +150,30 @@ impl KeptWall for Standing {
         }
     }
 
-    fn ended(&self) -> BoxFuture<'_, bool> {
-        Box::pin(async { self.guest.gone().await == Layer::Changed })
+    fn ended(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.guest.gone())
+    }
+
+    fn take_left(&self) -> Left {
+        let left = self.guest.take_left();
+        let (changed, full) = left.as_ref().map_or((false, false), |left| (left.changed, left.full));
+        let layer = match (&self.lower, left) {
+            (None, _) => Ok(None),
+            (Some(lower), Some(mut left)) => left.take_layer(lower),
+            (Some(_), None) => Err(guest::no_last_word()),
+        };
+        Left { layer, changed, full }
+    }
+
+    fn layer(&self) -> BoxFuture<'_, io::Result<Option<PrivateLayer>>> {
+        Box::pin(async {
+            let Some(lower) = &self.lower else { return Ok(None) };
+            match self.guest.layer().await? {
+                Some(upper) => PrivateLayer::new(upper, Arc::clone(lower), Life::GoesOn).map(Some),
+                None => {
+                    Err(io::Error::new(io::ErrorKind::InvalidData, "the guest did not hand over the private layer"))
+                }
+            }
+        })
     }
 }

@@ -23,7 +23,7 @@ use ringfence_policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, Re
 
 use self::begun::{Begun, wall_for};
 pub use self::image::ImageError;
-use super::process::Pipes;
+use super::pipes::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
 use super::{Backend, Capabilities, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError};
 use crate::BoxFuture;
@@ -31,6 +31,7 @@ use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::request::{Work, WorkspaceAt};
 use crate::state::StateFolder;
+use crate::workspace::layer::Lower;
 
 /// Where the workspace is, unless the request says otherwise.
 const WORKSPACE: &str = "/workspace";
@@ -167,9 +168,11 @@ impl Native {
         let at = workspace_at(plan)?;
         let view = view(plan, self, &at, root.as_ref(), view::files(plan, Path::new(CODE)))?;
         let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
+        let lower = view.lower.clone();
         let (guest, group) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)?;
         let mut sandbox = pipes.behind(guest)?;
         sandbox.group = group.map(Arc::new);
+        sandbox.lower = lower;
         sandbox.image = root.map(|root| root.name().to_owned());
         sandbox.proven().await?;
         self.prepare_again(plan);
@@ -308,6 +311,8 @@ struct View {
     system: usize,
     trees: Vec<OwnedFd>,
     writable: Vec<(OsString, Access)>,
+    /// The workspace, when what is changed of it is kept.
+    lower: Option<Arc<Lower>>,
 }
 
 /// Where the workspace is inside.
@@ -347,7 +352,8 @@ fn view(
     }
     let hidden = view::hide(&mut entries, plan.workspace(), at, state)?;
     entries.extend(hidden);
-    entries.extend(view::workspace(plan, at, identity, state, &mut trees)?);
+    let (workspace, reviewed) = view::workspace(plan, at, identity, state, &mut trees)?;
+    entries.extend(workspace);
     let mut mounts = view::mounts(plan)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, state)?;
     entries.extend(mounts.into_iter().chain(hidden).chain(code));
@@ -356,8 +362,9 @@ fn view(
         entries.insert(0, root.ground(&entries, identity, &mut trees)?);
     }
     let writable = view::writable_paths(&entries);
+    let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
     let wall = wall_for(plan.policy(), identity, entries);
-    Ok(View { wall, system, trees, writable })
+    Ok(View { wall, system, trees, writable, lower })
 }
 
 /// The program of `plan`, whose code is in the folder `code` inside.

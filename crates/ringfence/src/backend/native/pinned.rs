@@ -45,6 +45,10 @@ impl Pinned {
         &self.opened
     }
 
+    pub(super) fn into_opened(self) -> OwnedFd {
+        self.opened
+    }
+
     pub(super) fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
     }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use ringfence_linux::wall::{Access, Entry, Source};
+use ringfence_linux::wall::{Access, Entry, Source, Written};
 
 use super::view::read_only;
 
@@ -72,7 +72,7 @@ fn shown(path: &Path, workspace: &Path) -> Entry {
     }
     let absent = Vec::new();
     let source = Source::Host(path.to_owned());
-    Entry::CopyOnWrite { source, at: path.to_owned(), absent, access: Access::ReadOnly }
+    Entry::CopyOnWrite { source, at: path.to_owned(), absent, access: Access::ReadOnly, written: Written::Forgotten }
 }
 
 /// Whether `needed`, wherever its links lead, is there and is neither a home, nor above one, nor a part of `workspace`.

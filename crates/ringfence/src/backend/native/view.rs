@@ -5,9 +5,10 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ringfence_linux::kernel_file;
-use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, Source};
+use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, Source, Written};
 use ringfence_policy::{Mount, MountMode, WorkspaceMode};
 use rustix::fs::FileType;
 
@@ -16,6 +17,7 @@ use super::{StartError, deny, wall_error};
 use crate::plan::Plan;
 use crate::request::{InputFile, Work};
 use crate::state::StateFolder;
+use crate::workspace::layer::Lower;
 
 /// Folders of the system; on most hosts all but the first are links into it.
 const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -99,10 +101,10 @@ pub(super) fn workspace(
     identity: Identity,
     state: &StateFolder,
     trees: &mut Vec<OwnedFd>,
-) -> Result<Vec<Entry>, StartError> {
+) -> Result<(Vec<Entry>, Option<Reviewed>), StartError> {
     let mode = plan.policy().fs.mode.value;
     if mode == WorkspaceMode::Ephemeral {
-        return Ok(vec![Entry::Scratch { at: at.to_owned(), mode: 0o755, size: None }]);
+        return Ok((vec![Entry::Scratch { at: at.to_owned(), mode: 0o755, size: None }], None));
     }
     no_mounts_below(plan.workspace(), "the workspace")?;
     let folder = pin(plan.workspace())?;
@@ -117,10 +119,45 @@ pub(super) fn workspace(
         WorkspaceMode::Direct => {
             let mut entries = vec![Entry::Bind { source, at: at.to_owned(), access: Access::ReadWrite }];
             entries.extend(denied.into_iter().map(|path| Entry::Masked { at: at.join(path) }));
-            return Ok(entries);
+            return Ok((entries, None));
         }
     };
-    Ok(vec![Entry::CopyOnWrite { source, at: at.to_owned(), absent: denied, access }])
+    let (written, reviewed) = match access {
+        Access::ReadWrite => (Written::Kept, Some(Reviewed { folder, absent: denied.clone() })),
+        Access::ReadOnly => (Written::Forgotten, None),
+    };
+    Ok((vec![Entry::CopyOnWrite { source, at: at.to_owned(), absent: denied, access, written }], reviewed))
+}
+
+/// A workspace whose changes are kept.
+pub(super) struct Reviewed {
+    folder: Pinned,
+    absent: Vec<PathBuf>,
+}
+
+impl Reviewed {
+    /// What a private layer lies over, when the workspace is at `at` and all of `entries` are shown.
+    pub(super) fn lower(self, at: &Path, entries: &[Entry]) -> Result<Arc<Lower>, StartError> {
+        let below = |path: &Path| path.strip_prefix(at).ok().map(Path::to_owned);
+        let made = entries.iter().filter_map(place_of).filter_map(below);
+        let made = made.filter(|path| !path.as_os_str().is_empty()).collect();
+        let path = self.folder.path().to_owned();
+        let lower = Lower::new(self.folder.into_opened(), path, self.absent, made);
+        lower.map(Arc::new).map_err(|error| wall_error("look at the workspace", &error))
+    }
+}
+
+/// Where an entry is made.
+fn place_of(entry: &Entry) -> Option<&Path> {
+    match entry {
+        Entry::Folder { at }
+        | Entry::File { at, .. }
+        | Entry::Link { at, .. }
+        | Entry::Bind { at, .. }
+        | Entry::Scratch { at, .. }
+        | Entry::CopyOnWrite { at, .. } => Some(at),
+        Entry::Device { .. } | Entry::Masked { .. } | Entry::Proc | Entry::Terminals => None,
+    }
 }
 
 /// The state folder, relative to a workspace that it lies in, unless it is in something denied already.
@@ -281,7 +318,7 @@ fn entry_for(plan: &Plan, mount: &Mount) -> Result<Entry, StartError> {
         (MountMode::ReadOnly, FileType::Directory) => {
             let denied = || refuse(format!("`fs.deny` denies {}, so it cannot be mounted", path.display()));
             let absent = denied_in(&pinned, plan)?.ok_or_else(denied)?;
-            Ok(Entry::CopyOnWrite { source, at, absent, access: Access::ReadOnly })
+            Ok(Entry::CopyOnWrite { source, at, absent, access: Access::ReadOnly, written: Written::Forgotten })
         }
         (MountMode::ReadOnly, FileType::RegularFile) => Ok(Entry::Bind { source, at, access: Access::ReadOnly }),
         (MountMode::ReadOnly, _) => Err(refuse(format!("{} is neither a folder nor a file", path.display()))),

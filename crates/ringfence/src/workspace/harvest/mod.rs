@@ -1,0 +1,497 @@
+//! Finds what a program changed: walks a private layer beside the workspace that it lies over.
+//!
+//! The layer was written by an untrusted program, through overlay: names, links, permissions and contents are its own. Nothing
+//! here follows a link or leaves the two folders, no path is looked up that is not below one of them, and whatever is not
+//! understood ends the harvest: a list that leaves something out is worse than none.
+
+mod before;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ffi::{CStr, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat};
+use rustix::io::Errno;
+
+use self::before::Contents;
+use super::change::{Before, Change, Moment, Node, Place};
+use super::layer::{Life, Lower, PrivateLayer};
+use super::node::{
+    hold, is_closed_inside, kind_of, link_target, moment, open_file, open_folder, open_up, other_kind, stat_of,
+};
+use super::objects::{ObjectId, Objects};
+use super::overlay::{self, Marks, MarksError};
+
+/// Places that are looked at or listed.
+const MOST_ENTRIES: usize = 200_000;
+/// Of the letters in all of them.
+const MOST_LETTERS: usize = 64 * 1024 * 1024;
+/// Of the letters in one: no program of the host could name a longer one.
+const LONGEST: usize = 4095;
+
+/// Why there is no list of changes.
+#[derive(Debug, thiserror::Error)]
+pub enum HarvestError {
+    /// The system refused something.
+    #[error("could not {attempt} {place:?}")]
+    Io {
+        /// What was attempted.
+        attempt: &'static str,
+        /// With what, relative to the workspace.
+        place: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Too many places differ.
+    #[error("more than {MOST_ENTRIES} files and folders would have to be listed")]
+    TooMany,
+    /// Their names are too long, taken together.
+    #[error("the names of what was changed are together longer than {MOST_LETTERS} bytes")]
+    TooLong,
+    /// One name is.
+    #[error("the path that begins with {begin:?} is longer than {LONGEST} bytes, so no program could use it")]
+    LongPath {
+        /// Its first letters.
+        begin: String,
+    },
+    /// There is too much to read.
+    #[error("the files that were made or changed are together larger than {most} bytes, holes in them included")]
+    TooMuch {
+        /// What may be read.
+        most: u64,
+    },
+    /// Overlay wrote something that this version does not know, or somebody else did.
+    #[error("{place:?} is marked in the private layer in a way that is not known: {mark}")]
+    NotUnderstood {
+        /// Where.
+        place: PathBuf,
+        /// The mark.
+        mark: &'static str,
+    },
+    /// It changed while it was looked at.
+    #[error("{place:?} became something else while it was looked at")]
+    Moving {
+        /// Where.
+        place: PathBuf,
+    },
+}
+
+/// What a harvest may cost, and from when on a change on the host counts.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// When the program began: what the host changed since then, the program may or may not have seen.
+    pub began: Moment,
+    /// Bytes of contents that are read.
+    pub most_bytes: u64,
+}
+
+/// All that differs between `layer` and the workspace below it, sorted by place. Contents go to `objects`.
+pub fn harvest(layer: &PrivateLayer, bounds: Bounds, objects: &Objects) -> Result<Vec<Change>, HarvestError> {
+    let mut harvest = Harvest {
+        layer,
+        lower: layer.lower(),
+        bounds,
+        objects,
+        left: VecDeque::from([Folder { place: None, upper: Upper::Here, lower: Beneath::Beside }]),
+        changes: Vec::new(),
+        made: Vec::new(),
+        linked: HashMap::new(),
+        entries: 0,
+        letters: 0,
+        read: 0,
+        bases: 0,
+    };
+    while let Some(folder) = harvest.left.pop_front() {
+        harvest.look_through(&folder)?;
+    }
+    harvest.list_made();
+    let mut changes = harvest.changes;
+    changes.sort_by(|one, other| one.place.cmp(&other.place));
+    Ok(changes)
+}
+
+/// A folder that is still to be looked through.
+#[derive(Debug)]
+struct Folder {
+    /// Nothing for the workspace itself.
+    place: Option<Place>,
+    upper: Upper,
+    lower: Beneath,
+}
+
+/// Whether a folder is in the private layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Upper {
+    Here,
+    /// It was removed, or became something else: all that was in it is gone.
+    Gone,
+}
+
+/// What the workspace has in the place of a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beneath {
+    /// No folder.
+    Nothing,
+    /// A folder that the program saw.
+    Beside,
+    /// Something that the program did not see.
+    Hidden,
+    /// No folder any more: the host removed it while the program ran.
+    Lost,
+}
+
+/// What the workspace has in the place of a file.
+struct Old {
+    stat: Option<Stat>,
+    /// The program did not see it.
+    hidden: bool,
+    /// The host removed it while the program ran.
+    lost: bool,
+}
+
+struct Harvest<'a> {
+    layer: &'a PrivateLayer,
+    lower: &'a Lower,
+    bounds: Bounds,
+    objects: &'a Objects,
+    left: VecDeque<Folder>,
+    changes: Vec<Change>,
+    /// Folders that the wall made on the way to something of its own; listed only if the program put something into them.
+    made: Vec<Change>,
+    /// Contents of files that have several names.
+    linked: HashMap<(u64, u64), (ObjectId, u64)>,
+    entries: usize,
+    letters: usize,
+    read: u64,
+    bases: u64,
+}
+
+impl Harvest<'_> {
+    fn look_through(&mut self, folder: &Folder) -> Result<(), HarvestError> {
+        let path = folder.place.as_ref().map_or(Path::new("."), Place::as_path);
+        let failed = |attempt: &'static str| at(attempt, path);
+        let upper = match folder.upper {
+            Upper::Here => Some(self.open_upper_folder(path)?),
+            Upper::Gone => None,
+        };
+        let lower = match folder.lower {
+            Beneath::Nothing | Beneath::Lost => None,
+            // Held, and not opened: what is below may be looked at where it may not be read.
+            Beneath::Beside | Beneath::Hidden => match hold(self.lower.folder(), path) {
+                Ok(lower) => Some(lower),
+                // The host has removed it meanwhile, or put something else there.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
+                Err(errno) => return Err(failed("open the workspace's folder")(errno)),
+            },
+        };
+        let marks = match &upper {
+            Some(upper) => marks_of(upper, path)?,
+            None => Marks { opaque: true, ..Marks::default() },
+        };
+        let mut names = BTreeSet::new();
+        if let Some(upper) = &upper {
+            for name in self.names_in(upper, path)? {
+                let place = self.place(folder, &name)?;
+                self.look_at_upper(folder, (upper, lower.as_ref()), &name, place)?;
+                names.insert(name);
+            }
+        }
+        let Some(lower) = lower.filter(|_| marks.opaque && folder.lower == Beneath::Beside) else { return Ok(()) };
+        let readable = match open_folder(&lower, Path::new(".")) {
+            // The host has put something else there.
+            Err(Errno::NOTDIR) => return Ok(()),
+            readable => readable.map_err(failed("read the workspace's folder"))?,
+        };
+        for name in self.names_in(&readable, path)? {
+            if !names.contains(&name) {
+                let place = self.place(folder, &name)?;
+                self.remove(&lower, &name, place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One name of the private layer.
+    fn look_at_upper(
+        &mut self,
+        folder: &Folder,
+        (upper, lower): (&OwnedFd, Option<&OwnedFd>),
+        name: &OsStr,
+        place: Place,
+    ) -> Result<(), HarvestError> {
+        let path = place.as_path();
+        let stat = rustix::fs::statat(upper, name, AtFlags::SYMLINK_NOFOLLOW).map_err(at("look at", path))?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::CharacterDevice && stat.st_rdev == 0 {
+            return self.take_whiteout(folder, lower, name, place);
+        }
+        let hidden = folder.lower == Beneath::Hidden || self.lower.is_in_absent(path);
+        let below = match lower {
+            Some(lower) => stat_of(lower, name).map_err(at("look at", path))?,
+            None => None,
+        };
+        let mode = stat.st_mode & 0o7777;
+        match kind {
+            FileType::Directory => {
+                let was_folder = below.as_ref().is_some_and(|below| kind_of(below) == FileType::Directory);
+                let same = was_folder && !hidden && below.as_ref().is_some_and(|below| below.st_mode & 0o7777 == mode);
+                // Overlay moves no folder that it has copied, so the host has removed this one.
+                let lost = below.is_none() && marks_of(self.open_upper_folder(path)?, path)?.copied_up;
+                if !same {
+                    let before = match lost {
+                        true => Before::Unknown,
+                        false => self.before(lower, name, below.as_ref(), Contents::Left, path)?,
+                    };
+                    let change = Change { place: place.clone(), before, after: Some(Node::Folder { mode }) };
+                    if below.is_none() && self.lower.is_on_our_way(path) {
+                        self.made.push(change);
+                    } else {
+                        self.changes.push(change);
+                    }
+                }
+                let beneath = match (hidden, was_folder) {
+                    (true, _) => Beneath::Hidden,
+                    (false, true) => Beneath::Beside,
+                    (false, false) if lost => Beneath::Lost,
+                    (false, false) => Beneath::Nothing,
+                };
+                self.left.push_back(Folder { place: Some(place), upper: Upper::Here, lower: beneath });
+                return Ok(());
+            }
+            FileType::RegularFile => {
+                let file = self.open_upper_file(upper, name, &stat, path)?;
+                let marks = marks_of(&file, path)?;
+                if marks.whiteout {
+                    return self.take_whiteout(folder, lower, name, place);
+                }
+                if below.is_none() && self.lower.is_made(path) && stat.st_size == 0 {
+                    // Nothing of it was seen: something of the wall's own lies over it.
+                    return Ok(());
+                }
+                // One that was copied may have been moved here; or the host has removed what was here.
+                let lost = below.is_none()
+                    && marks.copied_up
+                    && (folder.lower == Beneath::Lost || lower.is_some_and(|lower| self.is_changed_since(lower)));
+                let old = Old { stat: below, hidden, lost };
+                self.take_file(lower, name, file, &old, place.clone())?;
+            }
+            FileType::Symlink => {
+                let target = link_target(upper, name).map_err(at("read the link", path))?;
+                let is_link = |below: &Stat| kind_of(below) == FileType::Symlink;
+                let old = match lower.filter(|_| below.as_ref().is_some_and(is_link)) {
+                    Some(lower) => Some(link_target(lower, name).map_err(at("read the link", path))?),
+                    None => None,
+                };
+                if hidden || old.as_ref() != Some(&target) {
+                    let before = self.before(lower, name, below.as_ref(), Contents::Left, path)?;
+                    self.changes.push(Change { place: place.clone(), before, after: Some(Node::Link { target }) });
+                }
+            }
+            FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice => {
+                let other = other_kind(kind);
+                let same = below.as_ref().is_some_and(|below| below.st_mode == stat.st_mode) && !hidden;
+                if !same {
+                    let before = self.before(lower, name, below.as_ref(), Contents::Left, path)?;
+                    self.changes.push(Change { place: place.clone(), before, after: Some(Node::Other(other)) });
+                }
+            }
+            FileType::Unknown => return Err(HarvestError::NotUnderstood { place: path.to_owned(), mark: "its type" }),
+        }
+        // Where a folder was is none any more, and all that was in it is gone.
+        if below.is_some_and(|below| kind_of(&below) == FileType::Directory) && !hidden {
+            self.left.push_back(Folder { place: Some(place), upper: Upper::Gone, lower: Beneath::Beside });
+        }
+        Ok(())
+    }
+
+    /// The mark that something was removed, by the program or by us.
+    fn take_whiteout(
+        &mut self,
+        folder: &Folder,
+        lower: Option<&OwnedFd>,
+        name: &OsStr,
+        place: Place,
+    ) -> Result<(), HarvestError> {
+        let path = place.as_path();
+        let Some(lower) = lower.filter(|_| folder.lower == Beneath::Beside) else { return Ok(()) };
+        if self.lower.is_absent(path) {
+            return Ok(());
+        }
+        if self.lower.holds_absent(path)
+            && let Some(below) = stat_of(lower, name).map_err(at("look at", path))?
+            && is_closed_inside(&below, self.lower.owner())
+        {
+            // Behind the wall nobody can enter it, so it was taken away as a whole, and could not have been removed.
+            return Ok(());
+        }
+        self.remove(lower, name, place)
+    }
+
+    /// What the workspace has, and is no more. What a program never saw, it has not removed.
+    fn remove(&mut self, lower: &OwnedFd, name: &OsStr, place: Place) -> Result<(), HarvestError> {
+        if self.lower.is_absent(place.as_path()) {
+            return Ok(());
+        }
+        let below = stat_of(lower, name).map_err(at("look at", place.as_path()))?;
+        let Some(below) = below else { return Ok(()) };
+        let before = self.before(Some(lower), name, Some(&below), Contents::Left, place.as_path())?;
+        self.changes.push(Change { place: place.clone(), before, after: None });
+        if kind_of(&below) == FileType::Directory {
+            self.left.push_back(Folder { place: Some(place), upper: Upper::Gone, lower: Beneath::Beside });
+        }
+        Ok(())
+    }
+
+    fn take_file(
+        &mut self,
+        lower: Option<&OwnedFd>,
+        name: &OsStr,
+        file: File,
+        old: &Old,
+        place: Place,
+    ) -> Result<(), HarvestError> {
+        let path = place.as_path();
+        let stat = rustix::fs::fstat(&file).map_err(at("look at", path))?;
+        let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+        let mode = stat.st_mode & 0o7777;
+        let below = old.stat.as_ref();
+        let same_kind = below.filter(|below| kind_of(below) == FileType::RegularFile && !old.hidden);
+        if let (Some(below), Some(lower)) = (same_kind, lower)
+            && below.st_size == stat.st_size
+            && below.st_mode & 0o7777 == mode
+            && self.is_same(lower, name, below, &file, size, path)?
+        {
+            return Ok(());
+        }
+        let key = (stat.st_dev, stat.st_ino);
+        let known = self.linked.get(&key).copied();
+        let (content, size) = match known {
+            Some(known) => known,
+            None => {
+                self.count_read(size)?;
+                // As it is now: what a program adds meanwhile belongs to a later look.
+                let mut whole = file.take(size);
+                let added = self.objects.add(&mut whole, size);
+                let added = added.map_err(|source| io_at("keep the contents of", path, source))?;
+                if stat.st_nlink > 1 {
+                    self.linked.insert(key, added);
+                }
+                added
+            }
+        };
+        let contents = if old.hidden { Contents::Left } else { Contents::Kept };
+        let before = match old.lost {
+            true => Before::Unknown,
+            false => self.before(lower, name, below, contents, path)?,
+        };
+        let modified = moment(stat.st_mtime, stat.st_mtime_nsec);
+        self.changes.push(Change { place, before, after: Some(Node::File { content, size, mode, modified }) });
+        Ok(())
+    }
+
+    fn count_read(&mut self, size: u64) -> Result<(), HarvestError> {
+        self.read = self.read.saturating_add(size);
+        let most = self.bounds.most_bytes;
+        if self.read > most { Err(HarvestError::TooMuch { most }) } else { Ok(()) }
+    }
+
+    /// Lists those folders of the wall's own that now hold something of the program's.
+    fn list_made(&mut self) {
+        let used: BTreeSet<&Path> =
+            self.changes.iter().flat_map(|change| change.place.as_path().ancestors().skip(1)).collect();
+        let is_used = |made: &Change| used.contains(made.place.as_path());
+        let made: Vec<Change> = self.made.iter().filter(|made| is_used(made)).cloned().collect();
+        self.changes.extend(made);
+    }
+
+    fn place(&mut self, folder: &Folder, name: &OsStr) -> Result<Place, HarvestError> {
+        let path = folder.place.as_ref().map_or_else(|| PathBuf::from(name), |place| place.as_path().join(name));
+        let length = path.as_os_str().len();
+        if length > LONGEST {
+            return Err(HarvestError::LongPath { begin: path.to_string_lossy().chars().take(64).collect() });
+        }
+        self.letters += length;
+        if self.letters > MOST_LETTERS {
+            return Err(HarvestError::TooLong);
+        }
+        // A name from the kernel is plain: no separator, never empty, and neither of the two that are left out.
+        Place::new(path).map_err(|_| HarvestError::NotUnderstood { place: PathBuf::from(name), mark: "its name" })
+    }
+
+    fn names_in(&mut self, folder: &OwnedFd, path: &Path) -> Result<Vec<OsString>, HarvestError> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(folder).map_err(at("read the folder", path))? {
+            let entry = entry.map_err(at("read the folder", path))?;
+            let name: &CStr = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            self.entries += 1;
+            if self.entries > MOST_ENTRIES {
+                return Err(HarvestError::TooMany);
+            }
+            names.push(OsStr::from_bytes(name.to_bytes()).to_owned());
+        }
+        Ok(names)
+    }
+
+    fn open_upper_folder(&self, path: &Path) -> Result<OwnedFd, HarvestError> {
+        match open_folder(self.layer.upper(), path) {
+            Err(Errno::ACCESS) if self.layer.life() == Life::Over => {
+                let closed = hold(self.layer.upper(), path);
+                closed.and_then(|closed| open_up(&closed, Mode::RWXU)).map_err(at("open the folder", path))?;
+                open_folder(self.layer.upper(), path).map_err(at("open the folder", path))
+            }
+            opened => opened.map_err(at("open the folder", path)),
+        }
+    }
+
+    /// Opens a file of the private layer. Its owner is who we are, or we are root: one that is closed can be opened up.
+    fn open_upper_file(&self, folder: &OwnedFd, name: &OsStr, stat: &Stat, path: &Path) -> Result<File, HarvestError> {
+        let file = match open_file(folder, name) {
+            Err(Errno::ACCESS) if self.layer.life() == Life::Over => {
+                let closed = hold(folder, name).map_err(at("open", path))?;
+                let now = rustix::fs::fstat(&closed).map_err(at("look at", path))?;
+                if kind_of(&now) != FileType::RegularFile {
+                    return Err(HarvestError::Moving { place: path.to_owned() });
+                }
+                let mode = Mode::from_raw_mode(now.st_mode & 0o7777);
+                open_up(&closed, mode | Mode::RUSR).map_err(at("open", path))?;
+                let opened = open_file(folder, name);
+                // The list says what it was.
+                open_up(&closed, mode).map_err(at("open", path))?;
+                opened
+            }
+            opened => opened,
+        };
+        let file = file.map_err(at("open", path))?;
+        let now = rustix::fs::fstat(&file).map_err(at("look at", path))?;
+        if kind_of(&now) != FileType::RegularFile || (now.st_dev, now.st_ino) != (stat.st_dev, stat.st_ino) {
+            return Err(HarvestError::Moving { place: path.to_owned() });
+        }
+        Ok(file)
+    }
+}
+
+fn at(attempt: &'static str, place: &Path) -> impl FnOnce(Errno) -> HarvestError {
+    let place = place.to_owned();
+    move |errno| HarvestError::Io { attempt, place, source: errno.into() }
+}
+
+fn marks_of(node: impl AsFd, place: &Path) -> Result<Marks, HarvestError> {
+    overlay::marks_of(node).map_err(|error| match error {
+        MarksError::Read(errno) => at("read the attributes of", place)(errno),
+        MarksError::NotUnderstood(mark) => HarvestError::NotUnderstood { place: place.to_owned(), mark },
+    })
+}
+
+fn io_at(attempt: &'static str, place: &Path, source: io::Error) -> HarvestError {
+    HarvestError::Io { attempt, place: place.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! The private layer of a workspace, as a wall handed it out, and the folder that it lies over.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where all private layers are: nothing of the host's own.
+const TMPFS: u64 = 0x0102_1994;
+
+/// The workspace below a private layer.
+#[derive(Debug)]
+pub struct Lower {
+    folder: OwnedFd,
+    path: PathBuf,
+    is: (u64, u64),
+    owner: (u32, u32),
+    absent: Vec<PathBuf>,
+    made: Vec<PathBuf>,
+}
+
+/// Whether somebody may still write to a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// Everything that could has ended.
+    Over,
+    /// Programs go on.
+    GoesOn,
+}
+
+/// A private layer over a workspace. What is in it was written by an untrusted program.
+#[derive(Debug)]
+pub struct PrivateLayer {
+    upper: OwnedFd,
+    lower: Arc<Lower>,
+    life: Life,
+}
+
+impl Lower {
+    /// The workspace `path`, held by `folder`. Relative to it, `absent` is what a program does not see of it, and `made`
+    /// where its wall put something of its own.
+    pub fn new(folder: OwnedFd, path: PathBuf, absent: Vec<PathBuf>, made: Vec<PathBuf>) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(&folder)?;
+        Ok(Self {
+            folder,
+            path,
+            is: (stat.st_dev, stat.st_ino),
+            owner: (stat.st_uid, stat.st_gid),
+            absent: plain(absent),
+            made: plain(made),
+        })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    /// Its real path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its device and its number there.
+    pub fn is(&self) -> (u64, u64) {
+        self.is
+    }
+
+    /// The user and the group that own it.
+    pub(super) fn owner(&self) -> (u32, u32) {
+        self.owner
+    }
+
+    /// Whether `path` was taken away before a program could see it.
+    pub(super) fn is_absent(&self, path: &Path) -> bool {
+        self.absent.binary_search_by(|known| known.as_path().cmp(path)).is_ok()
+    }
+
+    /// Whether `path`, or a folder that it is in, was.
+    pub(super) fn is_in_absent(&self, path: &Path) -> bool {
+        path.ancestors().any(|folder| self.is_absent(folder))
+    }
+
+    /// Whether something in `path` was.
+    pub(super) fn holds_absent(&self, path: &Path) -> bool {
+        holds(&self.absent, path)
+    }
+
+    /// Whether the wall put something of its own at `path`.
+    pub(super) fn is_made(&self, path: &Path) -> bool {
+        self.made.binary_search_by(|known| known.as_path().cmp(path)).is_ok()
+    }
+
+    /// Whether the wall may have made the folder `path` itself, for something of its own or to take something away.
+    pub(super) fn is_on_our_way(&self, path: &Path) -> bool {
+        self.is_made(path) || holds(&self.made, path) || self.holds_absent(path)
+    }
+}
+
+/// Sorted, so that what is looked for is found quickly.
+fn plain(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+fn holds(sorted: &[PathBuf], folder: &Path) -> bool {
+    let after = sorted.partition_point(|known| known.as_path() <= folder);
+    sorted.get(after).is_some_and(|next| next.starts_with(folder))
+}
+
+impl PrivateLayer {
+    /// The layer in `upper`, which a guest sent. It must be what a layer is.
+    pub fn new(upper: OwnedFd, lower: Arc<Lower>, life: Life) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(&upper)?;
+        let is_folder = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory;
+        let on = u64::try_from(rustix::fs::fstatfs(&upper)?.f_type).unwrap_or(0);
+        if is_folder && on == TMPFS {
+            Ok(Self { upper, lower, life })
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "the guest sent something that is no private layer"))
+        }
+    }
+
+    /// A layer that was made by hand, wherever it lies.
+    #[cfg(test)]
+    pub(super) fn unchecked(upper: OwnedFd, lower: Arc<Lower>, life: Life) -> Self {
+        Self { upper, lower, life }
+    }
+
+    /// What lies in it.
+    pub(super) fn upper(&self) -> BorrowedFd<'_> {
+        self.upper.as_fd()
+    }
+
+    /// What it lies over.
+    pub fn lower(&self) -> &Lower {
+        &self.lower
+    }
+
+    /// Whether somebody may still write to it.
+    pub(super) fn life(&self) -> Life {
+        self.life
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn what_is_taken_away_is_known_by_its_place_and_by_what_is_around_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let absent = ["a/b/.env", "a.b", "c"].map(PathBuf::from).to_vec();
+        let lower =
+            Lower::new(File::open(folder.path()).unwrap().into(), folder.path().into(), absent, vec!["d/e".into()]);
+        let lower = lower.unwrap();
+        let check = |path: &str, expected: [bool; 3]| {
+            let path = Path::new(path);
+            assert_eq!(
+                [lower.is_absent(path), lower.is_in_absent(path), lower.holds_absent(path)],
+                expected,
+                "{path:?}"
+            );
+        };
+        check("a/b/.env", [true, true, false]);
+        check("a/b", [false, false, true]);
+        check("a", [false, false, true]);
+        check("a.b", [true, true, false]);
+        check("a.c", [false, false, false]);
+        check("c/x/y", [false, true, false]);
+        check("cx", [false, false, false]);
+        assert!(lower.is_made(Path::new("d/e")) && !lower.is_made(Path::new("d")));
+        assert!(["d", "d/e", "a/b"].map(Path::new).iter().all(|path| lower.is_on_our_way(path)));
+        assert!(!lower.is_on_our_way(Path::new("d/e/f")) && !lower.is_on_our_way(Path::new("c")));
+    }
+
+    #[test]
+    fn what_a_guest_sends_must_be_a_folder_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let lower = || {
+            let held = File::open(folder.path()).unwrap().into();
+            Arc::new(Lower::new(held, folder.path().into(), Vec::new(), Vec::new()).unwrap())
+        };
+        let sent = |path: &str| PrivateLayer::new(File::open(path).unwrap().into(), lower(), Life::Over);
+        assert!(sent("/dev/shm").is_ok(), "the twin: a folder in memory");
+        assert!(sent("/proc/self").is_err() && sent("/proc/self/stat").is_err() && sent("/dev/null").is_err());
+    }
+}
