@@ -186,6 +186,10 @@ pub struct ChangeSet {
     pub began: Moment,
     /// When the set was made.
     pub ended: Moment,
+    /// Patterns of the policy's `fs.deny`: what they name is listed, and never carried over to a host.
+    pub deny: Vec<String>,
+    /// Patterns of the policy's `fs.protect`: what they name, a host would execute or obey.
+    pub protect: Vec<String>,
     /// What differs.
     pub changes: Vec<Change>,
 }

@@ -130,6 +130,8 @@ mod tests {
             subject: "x".to_owned(),
             began: moment,
             ended: moment,
+            deny: Vec::new(),
+            protect: Vec::new(),
             changes: vec![change],
         }
     }
