@@ -5,6 +5,7 @@
 //! whole or in part, or thrown away. Nothing here trusts what a program wrote: names, links and contents are data.
 
 pub mod change;
+pub mod diff;
 pub mod flag;
 pub mod kept;
 pub mod objects;
