@@ -3,6 +3,8 @@
 mod args;
 mod chatter;
 mod check;
+mod chosen;
+mod diff;
 mod doctor;
 mod generate;
 mod log;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     let done = match args.command {
         Command::Run(run) => run::run(*run),
         Command::Session(command) => session::session(command),
+        Command::Diff(diff) => diff::diff(&diff),
         Command::Policy(command) => policy::policy(command),
         Command::Log(command) => log::log(command),
         Command::Doctor(doctor) => doctor::doctor(&doctor),

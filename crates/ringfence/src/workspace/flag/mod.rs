@@ -23,6 +23,7 @@ use self::rules::{Fit, under};
 use super::change::{Before, Change, ChangeSet, Node, Place, WasKind};
 use super::objects::{ObjectId, Objects};
 
+pub use self::names::is_invisible;
 pub use self::rules::{Rule, rules};
 
 /// Contents that are larger are not looked into, and taken for the worst.

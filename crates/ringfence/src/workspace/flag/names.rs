@@ -20,7 +20,7 @@ fn fold_part(part: &str) -> String {
     // Up and down again: there are letters whose one way leads to another letter than the other, such as `ſ`.
     let folded: String = part
         .chars()
-        .filter(|character| !is_ignored(*character))
+        .filter(|character| !is_invisible(*character))
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)
         .collect();
@@ -30,8 +30,9 @@ fn fold_part(part: &str) -> String {
     if cut.is_empty() { folded } else { cut.to_owned() }
 }
 
-/// Unicode's default ignorable code points. HFS+ ignores some of them in names, ext4 with folded case all.
-pub(super) fn is_ignored(character: char) -> bool {
+/// Whether a character shows nothing: Unicode's default ignorable code points. HFS+ ignores some of them in names, ext4 with
+/// folded case all.
+pub fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
