@@ -25,6 +25,9 @@ pub(super) fn write(view: &View<'_>, depth: Depth, out: &mut dyn Write) -> io::R
     put_path(&mut head, "workspace", &view.set.workspace);
     head.insert("subject".to_owned(), view.set.subject.as_str().into());
     head.insert("endedSeconds".to_owned(), view.set.ended.seconds.into());
+    let count = |wanted: fn(&Judgement) -> bool| view.rows.iter().filter(|row| wanted(view.judgement(row))).count();
+    head.insert("flagged".to_owned(), count(|judgement| matches!(judgement, Judgement::Flagged(_))).into());
+    head.insert("denied".to_owned(), count(|judgement| matches!(judgement, Judgement::Denied(_))).into());
     let head = serde_json::to_string(&head)?;
     let head = head.strip_suffix('}').unwrap_or(&head);
     write!(out, "{head},\"changes\":[")?;

@@ -4,6 +4,7 @@ mod json;
 mod page;
 mod paint;
 
+use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 
 use ringfence::state::StateError;
@@ -79,11 +80,18 @@ pub(crate) fn diff(args: &DiffArgs) -> Done {
     let chosen = chosen::places(&set, &args.paths, &here)?;
     let objects = kept.objects();
     let host = HostFiles::open(&set.workspace, set.workspace_is);
-    let from_kept = |id: ObjectId| objects.bytes(id, MOST_BYTES).ok().flatten();
-    let from_host = |place: &Place, stamp: &Stamp| host.as_ref()?.read(place, stamp, MOST_BYTES);
-    let contents = Contents { kept: &from_kept, host: &from_host };
     // All are judged and paired before some are chosen: what a file means can depend on its neighbours.
     let judgements = judge(&set, &objects);
+    let is_denied = |(_, judgement): &(&Change, &Judgement)| matches!(judgement, Judgement::Denied(_));
+    let denied: HashSet<&Place> =
+        set.changes.iter().zip(&judgements).filter(is_denied).map(|(change, _)| &change.place).collect();
+    let from_kept = |id: ObjectId| objects.bytes(id, MOST_BYTES).ok().flatten();
+    let from_host = |place: &Place, stamp: &Stamp| {
+        // What the program could not see is not printed for it, either: our output may be what it reads next.
+        let host = host.as_ref().filter(|_| !denied.contains(place))?;
+        host.read(place, stamp, MOST_BYTES)
+    };
+    let contents = Contents { kept: &from_kept, host: &from_host };
     let is_chosen = |change: usize| chosen.get(change).copied().unwrap_or(true);
     let mut rows = rows(&set, &contents);
     rows.retain(|row| is_chosen(row.change) || row.from.is_some_and(is_chosen));

@@ -99,30 +99,51 @@ fn held_back(view: &View<'_>, paint: Paint, out: &mut dyn Write) -> io::Result<(
     if flagged > 0 {
         let title = format!("{} flagged", counted(flagged, "change is", "changes are"));
         let title = paint.tone(Tone::Warning, &title);
-        writeln!(out, "\n{title}: the host would execute or obey it later. Look first; `apply` holds it back")?;
+        let them = if flagged == 1 { "it" } else { "them" };
+        writeln!(out, "\n{title}: the host would execute or obey {them} later. `apply` holds {them} back")?;
     }
     for (first, changes) in &reasons {
-        writeln!(out, "  {}  {}", paint.tone(Tone::Warning, first.rule), paint.tone(Tone::Quiet, first.reason))?;
         for (change, flag) in changes.iter().take(MOST_NAMES) {
             let detail = flag.detail.as_ref().map(|detail| format!("  ({})", plain_line(detail.as_bytes())));
             let gone = if change.after.is_none() { "  (removed)" } else { "" };
-            writeln!(out, "    {}{}{gone}", plain_path(change.place.as_path()), detail.unwrap_or_default())?;
+            let name = paint.tone(Tone::Heading, &plain_path(change.place.as_path()));
+            writeln!(out, "  {} {name}{}{gone}", paint.tone(Tone::Warning, "!"), detail.unwrap_or_default())?;
         }
         if changes.len() > MOST_NAMES {
             writeln!(out, "    and {} more, marked `!` below", changes.len() - MOST_NAMES)?;
         }
+        let reason = format!("{}: {}", first.rule, first.reason);
+        for line in wrapped(&reason, paint.width.saturating_sub(6)) {
+            writeln!(out, "      {}", paint.tone(Tone::Quiet, &line))?;
+        }
     }
     if !denied.is_empty() {
         let title = format!("{} denied", counted(denied.len(), "change is", "changes are"));
-        writeln!(out, "\n{}: the policy names it, and it is never applied", paint.tone(Tone::Denied, &title))?;
+        writeln!(out, "\n{}: by the policy, and never applied", paint.tone(Tone::Denied, &title))?;
         for (change, rule) in denied.iter().take(MOST_NAMES) {
-            writeln!(out, "    {}  ({})", plain_path(change.place.as_path()), plain_line(rule.as_bytes()))?;
+            let name = paint.tone(Tone::Heading, &plain_path(change.place.as_path()));
+            writeln!(out, "  {} {name}  ({})", paint.tone(Tone::Denied, "x"), plain_line(rule.as_bytes()))?;
         }
         if denied.len() > MOST_NAMES {
             writeln!(out, "    and {} more, marked `x` below", denied.len() - MOST_NAMES)?;
         }
     }
     Ok(())
+}
+
+/// Text of ours in lines of at most this many letters.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Every change that is shown with its judgement; a rename has two.
@@ -158,6 +179,7 @@ fn list(view: &View<'_>, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
         })
         .collect();
     let most = stats.iter().map(|(added, removed, _)| added + removed).max().unwrap_or(0);
+    let digits = most.to_string().len();
     let (mut all_added, mut all_removed, mut untold) = (0, 0, 0);
     for (index, (row, (added, removed, remark))) in view.rows.iter().zip(&stats).enumerate() {
         all_added += added;
@@ -178,7 +200,7 @@ fn list(view: &View<'_>, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
         let lines = if added + removed > 0 {
             let (plus, minus) = bar(*added, *removed, most);
             let bar = paint.tone(Tone::Added, &plus) + &paint.tone(Tone::Removed, &minus);
-            format!("{:>5} {bar}", added + removed)
+            format!("{:>digits$} {bar}", added + removed)
         } else {
             String::new()
         };
@@ -308,8 +330,7 @@ fn other_type(other: OtherKind) -> &'static str {
 
 /// One row with its lines.
 fn one(view: &View<'_>, row: &Row, body: &Body, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
-    let is_nothing = *body == Body::Nothing;
-    if is_nothing {
+    if *body == Body::Nothing {
         // The list has said all of it.
         return Ok(());
     }
@@ -325,7 +346,7 @@ fn one(view: &View<'_>, row: &Row, body: &Body, paint: Paint, out: &mut dyn Writ
         Judgement::Flagged(flags) => {
             for flag in flags {
                 let detail = flag.detail.as_ref().map(|detail| format!(" ({})", plain_line(detail.as_bytes())));
-                let text = format!("! {}: {}{}", flag.rule, flag.reason, detail.unwrap_or_default());
+                let text = format!("! {}{}", flag.rule, detail.unwrap_or_default());
                 writeln!(out, "{}", paint.tone(Tone::Warning, &text))?;
             }
         }

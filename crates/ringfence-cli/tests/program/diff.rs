@@ -262,6 +262,16 @@ fn what_changed_on_the_host_since_is_said() {
 }
 
 #[test]
+fn s01_a_file_that_the_policy_denies_is_not_read_from_the_host() {
+    let stage = Stage::new();
+    Making::new(&stage, FIRST).removes(".env", "TOKEN=canary\n").removes("env", "TOKEN=twin\n").keep();
+    for flags in [&[][..], &["--json"]] {
+        let shown = stage.ringfence([&["diff", "last"], flags].concat()).run().expect(0, &[]).text();
+        assert!(!shown.contains("canary") && shown.contains("twin"), "{shown}");
+    }
+}
+
+#[test]
 fn an_empty_set_and_a_damaged_one_say_so() {
     let stage = Stage::new();
     Making::new(&stage, FIRST).keep();

@@ -204,6 +204,10 @@ impl Court<'_> {
             };
             flags.push(Flag { rule: rule.id, reason: rule.why, detail, protected: rule.protected });
         }
+        // In a repository's own folder of hooks, the name says nothing more.
+        if flags.iter().any(|flag| matches!(flag.rule, "git.hooks" | "git.parts")) {
+            flags.retain(|flag| flag.rule != "git.hook-script");
+        }
         flags
     }
 

@@ -86,8 +86,8 @@ fn f07_every_way_to_another_repository_is_flagged() {
     check("sub/.git", "gitdir: /tmp/e\n", &["git.file"]);
     check(".git/commondir", "/tmp/e\n", &["git.config"]);
     check(".git/config.worktree", "[core]\n", &["git.config"]);
-    check(".git/modules/x/hooks/post-checkout", "#!/bin/sh\n", &["git.hooks", "git.hook-script"]);
-    check(".git/worktrees/w/gitdir", "/tmp/e\n", &["git.hooks"]);
+    check(".git/modules/x/hooks/post-checkout", "#!/bin/sh\n", &["git.parts"]);
+    check(".git/worktrees/w/gitdir", "/tmp/e\n", &["git.parts"]);
     check(".git/objects/info/alternates", "/tmp/e\n", &["git.info"]);
     check(".git/something-new", "", &["git.repository"]);
     check(".gitmodules", "[submodule \"x\"]\n", &["git.modules"]);
@@ -132,7 +132,7 @@ fn f09_a_bare_repository_is_found_wherever_it_lies() {
 
 #[test]
 fn f12_names_that_fold_to_a_flagged_one_are_flagged() {
-    check(".GIT/hooks/pre-commit", "x", &["git.hooks", "git.hook-script"]);
+    check(".GIT/hooks/pre-commit", "x", &["git.hooks"]);
     check(".Mcp.json", "{}", &["agent.settings"]);
     check(".git /hooks/x", "x", &["git.hooks"]);
     check(".g\u{200d}it/hooks/x", "x", &["git.hooks"]);
@@ -205,7 +205,7 @@ fn daily_work_is_free() {
 #[test]
 fn what_is_removed_is_flagged_where_its_absence_is_obeyed() {
     let gone = |place: &str| Case::default().with(place, was(WasKind::File(None)), None).rules();
-    assert_eq!(gone(".git/hooks/pre-commit"), [["git.hooks", "git.hook-script"]]);
+    assert_eq!(gone(".git/hooks/pre-commit"), [["git.hooks"]]);
     assert_eq!(gone("AGENTS.md"), [["agent.instructions"]]);
     assert_eq!(gone(".npmrc"), [["node.settings"]]);
     for place in ["Makefile", "package.json", "src/main.rs", ".venv/bin/python"] {
