@@ -210,8 +210,7 @@ fn list(view: &View<'_>, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
     }
     let mut total = format!("{} added, {} removed", counted(all_added, "line", "lines"), all_removed);
     if untold > 0 {
-        total
-            .push_str(&format!("; {} with only such files not listed by itself", counted(untold, "folder", "folders")));
+        total.push_str(&format!("; {} shown by what is inside", counted(untold, "folder is", "folders are")));
     }
     writeln!(out, "  {}", paint.tone(Tone::Quiet, &total))
 }
