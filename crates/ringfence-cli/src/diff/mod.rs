@@ -1,5 +1,6 @@
 //! `ringfence diff`: what a run changed, for people and programs.
 
+mod args;
 mod json;
 mod page;
 mod paint;
@@ -13,11 +14,12 @@ use ringfence::workspace::diff::{Body, Contents, Effort, HostFiles, MOST_BYTES, 
 use ringfence::workspace::flag::{Judgement, judge};
 use ringfence::workspace::{ChangeSet, Node, ObjectId, Place, Stamp};
 
-use crate::args::DiffArgs;
 use crate::terminal::plain_path;
 use crate::{Done, Fatal, chosen, setup};
 
 use self::paint::Paint;
+
+pub(crate) use self::args::DiffArgs;
 
 #[derive(Debug, thiserror::Error)]
 enum DiffFailure {

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use crate::args::ColourArg;
+use super::args::ColourArg;
 
 /// What a piece of text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
