@@ -10,14 +10,14 @@ mod links;
 mod names;
 mod rules;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::path::Path;
 
 use ringfence_policy::Glob;
 use serde::Serialize;
 
-use self::contents::{Text, counts, is_git_config};
+use self::contents::{Check, Text, counts, is_git_config};
 use self::links::{Leads, Nodes, leads};
 use self::rules::{Fit, under};
 use super::change::{Before, Change, ChangeSet, Node, Place, WasKind};
@@ -67,6 +67,7 @@ pub fn judge_by(set: &ChangeSet, read: &dyn Fn(ObjectId) -> Option<Vec<u8>>) -> 
         protect: Patterns::of(&set.protect),
         nodes: links::nodes(&set.changes),
         bare: Bare::find(&set.changes),
+        gone: gone_repositories(&set.changes),
         read,
     };
     set.changes.iter().map(|change| court.judge(change)).collect()
@@ -124,6 +125,7 @@ struct Court<'a> {
     protect: Patterns,
     nodes: Nodes<'a>,
     bare: Bare,
+    gone: HashSet<&'a Path>,
     read: &'a dyn Fn(ObjectId) -> Option<Vec<u8>>,
 }
 
@@ -197,6 +199,9 @@ impl Court<'_> {
             }
             let detail = if fit == Fit::Above {
                 Some("a link in its place decides what is found there".to_owned())
+            } else if rule.check == Check::Name {
+                // Nothing is read where nothing depends on it: there may be thousands.
+                None
             } else {
                 let (before, after) = texts.get_or_insert_with(|| (self.text_before(change), self.text_after(change)));
                 let Some(detail) = counts(rule.check, folded, before, after) else { continue };
@@ -242,10 +247,13 @@ impl Court<'_> {
     fn by_git(&self, change: &Change, becomes: Becomes, folded: &[String], flags: &mut Vec<Flag>) {
         if let Some(at) = folded.iter().position(|name| name == ".git") {
             let rest = folded.get(at + 1..).unwrap_or_default();
-            let plain = matches!(becomes, Becomes::File | Becomes::Folder | Becomes::Gone { .. });
-            if flags.is_empty() && !(plain && is_git_data(rest)) {
+            // Without the rest of it, even data must not go: half a repository is worse than none.
+            let all_gone =
+                !self.gone.is_empty() && change.place.as_path().ancestors().any(|path| self.gone.contains(path));
+            if flags.is_empty() && (all_gone || becomes == Becomes::Link || !is_git_data(rest)) {
                 let reason = "is a part of a repository: git obeys it at commands in this folder";
-                flags.push(Flag { protected: true, ..flag("git.repository", reason) });
+                let detail = all_gone.then(|| "all of the repository was removed".to_owned());
+                flags.push(Flag { protected: true, detail, ..flag("git.repository", reason) });
             }
             return;
         }
@@ -340,6 +348,14 @@ impl Court<'_> {
 
 fn flag(rule: &'static str, reason: &'static str) -> Flag {
     Flag { rule, reason, detail: None, protected: false }
+}
+
+/// Folders called `.git` that are no longer folders.
+fn gone_repositories(changes: &[Change]) -> HashSet<&Path> {
+    let was_folder = |change: &&Change| matches!(&change.before, Before::Was(was) if was.kind == WasKind::Folder);
+    let gone = changes.iter().filter(was_folder).filter(|change| !matches!(change.after, Some(Node::Folder { .. })));
+    let called_git = |path: &&Path| path.file_name().is_some_and(|name| names::fold(name) == [".git"]);
+    gone.map(|change| change.place.as_path()).filter(called_git).collect()
 }
 
 /// Whether what lies below a `.git` is data that git neither executes nor obeys. Everything else counts.

@@ -272,6 +272,19 @@ fn f22_denied_places_are_denied_whatever_their_names_hold() {
 }
 
 #[test]
+fn f04_a_repository_that_is_removed_is_held_back_as_a_whole() {
+    let file = || was(WasKind::File(None));
+    let removed = Case::default()
+        .with("x/.git", was(WasKind::Folder), None)
+        .with("x/.git/HEAD", file(), None)
+        .with("x/.git/objects", was(WasKind::Folder), None)
+        .with("x/.git/objects/ab", file(), None)
+        .with("y/.git/objects/ab", file(), None);
+    let whole = ["git.repository"].as_slice();
+    assert_eq!(removed.rules(), [whole, whole, whole, whole, &[]], "one that only lost an object is tidied up");
+}
+
+#[test]
 fn what_the_policy_protects_is_flagged_and_protected() {
     let mut case = Case::default().adds("deploy/x", "x").adds("DEPLOY/y", "x").adds("src/x", "x");
     case.protect = vec!["deploy/**".to_owned()];
