@@ -11,6 +11,7 @@ mod names;
 mod rules;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::path::Path;
 
@@ -53,6 +54,14 @@ pub struct Flag {
     pub detail: Option<String>,
     /// Whether no program may change it where changes reach the host at once.
     pub protected: bool,
+}
+
+/// In one line. What was found besides is hostile text: whoever prints it makes it harmless.
+impl fmt::Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.reason)?;
+        self.detail.as_ref().map_or(Ok(()), |detail| write!(f, " ({detail})"))
+    }
 }
 
 /// A judgement for each change of the set, in its order.
