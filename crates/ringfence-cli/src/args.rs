@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
+use crate::diff::DiffArgs;
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
@@ -44,6 +45,8 @@ pub(crate) enum Command {
     /// Keep a sandbox for many runs: start one, run in it, list, stop
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Show what a run changed in its workspace, and what of it the host would execute later
+    Diff(DiffArgs),
     /// List what programs changed and nobody has applied yet
     Changes(ChangesArgs),
     /// Throw kept changes away

@@ -4,6 +4,8 @@ mod args;
 mod changes;
 mod chatter;
 mod check;
+mod chosen;
+mod diff;
 mod doctor;
 mod generate;
 mod log;
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     let done = match args.command {
         Command::Run(run) => run::run(*run, launcher),
         Command::Session(command) => session::session(command),
+        Command::Diff(diff) => diff::diff(&diff),
         Command::Changes(args) => changes::changes(args),
         Command::Discard { runs, all } => changes::throw_away_named(&runs, all),
         Command::Policy(command) => policy::policy(command),

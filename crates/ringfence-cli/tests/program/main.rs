@@ -6,6 +6,7 @@ mod arguments;
 mod bad_input;
 mod check;
 mod code;
+mod diff;
 mod endings;
 mod ledger;
 mod limits;

@@ -98,6 +98,7 @@ help_pages! {
     help_of_log: "log";
     help_of_log_show: "log" "show";
     help_of_log_verify: "log" "verify";
+    help_of_diff: "diff";
     help_of_doctor: "doctor";
     help_of_check: "check";
     help_of_completions: "completions";

@@ -5,7 +5,9 @@
 //! whole or in part, or thrown away. Nothing here trusts what a program wrote: names, links and contents are data.
 
 pub mod change;
+pub mod diff;
 pub mod discard;
+pub mod flag;
 pub mod harvest;
 mod keep;
 pub mod kept;
