@@ -25,6 +25,10 @@ pub enum Kind {
     Started,
     /// It is over.
     Ended,
+    /// Its changes are about to be made to the workspace; durable before the first.
+    Applied,
+    /// Changes that were made are about to be taken back; durable before the first.
+    Undone,
     /// An earlier write was cut off; the chain goes on after it.
     Recovered,
 }

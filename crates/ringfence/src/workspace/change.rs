@@ -70,6 +70,15 @@ pub struct Moment {
     pub nanoseconds: u32,
 }
 
+impl Moment {
+    /// This moment.
+    pub fn now() -> Self {
+        let now = jiff::Timestamp::now();
+        let nanoseconds = now.subsec_nanosecond().try_into().unwrap_or(0);
+        Self { seconds: now.as_second(), nanoseconds }
+    }
+}
+
 /// What is at a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Node {

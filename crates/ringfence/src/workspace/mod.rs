@@ -4,9 +4,20 @@
 //! differ, what was there before, and what is there now, with its contents in [`Objects`]. A set is looked at, applied in
 //! whole or in part, or thrown away. Nothing here trusts what a program wrote: names, links and contents are data.
 
+pub mod apply;
+pub mod beneath;
+mod carry_out;
 pub mod change;
+pub mod compare;
+pub mod journal;
 pub mod kept;
 pub mod objects;
+mod resume;
+pub mod selection;
+pub mod undo;
 
 pub use change::{Before, Change, ChangeSet, Node, Place, Stamp, Was};
 pub use objects::{ObjectId, Objects};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,528 @@
+//! Makes steps on the host: for each place the old node is saved and the intent written down, the new node is made beside
+//! it, and the two change places in one call of the kernel. What comes out is looked at: if it is not what was saved, the
+//! two change places again. At every moment the place holds the old node or the new one, whole.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+
+use rustix::io::Errno;
+
+use super::beneath::{Folder, Found, FoundKind, Held, Onto, finish, found_open, last};
+use super::change::{Moment, Node, OtherKind, Place};
+use super::compare::{Conflict, Exact, hash_in};
+use super::journal::{Fate, Intent, Journal};
+use super::objects::{FEW, ObjectId, Objects};
+
+/// Steps that are written down together.
+const BATCH: usize = 64;
+/// A file that was written this shortly ago may have been written again without its time showing it.
+const RECENT_SECONDS: i64 = 3;
+
+/// What must be at a place for a step to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing.
+    Nothing,
+    /// This, unchanged.
+    This(Found),
+    /// A folder: what is in it is looked at entry by entry.
+    Folder,
+}
+
+/// One place that is to be changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Where.
+    pub place: Place,
+    /// What must be there.
+    pub expected: Expected,
+    /// What will be there.
+    pub to: Option<Exact>,
+    /// Its contents, where they are not kept anywhere yet: what the host and the program wrote, merged.
+    pub merged: Option<Vec<u8>>,
+}
+
+impl Step {
+    /// Whether a folder stands there before.
+    pub(super) fn begins_as_folder(&self) -> bool {
+        match &self.expected {
+            Expected::Nothing => false,
+            Expected::This(found) => found.kind == FoundKind::Folder,
+            Expected::Folder => true,
+        }
+    }
+
+    /// Whether a folder stands there after.
+    pub(super) fn ends_as_folder(&self) -> bool {
+        matches!(self.to, Some(Exact { node: Node::Folder { .. }, .. }))
+    }
+}
+
+/// Why a place was left as it is.
+#[derive(Debug)]
+pub enum Why {
+    /// The host is not as it would have to be.
+    Conflict(Conflict),
+    /// It would do something on the host, and nobody said that it may.
+    Flagged(Vec<String>),
+    /// The policy forbids it.
+    Denied(String),
+    /// Such a thing is never carried over.
+    NotCarried(OtherKind),
+    /// We could not.
+    Failed(io::Error),
+}
+
+/// A place that was left as it is.
+#[derive(Debug)]
+pub struct Left {
+    /// Where.
+    pub place: Place,
+    /// Why.
+    pub why: Why,
+}
+
+/// What became of steps.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// Places that were changed.
+    pub done: Vec<Place>,
+    /// Places that were not.
+    pub left: Vec<Left>,
+}
+
+/// Makes `steps`, whose contents are in `contents`. An error means that the journal cannot be written, and nothing more
+/// was done.
+pub(super) fn carry_out(
+    host: &Held,
+    journal: &mut Journal,
+    contents: &Objects,
+    steps: Vec<Step>,
+) -> io::Result<Report> {
+    let mut carrier = Carrier { host, journal, contents, report: Report::default() };
+    let mut folders: Vec<Place> = steps.iter().map(|step| step.place.clone()).collect();
+    for phase in phases(steps) {
+        let mut phase = phase.into_iter().peekable();
+        while phase.peek().is_some() {
+            carrier.make(phase.by_ref().take(BATCH).collect())?;
+        }
+    }
+    let mut report = carrier.report;
+    folders.dedup_by(|one, other| one.folder() == other.folder());
+    if folders.len() > FEW {
+        host.sync_all()?;
+    } else {
+        for place in &folders {
+            match host.folder_of(place) {
+                Ok(folder) => folder.sync()?,
+                Err(error) if super::beneath::is_no_way(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    report.done.sort_unstable();
+    report.done.dedup();
+    report.left.sort_by(|one, other| one.place.cmp(&other.place));
+    // A folder is opened first and closed last; it was not changed if one of the two failed.
+    report.done.retain(|place| report.left.binary_search_by(|left| left.place.cmp(place)).is_err());
+    Ok(report)
+}
+
+/// The steps in an order in which each can be made: folders that are closed are opened; what must go before something else
+/// can be made goes; folders, then files; then the rest goes, deepest first; and folders are closed.
+fn phases(steps: Vec<Step>) -> [Vec<Step>; 6] {
+    let [mut open, mut clear, mut folders, mut files, mut remove, mut close] = [const { Vec::new() }; 6];
+    let places: Vec<Place> = steps.iter().map(|step| step.place.clone()).collect();
+    let has_steps_below = |place: &Place| {
+        let after = places.partition_point(|other| other <= place);
+        places.get(after).is_some_and(|next| next.as_path().starts_with(place.as_path()))
+    };
+    let mut becomes_other: Option<Place> = None;
+    for mut step in steps {
+        let inside_other =
+            becomes_other.as_ref().is_some_and(|folder| step.place.as_path().starts_with(folder.as_path()));
+        let below = has_steps_below(&step.place);
+        if let Expected::This(Found { kind: FoundKind::Folder, mode, owner, .. }) = &step.expected
+            && below
+            && mode & 0o700 != 0o700
+        {
+            let to = Some(Exact { node: Node::Folder { mode: mode | 0o700 }, owner: Some(*owner) });
+            open.push(Step { place: step.place.clone(), expected: step.expected, to, merged: None });
+            step.expected = Expected::Folder;
+        }
+        let begins_as_folder = step.begins_as_folder();
+        match &mut step.to {
+            Some(Exact { node: Node::Folder { .. }, .. }) if begins_as_folder => close.push(step),
+            Some(Exact { node: Node::Folder { mode }, .. }) => {
+                let last = *mode;
+                if below && last & 0o700 != 0o700 {
+                    *mode |= 0o700;
+                    let to = Some(Exact { node: Node::Folder { mode: last }, owner: None });
+                    close.push(Step { place: step.place.clone(), expected: Expected::Folder, to, merged: None });
+                }
+                folders.push(step);
+            }
+            Some(_) => {
+                if begins_as_folder {
+                    becomes_other = Some(step.place.clone());
+                }
+                files.push(step);
+            }
+            None if inside_other => clear.push(step),
+            None => remove.push(step),
+        }
+    }
+    for deepest_first in [&mut clear, &mut remove, &mut close] {
+        deepest_first.reverse();
+    }
+    [open, clear, folders, files, remove, close]
+}
+
+fn content_of(exact: &Exact) -> Option<ObjectId> {
+    match exact.node {
+        Node::File { content, .. } => Some(content),
+        Node::Link { .. } | Node::Folder { .. } | Node::Other(_) => None,
+    }
+}
+
+/// A step whose intent is written down.
+struct Ready {
+    step: Step,
+    found: Option<Found>,
+    intent: Intent,
+}
+
+struct Carrier<'a> {
+    host: &'a Held,
+    journal: &'a mut Journal,
+    contents: &'a Objects,
+    report: Report,
+}
+
+/// What became of one step.
+enum Made {
+    Yes,
+    /// It was there already.
+    Needless,
+}
+
+impl From<Conflict> for Why {
+    fn from(conflict: Conflict) -> Self {
+        Self::Conflict(conflict)
+    }
+}
+
+impl From<io::Error> for Why {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Carrier<'_> {
+    fn leave(&mut self, place: Place, why: Why) {
+        self.report.left.push(Left { place, why });
+    }
+
+    fn make(&mut self, steps: Vec<Step>) -> io::Result<()> {
+        let mut ready = Vec::new();
+        let mut saved = Vec::new();
+        for mut step in steps {
+            match self.save(&mut step) {
+                Ok((found, from)) => {
+                    // What will be there is in this journal only where it was merged.
+                    let merged = step.to.as_ref().filter(|_| step.merged.is_some());
+                    saved.extend([from.as_ref(), merged].into_iter().flatten().filter_map(content_of));
+                    let number = self.journal.next() + ready.len() as u64;
+                    let aside = format!(".ringfence-{}-{number}", self.journal.recorded().head.id);
+                    let intent = Intent { number, place: step.place.clone(), from, to: step.to.clone(), aside };
+                    ready.push(Ready { step, found, intent });
+                }
+                Err(why) => self.leave(step.place, why),
+            }
+        }
+        self.journal.objects().sync(&saved)?;
+        let intents: Vec<Intent> = ready.iter().map(|ready| ready.intent.clone()).collect();
+        self.journal.intend(&intents)?;
+        let ready = self.lay_out(ready)?;
+        for ready in ready {
+            let made = self.swap_in(&ready);
+            let (fate, made) = match made {
+                Ok(Made::Yes) => (Fate::Done, Ok(())),
+                Ok(Made::Needless) => (Fate::Dropped, Ok(())),
+                // How far it came is looked at by the next apply or undo.
+                Err(Why::Failed(error)) => (Fate::Open, Err(Why::Failed(error))),
+                Err(why) => (Fate::Dropped, Err(why)),
+            };
+            self.journal.settle(ready.intent.number, fate)?;
+            match made {
+                Ok(()) => self.report.done.push(ready.step.place),
+                Err(why) => self.leave(ready.step.place, why),
+            }
+        }
+        Ok(())
+    }
+
+    /// Saves what is at the place of `step`, if it is what is expected.
+    fn save(&self, step: &mut Step) -> Result<(Option<Found>, Option<Exact>), Why> {
+        if let (Some(merged), Some(Exact { node: Node::File { content, .. }, .. })) = (&step.merged, &step.to) {
+            let (id, _) = self.journal.objects().add(&mut merged.as_slice(), merged.len() as u64)?;
+            debug_assert_eq!(id, *content);
+        }
+        let found = self.host.look(&step.place)?;
+        let found = match (&step.expected, found) {
+            (Expected::Nothing, None) => return Ok((None, None)),
+            (Expected::Nothing, Some(found)) if step.ends_as_folder() && found.kind == FoundKind::Folder => {
+                step.expected = Expected::Folder;
+                let exact = Exact { node: Node::Folder { mode: found.mode }, owner: Some(found.owner) };
+                step.to = Some(exact);
+                found
+            }
+            (Expected::Nothing, Some(_)) => return Err(Conflict::MadeMeanwhile.into()),
+            (Expected::This(seen), Some(found)) if found.is_still(seen) => found,
+            (Expected::Folder, Some(found)) if found.kind == FoundKind::Folder => found,
+            (Expected::This(_) | Expected::Folder, _) => return Err(Conflict::Written.into()),
+        };
+        let node = match &found.kind {
+            FoundKind::Folder => Node::Folder { mode: found.mode },
+            FoundKind::Link(target) => Node::Link { target: target.clone() },
+            FoundKind::Other(_) => return Err(Conflict::Special.into()),
+            FoundKind::File => {
+                let mut file = self.host.folder_of(&step.place)?.read(last(&step.place)?)?;
+                let (content, size) = match self.journal.objects().add(&mut file, found.stamp.size) {
+                    Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Err(Conflict::Written.into()),
+                    added => added?,
+                };
+                if found_open(&file)? != found {
+                    return Err(Conflict::Written.into());
+                }
+                Node::File { content, size, mode: found.mode, modified: found.stamp.modified }
+            }
+        };
+        let exact = Exact { node, owner: Some(found.owner) };
+        Ok((Some(found), Some(exact)))
+    }
+
+    /// Makes new files and links beside their places, and waits until they are on the disk.
+    fn lay_out(&mut self, all: Vec<Ready>) -> io::Result<Vec<Ready>> {
+        let mut files = Vec::new();
+        let mut laid = Vec::new();
+        for ready in all {
+            match self.lay_out_one(&ready) {
+                Ok(file) => {
+                    files.extend(file);
+                    laid.push(ready);
+                }
+                Err(error) => {
+                    self.give_up(&ready);
+                    self.journal.settle(ready.intent.number, Fate::Dropped)?;
+                    self.leave(ready.step.place, Why::Failed(error));
+                }
+            }
+        }
+        if files.len() > FEW {
+            self.host.sync_all()?;
+        } else {
+            for file in files {
+                file.sync_all()?;
+            }
+        }
+        Ok(laid)
+    }
+
+    fn lay_out_one(&self, ready: &Ready) -> io::Result<Option<File>> {
+        let Some(Exact { node, owner }) = &ready.step.to else { return Ok(None) };
+        let aside = OsStr::new(&ready.intent.aside);
+        match node {
+            Node::File { content, mode, modified, .. } => {
+                let folder = self.host.folder_of(&ready.step.place)?;
+                // Half a file has a name of its own, so that whoever finds the other name knows that it is whole.
+                let part = part_of(&ready.intent);
+                let mut file = folder.make_file(part.as_ref())?;
+                let merged = ready.step.merged.is_some();
+                let objects = if merged { &self.journal.objects() } else { self.contents };
+                objects.copy(*content, &mut file)?;
+                finish(&file, *mode, *owner, Some(*modified))?;
+                folder.swap(part.as_ref(), aside, Onto::Nothing)?;
+                Ok(Some(file))
+            }
+            Node::Link { target } => {
+                self.host.folder_of(&ready.step.place)?.make_link(aside, target, *owner)?;
+                Ok(None)
+            }
+            Node::Folder { .. } | Node::Other(_) => Ok(None),
+        }
+    }
+
+    /// Removes what was laid out for a step that is not made; whatever cannot be removed now is found by the next apply.
+    fn give_up(&self, ready: &Ready) {
+        if let Ok(folder) = self.host.folder_of(&ready.step.place) {
+            for name in [part_of(&ready.intent).as_ref(), OsStr::new(&ready.intent.aside)] {
+                if let Ok(Some(found)) = folder.look(name) {
+                    folder.remove(name, &found.kind).ok();
+                }
+            }
+        }
+    }
+
+    fn swap_in(&self, ready: &Ready) -> Result<Made, Why> {
+        let folder = match self.host.folder_of(&ready.step.place) {
+            Err(error) if super::beneath::is_no_way(&error) => {
+                let parent = ready.step.place.folder().unwrap_or_else(|| ready.step.place.clone());
+                return Err(Conflict::NoFolder(parent).into());
+            }
+            folder => folder?,
+        };
+        let name = last(&ready.step.place)?;
+        let swap = Swap { folder: &folder, name, aside: OsStr::new(&ready.intent.aside), ready };
+        match (&ready.found, &ready.step.to) {
+            (None, None) => Ok(Made::Needless),
+            (None, Some(to)) => swap.put(to),
+            (Some(found), Some(to)) if found.kind == FoundKind::Folder && ready.step.ends_as_folder() => match &to.node
+            {
+                Node::Folder { mode } if *mode == found.mode => Ok(Made::Needless),
+                Node::Folder { mode } => {
+                    folder.set_folder_mode(name, *mode)?;
+                    Ok(Made::Yes)
+                }
+                Node::File { .. } | Node::Link { .. } | Node::Other(_) => Ok(Made::Needless),
+            },
+            (Some(found), Some(to)) => swap.exchange(found, to),
+            (Some(found), None) if found.kind == FoundKind::Folder => match folder.remove(name, &found.kind) {
+                Err(error) if is_not_empty(&error) => {
+                    let holds = folder.names(name)?.into_iter().next().unwrap_or_default();
+                    Err(Conflict::Holds(holds).into())
+                }
+                removed => removed.map(|()| Made::Yes).map_err(Why::Failed),
+            },
+            (Some(found), None) => swap.take_away(found),
+        }
+    }
+}
+
+/// The name of a file that is being written.
+pub(super) fn part_of(intent: &Intent) -> String {
+    format!("{}.part", intent.aside)
+}
+
+pub(super) fn is_not_empty(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOTEMPTY | Errno::EXIST))
+}
+
+fn exists(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::EXIST)
+}
+
+/// Two names in one folder.
+struct Swap<'a> {
+    folder: &'a Folder<'a>,
+    name: &'a OsStr,
+    aside: &'a OsStr,
+    ready: &'a Ready,
+}
+
+impl Swap<'_> {
+    fn make_aside_folder(&self, to: &Exact) -> io::Result<()> {
+        match &to.node {
+            Node::Folder { mode } => self.folder.make_folder(self.aside, *mode, to.owner),
+            Node::File { .. } | Node::Link { .. } | Node::Other(_) => Ok(()),
+        }
+    }
+
+    fn remove_aside(&self) -> io::Result<()> {
+        match self.folder.look(self.aside)? {
+            Some(found) => self.folder.remove(self.aside, &found.kind),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the new node where nothing is.
+    fn put(&self, to: &Exact) -> Result<Made, Why> {
+        self.make_aside_folder(to)?;
+        match self.folder.swap(self.aside, self.name, Onto::Nothing) {
+            Ok(()) => Ok(Made::Yes),
+            Err(error) => {
+                self.remove_aside()?;
+                let conflict = exists(&error);
+                Err(if conflict { Conflict::MadeMeanwhile.into() } else { error.into() })
+            }
+        }
+    }
+
+    /// Puts the new node in the place of the old one.
+    fn exchange(&self, found: &Found, to: &Exact) -> Result<Made, Why> {
+        self.make_aside_folder(to)?;
+        let ours = self.folder.look(self.aside)?;
+        let unchanged = self.folder.look(self.name)?.is_some_and(|now| now.is_still(found));
+        if !unchanged {
+            self.remove_aside()?;
+            return Err(Conflict::Written.into());
+        }
+        if let Err(error) = self.folder.swap(self.aside, self.name, Onto::Another) {
+            self.remove_aside()?;
+            return Err(error.into());
+        }
+        if self.came_out(found)? {
+            match self.remove_aside() {
+                // Something was put into the folder that was to go.
+                Err(error) if is_not_empty(&error) => {}
+                removed => return removed.map(|()| Made::Yes).map_err(Why::Failed),
+            }
+        }
+        let is_ours = |name| -> io::Result<bool> {
+            let now = self.folder.look(name)?;
+            Ok(matches!((&now, &ours), (Some(now), Some(ours)) if now.is_still(ours)))
+        };
+        // A second writer wrote over ours: theirs is newer than what came out.
+        if !is_ours(self.name)? {
+            return Err(self.stranded());
+        }
+        self.folder.swap(self.aside, self.name, Onto::Another)?;
+        if is_ours(self.aside)? {
+            self.remove_aside()?;
+            return Err(Conflict::Written.into());
+        }
+        Err(self.stranded())
+    }
+
+    /// Takes the old node away.
+    fn take_away(&self, found: &Found) -> Result<Made, Why> {
+        let unchanged = self.folder.look(self.name)?.is_some_and(|now| now.is_still(found));
+        if !unchanged {
+            return Err(Conflict::Written.into());
+        }
+        self.folder.swap(self.name, self.aside, Onto::Nothing)?;
+        if self.came_out(found)? {
+            self.remove_aside()?;
+            return Ok(Made::Yes);
+        }
+        match self.folder.swap(self.aside, self.name, Onto::Nothing) {
+            Ok(()) => Err(Conflict::Written.into()),
+            Err(error) if exists(&error) => Err(self.stranded()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether what lies aside now is what was saved.
+    fn came_out(&self, found: &Found) -> io::Result<bool> {
+        let Some(out) = self.folder.look(self.aside)? else { return Ok(false) };
+        if !out.is_still(found) {
+            return Ok(false);
+        }
+        match &self.ready.intent.from {
+            Some(Exact { node: Node::File { content, modified, .. }, .. })
+                if modified.seconds + RECENT_SECONDS >= Moment::now().seconds =>
+            {
+                Ok(hash_in(self.folder, self.aside)? == *content)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Two writers came between: what one of them wrote is kept beside the place.
+    fn stranded(&self) -> Why {
+        let text =
+            format!("somebody wrote it twice while it was being replaced; one of the two is now in {:?}", self.aside);
+        Why::Failed(io::Error::other(text))
+    }
+}
