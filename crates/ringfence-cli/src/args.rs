@@ -1,8 +1,11 @@
 //! The command line as clap reads it.
 
+mod changes;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use self::changes::{ApplyArgs, UndoArgs};
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
@@ -41,6 +44,10 @@ pub(crate) enum Command {
     /// Keep a sandbox for many runs: start one, run in it, list, stop
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Bring what a run changed to the workspace, all or part of it
+    Apply(ApplyArgs),
+    /// Take back what was applied last
+    Undo(UndoArgs),
     /// Show, check and compare policies
     #[command(subcommand)]
     Policy(PolicyCommand),

@@ -1,5 +1,6 @@
 //! The `ringfence` program: front doors and output only. What may run, and how, is decided in the library.
 
+mod apply;
 mod args;
 mod chatter;
 mod check;
@@ -8,11 +9,14 @@ mod generate;
 mod log;
 mod policy;
 mod printer;
+mod question;
 mod render;
 mod run;
 mod session;
 mod setup;
 mod terminal;
+mod told;
+mod undo;
 
 use std::process::ExitCode;
 
@@ -35,6 +39,8 @@ fn main() -> ExitCode {
     let done = match args.command {
         Command::Run(run) => run::run(*run),
         Command::Session(command) => session::session(command),
+        Command::Apply(apply) => apply::apply(&apply),
+        Command::Undo(undo) => undo::undo(&undo),
         Command::Policy(command) => policy::policy(command),
         Command::Log(command) => log::log(command),
         Command::Doctor(doctor) => doctor::doctor(&doctor),

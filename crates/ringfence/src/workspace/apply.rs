@@ -16,7 +16,7 @@ use super::carry_out::carry_out;
 use super::change::{Change, ChangeSet, Moment, Node, Place};
 use super::compare::{Comparison, Conflict, Exact, compare};
 use super::journal::{self, Act, Fate, Head, Journal, Lock, Recorded};
-use super::kept::Kept;
+use super::kept::{self, Kept};
 use super::objects::{ObjectId, Objects};
 use super::resume::settle_open;
 use super::selection::Selection;
@@ -356,9 +356,9 @@ pub fn apply(
     Ok(applied)
 }
 
-/// Names a set by all of it.
+/// Names a set by all of it: the hash that its list on disk ends in.
 pub fn name_of(set: &ChangeSet) -> io::Result<ObjectId> {
-    Ok(ObjectId::of(&postcard::to_stdvec(set).map_err(io::Error::other)?))
+    Ok(ObjectId::of(&postcard::to_extend(set, kept::VERSION.to_vec()).map_err(io::Error::other)?))
 }
 
 /// How far a kept set was applied.

@@ -71,11 +71,11 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// This moment.
+    /// Now, by the clock that the kernel stamps files with. It goes in small steps, so that what is stamped later is never
+    /// before it.
     pub fn now() -> Self {
-        let now = jiff::Timestamp::now();
-        let nanoseconds = now.subsec_nanosecond().try_into().unwrap_or(0);
-        Self { seconds: now.as_second(), nanoseconds }
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        Self { seconds: now.tv_sec, nanoseconds: u32::try_from(now.tv_nsec).unwrap_or(0) }
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use serde::{Deserialize, Serialize};
 
 use super::beneath::{Folder, Found, FoundKind, Held, Owner, last};
+use super::carry_out::{Expected, Step};
 use super::change::{Before, Change, Moment, Node, Place, Was, WasKind};
 use super::objects::{ObjectId, Objects};
 
@@ -235,6 +236,24 @@ impl Look<'_> {
         file.take(MOST_MERGED + 1).read_to_end(&mut bytes)?;
         Ok(Some(bytes).filter(|bytes| is_text(bytes)))
     }
+}
+
+/// What a step would change in a text, line by line; nothing where one side is no text.
+pub fn difference(step: &Step, host: &Held, kept: &Objects) -> io::Result<Option<String>> {
+    let old = match &step.expected {
+        Expected::This(found) if found.kind == FoundKind::File => Look { place: &step.place, found, host }.text()?,
+        Expected::Nothing => Some(Vec::new()),
+        Expected::This(_) | Expected::Folder => None,
+    };
+    let new = match (&step.merged, &step.to) {
+        (Some(merged), _) => Some(merged.clone()),
+        (None, Some(Exact { node: Node::File { content, .. }, .. })) => text(kept, *content)?,
+        (None, None) => Some(Vec::new()),
+        (None, Some(_)) => None,
+    };
+    let (Some(old), Some(new)) = (old, new) else { return Ok(None) };
+    let (old, new) = (String::from_utf8_lossy(&old), String::from_utf8_lossy(&new));
+    Ok(Some(diffy::create_patch(&old, &new).to_string()))
 }
 
 /// A kept content, if it can be merged.

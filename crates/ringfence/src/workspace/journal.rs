@@ -290,7 +290,24 @@ fn read_file(file: &File) -> io::Result<(Recorded, usize)> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    decode_all(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the journal means nothing"))
+    decode_all(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it was damaged"))
+}
+
+/// Every workspace that something was applied to, and the folder that it was; the newest first.
+pub fn workspaces(state: &StateFolder) -> io::Result<Vec<(PathBuf, (u64, u64))>> {
+    let mut found: Vec<(PathBuf, (u64, u64))> = Vec::new();
+    for (_, folder) in folders(state)? {
+        let file = match File::open(folder.join(ENTRIES)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let Head { workspace, workspace_is, .. } = read_file(&file)?.0.head;
+        if !found.iter().any(|(_, is)| *is == workspace_is) {
+            found.push((workspace, workspace_is));
+        }
+    }
+    Ok(found)
 }
 
 /// Every journal of the workspace with this device and number, newest first. One that cannot be read is an error: what it
@@ -304,7 +321,10 @@ pub fn of_workspace(state: &StateFolder, workspace_is: (u64, u64)) -> io::Result
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        let (read, _) = read_file(&file)?;
+        let (read, _) = read_file(&file).map_err(|error| {
+            let text = format!("the journal {} cannot be read: {error}", folder.display());
+            io::Error::new(error.kind(), text)
+        })?;
         if read.head.id == id && read.head.workspace_is == workspace_is {
             found.push(read);
         }

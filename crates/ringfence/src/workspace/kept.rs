@@ -17,7 +17,7 @@ const FOLDER: &str = "changes";
 const LIST: &str = "list";
 const OBJECTS: &str = "objects";
 /// Of a list on disk; the format before it is not read.
-const VERSION: &[u8; 8] = b"RFCHNG01";
+pub(super) const VERSION: &[u8; 8] = b"RFCHNG01";
 const HASH: usize = 32;
 const MOST_BYTES: u64 = 512 * 1024 * 1024;
 

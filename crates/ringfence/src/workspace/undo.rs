@@ -26,9 +26,13 @@ pub enum Since {
 
 /// The apply that is taken back next: the newest that was not taken back yet.
 pub fn next(site: &Site) -> Result<Recorded, ApplyError> {
+    newest(site.journals()?).ok_or_else(|| ApplyError::NothingToUndo(site.host().path().to_owned()))
+}
+
+/// Likewise, of journals that were read already, newest first.
+pub fn newest(journals: Vec<Recorded>) -> Option<Recorded> {
     let fits = |recorded: &Recorded| recorded.head.act == Act::Apply && !recorded.taken_back && recorded.changed() > 0;
-    let next = site.journals()?.into_iter().find(fits);
-    next.ok_or_else(|| ApplyError::NothingToUndo(site.host().path().to_owned()))
+    journals.into_iter().find(fits)
 }
 
 /// Says what taking `applied` back would do. Changes nothing.
