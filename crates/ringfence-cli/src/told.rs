@@ -63,11 +63,9 @@ pub(crate) fn verb(step: &Step) -> &'static str {
 fn reason(why: &Why, act: &str) -> (&'static str, String, String) {
     match why {
         Why::Conflict(conflict) => ("conflict", conflict.to_string(), conflict.advice().to_owned()),
-        Why::Flagged(reasons) => (
-            "flagged",
-            reasons.join("; "),
-            "look at it, then apply it with --include-flagged".to_owned(),
-        ),
+        Why::Flagged(reasons) => {
+            ("flagged", reasons.join("; "), "look at it, then apply it with --include-flagged".to_owned())
+        }
         Why::Denied(rule) => (
             "denied",
             format!("the policy denies it by `{rule}`"),
