@@ -99,8 +99,7 @@ pub(crate) fn apply(args: &ApplyArgs) -> Done {
     let (kept, set) = find(&state, &args.run, &here)?;
     let selection = Selection::of(&set, &args.paths, &here).map_err(ApplyFailure::Selection)?;
     let flagged = if args.include_flagged { Flagged::Include } else { Flagged::Leave };
-    let propose =
-        |host: &Held| apply::propose(&set, &kept.objects(), host, &selection, &|change| judged(change), flagged);
+    let propose = |host: &Held| apply::propose(&set, &kept, host, &selection, &|change| judged(change), flagged);
     if args.dry_run {
         let host = Held::open(&set.workspace, set.workspace_is).map_err(ApplyFailure::Hold)?;
         let told = Told::proposed("apply", &set.run_id, &propose(&host));

@@ -19,6 +19,7 @@ use crate::terminal::harmless;
 #[derive(Debug)]
 pub(crate) struct Told {
     act: &'static str,
+    dry_run: bool,
     run: String,
     undo: Option<String>,
     changed: Vec<(String, Value)>,
@@ -81,7 +82,7 @@ fn reason(why: &Why, act: &str) -> (&'static str, String, String) {
             ("notCarried", reason, "nothing needs to be done".to_owned())
         }
         Why::Failed(error) => {
-            let mut text = error.to_string();
+            let mut text = format!("it could not be changed: {error}");
             let mut cause = error.source();
             while let Some(error) = cause {
                 text.push_str(&format!(": {error}"));
@@ -113,6 +114,7 @@ impl Told {
         });
         Self {
             act,
+            dry_run: true,
             run: run.to_string(),
             undo: None,
             changed: changed.collect(),
@@ -129,8 +131,9 @@ impl Told {
         });
         Self {
             act,
+            dry_run: false,
             run: run.to_string(),
-            undo: Some(applied.undo.to_string()),
+            undo: applied.undo.as_ref().map(ToString::to_string),
             changed: changed.collect(),
             same: applied.same.iter().map(place_json).collect(),
             left: applied.left.iter().map(|left| left_told(left, act)).collect(),
@@ -145,11 +148,11 @@ impl Told {
     /// For people.
     pub(crate) fn text(&self) -> String {
         let mut text: String = self.changed.iter().chain(&self.left).map(|(line, _)| line.as_str()).collect();
-        let done = match (self.act, &self.undo) {
-            ("undo", Some(_)) => "taken back",
-            ("undo", None) => "to take back",
-            (_, Some(_)) => "applied",
-            (_, None) => "to apply",
+        let done = match (self.act, self.dry_run) {
+            ("undo", false) => "taken back",
+            ("undo", true) => "to take back",
+            (_, false) => "applied",
+            (_, true) => "to apply",
         };
         text.push_str(&format!("{} {done}", self.changed.len()));
         if !self.same.is_empty() {
@@ -164,7 +167,7 @@ impl Told {
         let values = |rows: &[(String, Value)]| rows.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>();
         let value = json!({
             "act": self.act,
-            "dryRun": self.undo.is_none(),
+            "dryRun": self.dry_run,
             "run": &self.run,
             "undo": &self.undo,
             "changed": values(&self.changed),

@@ -270,7 +270,7 @@ fn r11_measured_killing_apply_and_undo_200_times_leaves_old_or_new_and_the_next_
             let now = picture(&stage.work());
             partly += u32::from(now != *from && now != *to);
             // Sometimes the one after a killed one is killed, too.
-            if finished || random % 4 != 0 {
+            if finished || !(random >> 33).is_multiple_of(4) {
                 break;
             }
         }

@@ -58,25 +58,30 @@ pub struct Proposal {
     pub left: Vec<Left>,
 }
 
-/// Says what applying the selected changes of `set` would do. Changes nothing.
+/// Says what applying the selected changes of `set` would do. Changes nothing. What lies in the state folder is denied,
+/// whoever says otherwise: a workspace may be a whole home.
 pub fn propose(
     set: &ChangeSet,
-    kept: &Objects,
+    kept: &Kept,
     host: &Held,
     selection: &Selection,
     judged: &dyn Fn(&Change) -> Judgement,
     flagged: Flagged,
 ) -> Proposal {
     let mut proposal = Proposal::default();
+    let objects = kept.objects();
+    let ours = kept.state_folder().map(|state| state.canonicalize().unwrap_or_else(|_| state.to_owned()));
+    let is_ours = |place: &Place| ours.as_ref().is_some_and(|ours| host.path().join(place.as_path()).starts_with(ours));
     for change in set.changes.iter().filter(|change| selection.has(&change.place)) {
         let place = change.place.clone();
         let held = match (judged(change), &change.after) {
+            _ if is_ours(&place) => Some(Why::Denied("the state folder is nobody's to change".to_owned())),
             (Judgement::Denied(rule), _) => Some(Why::Denied(rule)),
             (_, Some(Node::Other(kind))) => Some(Why::NotCarried(*kind)),
             (Judgement::Flagged(reasons), _) if flagged == Flagged::Leave => Some(Why::Flagged(reasons)),
             (Judgement::Flagged(_) | Judgement::Free, _) => None,
         };
-        match held.map_or_else(|| propose_one(change, kept, host), Err) {
+        match held.map_or_else(|| propose_one(change, &objects, host), Err) {
             Ok(Some(step)) => proposal.steps.push(step),
             Ok(None) => proposal.same.push(place),
             Err(why) => proposal.left.push(Left { place, why }),
@@ -119,6 +124,11 @@ fn step(
 }
 
 impl Proposal {
+    /// Whether something waits for a person, or is never applied: then nothing is applied without anybody looking.
+    pub fn needs_a_look(&self) -> bool {
+        self.left.iter().any(|left| matches!(left.why, Why::Flagged(_) | Why::Denied(_)))
+    }
+
     /// Leaves out every step that `wanted` does not want, and what cannot be done without those.
     pub fn keep_only(&mut self, host: &Held, mut wanted: impl FnMut(&Step) -> bool) {
         self.steps.retain(|step| wanted(step));
@@ -292,6 +302,14 @@ impl Site {
         Journal::begin(&self.state, head).map_err(ApplyError::Journal)
     }
 
+    /// Nobody goes on with what was interrupted: all of it is there already.
+    fn close_interrupted(&self) -> Result<(), ApplyError> {
+        for recorded in self.journals()?.into_iter().filter(|recorded| !recorded.finished) {
+            self.open_journal(&recorded.head.id)?.finish().map_err(ApplyError::Journal)?;
+        }
+        Ok(())
+    }
+
     /// Forgets all but the newest `most` journals, or as many as are kept by themselves.
     pub fn prune(&self, most: Option<usize>) -> Result<usize, ApplyError> {
         journal::prune(&self.state, self.workspace_is, most).map_err(ApplyError::Journal)
@@ -308,15 +326,15 @@ impl Site {
         journal.finish().map_err(ApplyError::Journal)?;
         left.extend(report.left);
         left.sort_by(|one, other| one.place.cmp(&other.place));
-        Ok(Applied { undo: journal.recorded().head.id.clone(), done: report.done, same, left })
+        Ok(Applied { undo: Some(journal.recorded().head.id.clone()), done: report.done, same, left })
     }
 }
 
 /// What was done.
 #[derive(Debug)]
 pub struct Applied {
-    /// The journal, by which it can be taken back.
-    pub undo: RunId,
+    /// The journal, by which it can be taken back; nothing when there was nothing to do.
+    pub undo: Option<RunId>,
     /// Places that were changed.
     pub done: Vec<Place>,
     /// Places where the host had it already.
@@ -333,6 +351,13 @@ pub fn apply(
     set: &ChangeSet,
     proposal: Proposal,
 ) -> Result<Applied, ApplyError> {
+    if proposal.steps.is_empty() {
+        site.close_interrupted()?;
+        let Proposal { same, left, .. } = proposal;
+        let applied = Applied { undo: None, done: Vec::new(), same, left };
+        note_progress(&applied, set, kept).map_err(ApplyError::Journal)?;
+        return Ok(applied);
+    }
     let name = name_of(set).map_err(ApplyError::Journal)?;
     let mut journal = site.journal_for(Act::Apply, &set.run_id, name, &set.subject)?;
     let body = json!({
@@ -348,12 +373,19 @@ pub fn apply(
     let entry = Entry { kind: Kind::Applied, run: set.run_id.to_string(), body };
     ledger.append(&[entry], Durability::Synced)?;
     let applied = site.carry_out(&mut journal, &kept.objects(), proposal)?;
-    let whole = applied.left.is_empty() && applied.done.len() + applied.same.len() == set.changes.len();
-    let state = if whole { ProgressState::Applied } else { ProgressState::Partly };
-    let progress = Progress { state, undo: applied.undo.clone(), at: Moment::now() };
-    progress.write(kept).map_err(ApplyError::Journal)?;
+    note_progress(&applied, set, kept).map_err(ApplyError::Journal)?;
     site.prune(None)?;
     Ok(applied)
+}
+
+/// Writes down how far it was applied. Whoever did nothing changed nothing about that.
+fn note_progress(applied: &Applied, set: &ChangeSet, kept: &Kept) -> io::Result<()> {
+    let state = match applied.done.len() + applied.same.len() == set.changes.len() {
+        true => ProgressState::Applied,
+        false if applied.done.is_empty() => return Ok(()),
+        false => ProgressState::Partly,
+    };
+    Progress { state, at: Moment::now() }.write(kept)
 }
 
 /// Names a set by all of it: the hash that its list on disk ends in.
@@ -367,8 +399,6 @@ pub fn name_of(set: &ChangeSet) -> io::Result<ObjectId> {
 pub struct Progress {
     /// How far.
     pub state: ProgressState,
-    /// By which journal.
-    pub undo: RunId,
     /// When.
     pub at: Moment,
 }

@@ -4,20 +4,17 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom, Write};
 
-use rustix::io::Errno;
-
-use super::beneath::{Folder, Found, FoundKind, Held, Onto, finish, found_open, last};
-use super::change::{Moment, Node, OtherKind, Place};
-use super::compare::{Conflict, Exact, hash_in};
+use super::beneath::{Found, FoundKind, Held, Onto, finish, found_open, last};
+use super::change::{Node, OtherKind, Place};
+use super::compare::{Conflict, Exact};
 use super::journal::{Fate, Intent, Journal};
 use super::objects::{FEW, ObjectId, Objects};
+use super::swap::{Made, Swap, is_not_empty};
 
 /// Steps that are written down together.
 const BATCH: usize = 64;
-/// A file that was written this shortly ago may have been written again without its time showing it.
-const RECENT_SECONDS: i64 = 3;
 
 /// What must be at a place for a step to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,13 +197,6 @@ struct Carrier<'a> {
     report: Report,
 }
 
-/// What became of one step.
-enum Made {
-    Yes,
-    /// It was there already.
-    Needless,
-}
-
 impl From<Conflict> for Why {
     fn from(conflict: Conflict) -> Self {
         Self::Conflict(conflict)
@@ -341,7 +331,8 @@ impl Carrier<'_> {
                 let mut file = folder.make_file(part.as_ref())?;
                 let merged = ready.step.merged.is_some();
                 let objects = if merged { &self.journal.objects() } else { self.contents };
-                objects.copy(*content, &mut file)?;
+                let size = objects.copy(*content, &mut Holes(&mut file))?;
+                file.set_len(size)?;
                 finish(&file, *mode, *owner, Some(*modified))?;
                 folder.swap(part.as_ref(), aside, Onto::Nothing)?;
                 Ok(Some(file))
@@ -374,7 +365,8 @@ impl Carrier<'_> {
             folder => folder?,
         };
         let name = last(&ready.step.place)?;
-        let swap = Swap { folder: &folder, name, aside: OsStr::new(&ready.intent.aside), ready };
+        let saved = ready.intent.from.as_ref();
+        let swap = Swap { folder: &folder, name, aside: OsStr::new(&ready.intent.aside), saved };
         match (&ready.found, &ready.step.to) {
             (None, None) => Ok(Made::Needless),
             (None, Some(to)) => swap.put(to),
@@ -405,124 +397,21 @@ pub(super) fn part_of(intent: &Intent) -> String {
     format!("{}.part", intent.aside)
 }
 
-pub(super) fn is_not_empty(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::NOTEMPTY | Errno::EXIST))
-}
+/// Leaves out zeros: a file that is mostly holes must not fill the host's disk.
+struct Holes<'a>(&'a mut File);
 
-fn exists(error: &io::Error) -> bool {
-    Errno::from_io_error(error) == Some(Errno::EXIST)
-}
-
-/// Two names in one folder.
-struct Swap<'a> {
-    folder: &'a Folder<'a>,
-    name: &'a OsStr,
-    aside: &'a OsStr,
-    ready: &'a Ready,
-}
-
-impl Swap<'_> {
-    fn make_aside_folder(&self, to: &Exact) -> io::Result<()> {
-        match &to.node {
-            Node::Folder { mode } => self.folder.make_folder(self.aside, *mode, to.owner),
-            Node::File { .. } | Node::Link { .. } | Node::Other(_) => Ok(()),
+impl Write for Holes<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            let length = i64::try_from(bytes.len()).map_err(io::Error::other)?;
+            self.0.seek(SeekFrom::Current(length))?;
+        } else {
+            self.0.write_all(bytes)?;
         }
+        Ok(bytes.len())
     }
 
-    fn remove_aside(&self) -> io::Result<()> {
-        match self.folder.look(self.aside)? {
-            Some(found) => self.folder.remove(self.aside, &found.kind),
-            None => Ok(()),
-        }
-    }
-
-    /// Puts the new node where nothing is.
-    fn put(&self, to: &Exact) -> Result<Made, Why> {
-        self.make_aside_folder(to)?;
-        match self.folder.swap(self.aside, self.name, Onto::Nothing) {
-            Ok(()) => Ok(Made::Yes),
-            Err(error) => {
-                self.remove_aside()?;
-                let conflict = exists(&error);
-                Err(if conflict { Conflict::MadeMeanwhile.into() } else { error.into() })
-            }
-        }
-    }
-
-    /// Puts the new node in the place of the old one.
-    fn exchange(&self, found: &Found, to: &Exact) -> Result<Made, Why> {
-        self.make_aside_folder(to)?;
-        let ours = self.folder.look(self.aside)?;
-        let unchanged = self.folder.look(self.name)?.is_some_and(|now| now.is_still(found));
-        if !unchanged {
-            self.remove_aside()?;
-            return Err(Conflict::Written.into());
-        }
-        if let Err(error) = self.folder.swap(self.aside, self.name, Onto::Another) {
-            self.remove_aside()?;
-            return Err(error.into());
-        }
-        if self.came_out(found)? {
-            match self.remove_aside() {
-                // Something was put into the folder that was to go.
-                Err(error) if is_not_empty(&error) => {}
-                removed => return removed.map(|()| Made::Yes).map_err(Why::Failed),
-            }
-        }
-        let is_ours = |name| -> io::Result<bool> {
-            let now = self.folder.look(name)?;
-            Ok(matches!((&now, &ours), (Some(now), Some(ours)) if now.is_still(ours)))
-        };
-        // A second writer wrote over ours: theirs is newer than what came out.
-        if !is_ours(self.name)? {
-            return Err(self.stranded());
-        }
-        self.folder.swap(self.aside, self.name, Onto::Another)?;
-        if is_ours(self.aside)? {
-            self.remove_aside()?;
-            return Err(Conflict::Written.into());
-        }
-        Err(self.stranded())
-    }
-
-    /// Takes the old node away.
-    fn take_away(&self, found: &Found) -> Result<Made, Why> {
-        let unchanged = self.folder.look(self.name)?.is_some_and(|now| now.is_still(found));
-        if !unchanged {
-            return Err(Conflict::Written.into());
-        }
-        self.folder.swap(self.name, self.aside, Onto::Nothing)?;
-        if self.came_out(found)? {
-            self.remove_aside()?;
-            return Ok(Made::Yes);
-        }
-        match self.folder.swap(self.aside, self.name, Onto::Nothing) {
-            Ok(()) => Err(Conflict::Written.into()),
-            Err(error) if exists(&error) => Err(self.stranded()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Whether what lies aside now is what was saved.
-    fn came_out(&self, found: &Found) -> io::Result<bool> {
-        let Some(out) = self.folder.look(self.aside)? else { return Ok(false) };
-        if !out.is_still(found) {
-            return Ok(false);
-        }
-        match &self.ready.intent.from {
-            Some(Exact { node: Node::File { content, modified, .. }, .. })
-                if modified.seconds + RECENT_SECONDS >= Moment::now().seconds =>
-            {
-                Ok(hash_in(self.folder, self.aside)? == *content)
-            }
-            _ => Ok(true),
-        }
-    }
-
-    /// Two writers came between: what one of them wrote is kept beside the place.
-    fn stranded(&self) -> Why {
-        let text =
-            format!("somebody wrote it twice while it was being replaced; one of the two is now in {:?}", self.aside);
-        Why::Failed(io::Error::other(text))
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }

@@ -59,6 +59,11 @@ impl Kept {
         &self.folder
     }
 
+    /// The state folder that it is in.
+    pub fn state_folder(&self) -> Option<&std::path::Path> {
+        self.folder.parent().and_then(std::path::Path::parent)
+    }
+
     /// The contents of its files.
     pub fn objects(&self) -> Objects {
         Objects::at(self.folder.join(OBJECTS))

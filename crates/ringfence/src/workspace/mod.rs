@@ -14,6 +14,7 @@ pub mod kept;
 pub mod objects;
 mod resume;
 pub mod selection;
+mod swap;
 pub mod undo;
 
 pub use change::{Before, Change, ChangeSet, Node, Place, Stamp, Was};

@@ -6,10 +6,11 @@ use std::io;
 use std::path::PathBuf;
 
 use super::beneath::{Folder, Found, FoundKind, Held, Onto, is_no_way, last};
-use super::carry_out::{is_not_empty, part_of};
+use super::carry_out::part_of;
 use super::change::Node;
 use super::compare::{Exact, hash_in, is_node};
 use super::journal::{Fate, Intent, Journal};
+use super::swap::is_not_empty;
 
 /// Settles every intent of `journal` that is open. What lies aside and is neither the old nor the new node, and cannot be
 /// put back, stays, and is named.

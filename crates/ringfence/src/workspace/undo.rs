@@ -111,7 +111,7 @@ pub fn undo(
         taken.take_back().map_err(ApplyError::Journal)?;
         let kept = kept::of(state, &head.run);
         if kept.is_complete() {
-            let progress = Progress { state: ProgressState::TakenBack, undo: head.id.clone(), at: Moment::now() };
+            let progress = Progress { state: ProgressState::TakenBack, at: Moment::now() };
             progress.write(&kept).map_err(ApplyError::Journal)?;
         }
     }

@@ -1,7 +1,7 @@
 use std::ffi::OsStr;
 
 use super::*;
-use crate::workspace::apply::{Progress, ProgressState, Why};
+use crate::workspace::apply::{Left, Progress, ProgressState, Why};
 use crate::workspace::change::OtherKind;
 use crate::workspace::compare::Conflict;
 
@@ -228,7 +228,7 @@ fn flagged_changes_wait_for_a_word_and_denied_ones_are_never_applied() {
     };
     let all = Selection::all(&set);
     for (flagged, expected) in [(Flagged::Leave, 1), (Flagged::Include, 2)] {
-        let proposal = apply::propose(&set, &bench.kept().objects(), &bench.host(), &all, &judged, flagged);
+        let proposal = apply::propose(&set, &bench.kept(), &bench.host(), &all, &judged, flagged);
         assert_eq!(proposal.steps.len(), expected);
         assert!(proposal.left.iter().any(|left| matches!(&left.why, Why::Denied(rule) if rule == "**/denied")));
         let waits = proposal.left.iter().any(|left| matches!(left.why, Why::Flagged(_)));
@@ -248,20 +248,18 @@ fn a_part_is_applied_with_the_folders_that_it_needs() {
     let chosen = Selection::of(&set, &["a/b/c".into()], &bench.work()).unwrap();
     let judged = |_: &Change| Judgement::Free;
     let site = bench.site();
-    let mut proposal = apply::propose(&set, &bench.kept().objects(), site.host(), &chosen, &judged, Flagged::Leave);
+    let mut proposal = apply::propose(&set, &bench.kept(), site.host(), &chosen, &judged, Flagged::Leave);
     assert_eq!(proposal.steps.len(), 3);
     // Whoever does not want the folder does not get what is in it.
     proposal.keep_only(site.host(), |step| step.place != place("a/b"));
     assert_eq!(proposal.steps.len(), 1);
     assert!(matches!(&proposal.left[..], [Left { why: Why::Conflict(Conflict::NoFolder(_)), .. }]));
-    let proposal = apply::propose(&set, &bench.kept().objects(), site.host(), &chosen, &judged, Flagged::Leave);
+    let proposal = apply::propose(&set, &bench.kept(), site.host(), &chosen, &judged, Flagged::Leave);
     apply::apply(&site, &bench.ledger, &bench.kept(), &set, proposal).unwrap();
     assert_eq!(Progress::of(&bench.kept()).unwrap().unwrap().state, ProgressState::Partly);
     assert!(bench.at("a/b/c").exists());
     assert!(!bench.at("a/d").exists());
 }
-
-use crate::workspace::apply::Left;
 
 #[test]
 fn nothing_is_changed_when_the_ledger_cannot_be_written() {
@@ -289,4 +287,29 @@ fn two_at_once_in_one_workspace_are_refused() {
     assert!(matches!(second, Err(apply::ApplyError::Busy(_))));
     drop(first);
     bench.site();
+}
+
+#[test]
+fn f23_a_file_that_is_mostly_holes_does_not_fill_the_disk() {
+    let mut bench = Bench::new();
+    let mut text = vec![0u8; 8 * 1024 * 1024];
+    text[5_000_000] = 1;
+    bench.changes_file("sparse", &text);
+    bench.apply_whole();
+    assert_eq!(fs::read(bench.at("sparse")).unwrap(), text);
+    assert!(fs::metadata(bench.at("sparse")).unwrap().blocks() < 2048, "less than a mebibyte is written");
+}
+
+#[test]
+fn nothing_in_the_state_folder_is_ever_applied() {
+    let mut bench = Bench::new();
+    bench.state = StateFolder::prepare(bench.at("home/state")).unwrap();
+    bench.ledger = Ledger::open(&bench.state).unwrap();
+    bench.changes_file("home/state/ledger.jsonl", "forged");
+    bench.changes_file("home/state/new", "forged");
+    bench.changes_file("home/other", "fine");
+    let applied = bench.apply();
+    assert_eq!(applied.done, [place("home/other")]);
+    assert!(applied.left.iter().all(|left| matches!(left.why, Why::Denied(_))), "{:?}", applied.left);
+    assert_ne!(bench.read("home/state/ledger.jsonl").as_deref(), Some("forged"));
 }

@@ -109,12 +109,12 @@ fn r11_a_folder_that_was_only_begun_is_removed() {
 fn r11_an_interrupted_journal_is_gone_on_with_by_the_same_set_and_closed_by_another() {
     let (mut bench, id) = old_to_new();
     let applied = bench.apply_whole();
-    assert_eq!(applied.undo, id);
+    assert_eq!(applied.undo, Some(id));
     let (other, other_id) = old_to_new();
     bench = other;
     bench.changes_file("b", "more");
     let applied = bench.apply_whole();
-    assert_ne!(applied.undo, other_id);
+    assert_ne!(applied.undo, Some(other_id));
     assert!(bench.site().journals().unwrap().iter().all(|journal| journal.finished));
 }
 
@@ -127,8 +127,8 @@ fn r11_a_journal_that_is_cut_anywhere_says_less_and_never_something_else() {
         bench.changes_file("b", "new");
         bench
     };
-    let applied = bench.apply_whole();
-    let path = bench.state.path().join("undo").join(applied.undo.as_str()).join("entries");
+    let id = bench.apply_whole().undo.unwrap();
+    let path = bench.state.path().join("undo").join(id.as_str()).join("entries");
     let whole = fs::read(&path).unwrap();
     let (all, length) = decode_all(&whole).unwrap();
     assert_eq!(length, whole.len());
@@ -150,8 +150,16 @@ fn r11_a_journal_that_is_cut_anywhere_says_less_and_never_something_else() {
     }
     // And what is cut off is cut away before more is written.
     fs::write(&path, &whole[..whole.len() - 3]).unwrap();
-    let mut journal = Journal::open(&bench.state, &applied.undo).unwrap();
+    let mut journal = Journal::open(&bench.state, &id).unwrap();
     assert!(!journal.recorded().finished);
     journal.finish().unwrap();
     assert_eq!(fs::read(&path).unwrap(), whole);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_a_journal_or_none_without_a_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
+        decode_all(&bytes);
+        decode_all(&[b"RFUNDO01", bytes.as_slice()].concat());
+    }
 }

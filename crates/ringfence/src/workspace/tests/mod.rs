@@ -197,7 +197,7 @@ impl Bench {
     fn propose(&self) -> Proposal {
         let set = self.set();
         let judged = |_: &Change| Judgement::Free;
-        apply::propose(&set, &self.kept().objects(), &self.host(), &Selection::all(&set), &judged, Flagged::Leave)
+        apply::propose(&set, &self.kept(), &self.host(), &Selection::all(&set), &judged, Flagged::Leave)
     }
 
     /// Applies all of it.

@@ -112,8 +112,7 @@ fn a_file_that_the_host_writes_all_the_time_is_never_lost() {
             set.changes[0].before = bench.before(Path::new("a"));
             let judged = |_: &Change| Judgement::Free;
             let selection = Selection::all(&set);
-            let objects = bench.kept().objects();
-            let proposal = apply::propose(&set, &objects, site.host(), &selection, &judged, Flagged::Leave);
+            let proposal = apply::propose(&set, &bench.kept(), site.host(), &selection, &judged, Flagged::Leave);
             bench.kept().keep(&set).unwrap();
             apply::apply(&site, &bench.ledger, &bench.kept(), &set, proposal).unwrap();
         }
