@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -201,6 +202,54 @@ fn f03_another_workspace_at_the_same_path_is_refused() {
     fs::remove_file(stage.work()).unwrap();
     fs::rename(&moved, stage.work()).unwrap();
     apply(&stage, &[made.run()]).expect(0, &[]);
+}
+
+/// Types `answers` at a terminal, one for each question; says how it ended and what was on the screen.
+fn answered(stage: &Stage, words: &[&str], answers: &[&str]) -> (Option<i32>, String) {
+    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let ours = openpt(flags).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let theirs = ioctl_tiocgptpeer(&ours, flags).unwrap();
+    let mut child = stage
+        .ringfence(words)
+        .stdin_from(theirs.try_clone().unwrap())
+        .stderr(theirs.try_clone().unwrap())
+        .stdout(theirs)
+        .start();
+    let mut screen = fs::File::from(ours);
+    let (mut seen, mut piece, mut asked) = (String::new(), [0u8; 1024], 0);
+    // The terminal is gone, and reading fails, when the command has ended.
+    while let Ok(read @ 1..) = screen.read(&mut piece) {
+        seen.push_str(&String::from_utf8_lossy(&piece[..read]));
+        while seen.matches("/no").count() > asked && seen.trim_end().ends_with(']') {
+            screen.write_all(format!("{}\n", answers.get(asked).unwrap_or(&"")).as_bytes()).unwrap();
+            asked += 1;
+        }
+    }
+    assert_eq!(asked, answers.len(), "{seen}");
+    (child.wait().unwrap().code(), seen)
+}
+
+#[test]
+fn at_a_terminal_a_person_is_asked_for_all_or_for_each() {
+    let stage = Stage::new();
+    stage.write("a", "old\n");
+    let made = Made::new(&stage).file("a", "n\x1b[2Jew\n").file("b", "new").file("c", "new").file("d", "new").keep();
+    let (code, seen) = answered(&stage, &["apply", made.run()], &["no"]);
+    assert!(code == Some(1) && seen.contains("apply 4 changes") && seen.contains("nothing was changed"), "{seen}");
+    assert_eq!(stage.read("a").as_deref(), Some("old\n"));
+    let (code, seen) = answered(&stage, &["apply", "-i", made.run()], &["difference", "y", "n", "what", "quit"]);
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("-old\r\n+n\\x1b[2Jew\r\n") && !seen.contains('\x1b'), "{seen}");
+    let there = ["a", "b", "c", "d"].map(|name| stage.read(name).is_some_and(|text| text != "old\n"));
+    assert_eq!(there, [true, false, false, false]);
+    let (code, seen) = answered(&stage, &["apply", "-i", made.run()], &["n", "all"]);
+    assert!(code == Some(0) && stage.read("b").is_none() && stage.read("d").is_some(), "{seen}");
+    let (code, seen) = answered(&stage, &["undo"], &["yes"]);
+    assert!(code == Some(0) && seen.contains("take back 2 changes"), "{seen}");
+    assert!(stage.read("d").is_none() && stage.read("a").as_deref() != Some("old\n"));
 }
 
 /// Old or new, for every file and link; folders by their kind. Ours that lie aside are for the next to remove.

@@ -216,6 +216,12 @@ impl AsFd for Folder<'_> {
 }
 
 impl Folder<'_> {
+    /// Whether both are one.
+    pub fn is(&self, other: &Self) -> io::Result<bool> {
+        let [one, other] = [rustix::fs::fstat(self)?, rustix::fs::fstat(other)?];
+        Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
+    }
+
     /// What is at `name`.
     pub fn look(&self, name: &OsStr) -> io::Result<Option<Found>> {
         let stat = match rustix::fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -5,8 +5,9 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::rc::Rc;
 
-use super::beneath::{Found, FoundKind, Held, Onto, finish, found_open, last};
+use super::beneath::{Folder, Found, FoundKind, Held, Onto, finish, found_open, is_no_way, last};
 use super::change::{Node, OtherKind, Place};
 use super::compare::{Conflict, Exact};
 use super::journal::{Fate, Intent, Journal};
@@ -113,7 +114,7 @@ pub(super) fn carry_out(
         for place in &folders {
             match host.folder_of(place) {
                 Ok(folder) => folder.sync()?,
-                Err(error) if super::beneath::is_no_way(&error) => {}
+                Err(error) if is_no_way(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -184,8 +185,10 @@ fn content_of(exact: &Exact) -> Option<ObjectId> {
 }
 
 /// A step whose intent is written down.
-struct Ready {
+struct Ready<'a> {
     step: Step,
+    /// The folder in which something was laid out for it.
+    folder: Option<Rc<Folder<'a>>>,
     found: Option<Found>,
     intent: Intent,
 }
@@ -209,7 +212,7 @@ impl From<io::Error> for Why {
     }
 }
 
-impl Carrier<'_> {
+impl<'a> Carrier<'a> {
     fn leave(&mut self, place: Place, why: Why) {
         self.report.left.push(Left { place, why });
     }
@@ -226,7 +229,7 @@ impl Carrier<'_> {
                     let number = self.journal.next() + ready.len() as u64;
                     let aside = format!(".ringfence-{}-{number}", self.journal.recorded().head.id);
                     let intent = Intent { number, place: step.place.clone(), from, to: step.to.clone(), aside };
-                    ready.push(Ready { step, found, intent });
+                    ready.push(Ready { step, folder: None, found, intent });
                 }
                 Err(why) => self.leave(step.place, why),
             }
@@ -294,17 +297,20 @@ impl Carrier<'_> {
     }
 
     /// Makes new files and links beside their places, and waits until they are on the disk.
-    fn lay_out(&mut self, all: Vec<Ready>) -> io::Result<Vec<Ready>> {
+    fn lay_out(&mut self, all: Vec<Ready<'a>>) -> io::Result<Vec<Ready<'a>>> {
         let mut files = Vec::new();
-        let mut laid = Vec::new();
-        for ready in all {
-            match self.lay_out_one(&ready) {
+        let mut laid: Vec<Ready<'a>> = Vec::new();
+        for mut ready in all {
+            // Many in one folder share its descriptor.
+            let before = laid.last().filter(|before| before.step.place.folder() == ready.step.place.folder());
+            ready.folder = before.and_then(|before| before.folder.clone());
+            match self.lay_out_one(&mut ready) {
                 Ok(file) => {
                     files.extend(file);
                     laid.push(ready);
                 }
                 Err(error) => {
-                    self.give_up(&ready);
+                    give_up(&ready);
                     self.journal.settle(ready.intent.number, Fate::Dropped)?;
                     self.leave(ready.step.place, Why::Failed(error));
                 }
@@ -320,12 +326,19 @@ impl Carrier<'_> {
         Ok(laid)
     }
 
-    fn lay_out_one(&self, ready: &Ready) -> io::Result<Option<File>> {
+    fn lay_out_one(&self, ready: &mut Ready<'a>) -> io::Result<Option<File>> {
         let Some(Exact { node, owner }) = &ready.step.to else { return Ok(None) };
         let aside = OsStr::new(&ready.intent.aside);
+        if matches!(node, Node::Folder { .. } | Node::Other(_)) {
+            return Ok(None);
+        }
+        let folder = match ready.folder.take() {
+            Some(folder) => folder,
+            None => Rc::new(self.host.folder_of(&ready.step.place)?),
+        };
+        ready.folder = Some(Rc::clone(&folder));
         match node {
             Node::File { content, mode, modified, .. } => {
-                let folder = self.host.folder_of(&ready.step.place)?;
                 // Half a file has a name of its own, so that whoever finds the other name knows that it is whole.
                 let part = part_of(&ready.intent);
                 let mut file = folder.make_file(part.as_ref())?;
@@ -338,32 +351,33 @@ impl Carrier<'_> {
                 Ok(Some(file))
             }
             Node::Link { target } => {
-                self.host.folder_of(&ready.step.place)?.make_link(aside, target, *owner)?;
+                folder.make_link(aside, target, *owner)?;
                 Ok(None)
             }
             Node::Folder { .. } | Node::Other(_) => Ok(None),
         }
     }
 
-    /// Removes what was laid out for a step that is not made; whatever cannot be removed now is found by the next apply.
-    fn give_up(&self, ready: &Ready) {
-        if let Ok(folder) = self.host.folder_of(&ready.step.place) {
-            for name in [part_of(&ready.intent).as_ref(), OsStr::new(&ready.intent.aside)] {
-                if let Ok(Some(found)) = folder.look(name) {
-                    folder.remove(name, &found.kind).ok();
-                }
-            }
-        }
+    /// The folder of a step, which must still be the one in which something was laid out.
+    fn same_folder(&self, ready: &Ready<'a>) -> Result<Folder<'a>, Why> {
+        let now = match self.host.folder_of(&ready.step.place) {
+            Err(error) if is_no_way(&error) => None,
+            folder => Some(folder?),
+        };
+        let same = match (&now, &ready.folder) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(now), Some(laid)) => now.is(laid)?,
+        };
+        now.filter(|_| same).ok_or_else(|| {
+            give_up(ready);
+            let parent = ready.step.place.folder().unwrap_or_else(|| ready.step.place.clone());
+            Conflict::NoFolder(parent).into()
+        })
     }
 
-    fn swap_in(&self, ready: &Ready) -> Result<Made, Why> {
-        let folder = match self.host.folder_of(&ready.step.place) {
-            Err(error) if super::beneath::is_no_way(&error) => {
-                let parent = ready.step.place.folder().unwrap_or_else(|| ready.step.place.clone());
-                return Err(Conflict::NoFolder(parent).into());
-            }
-            folder => folder?,
-        };
+    fn swap_in(&self, ready: &Ready<'a>) -> Result<Made, Why> {
+        let folder = self.same_folder(ready)?;
         let name = last(&ready.step.place)?;
         let saved = ready.intent.from.as_ref();
         let swap = Swap { folder: &folder, name, aside: OsStr::new(&ready.intent.aside), saved };
@@ -388,6 +402,16 @@ impl Carrier<'_> {
                 removed => removed.map(|()| Made::Yes).map_err(Why::Failed),
             },
             (Some(found), None) => swap.take_away(found),
+        }
+    }
+}
+
+/// Removes what was laid out for a step that is not made; whatever cannot be removed now is found by the next apply.
+fn give_up(ready: &Ready<'_>) {
+    let Some(folder) = &ready.folder else { return };
+    for name in [part_of(&ready.intent).as_ref(), OsStr::new(&ready.intent.aside)] {
+        if let Ok(Some(found)) = folder.look(name) {
+            folder.remove(name, &found.kind).ok();
         }
     }
 }

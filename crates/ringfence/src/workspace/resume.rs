@@ -28,7 +28,8 @@ pub(super) fn settle_open(host: &Held, journal: &mut Journal) -> io::Result<Vec<
 
 fn settle(host: &Held, intent: &Intent) -> io::Result<(Fate, Option<PathBuf>)> {
     let folder = match host.folder_of(&intent.place) {
-        Err(error) if is_no_way(&error) => return Ok((Fate::Dropped, None)),
+        // It may come back, and with it what lies aside there.
+        Err(error) if is_no_way(&error) => return Ok((Fate::Open, None)),
         folder => folder?,
     };
     let (name, aside, part) = (last(&intent.place)?, OsStr::new(&intent.aside), part_of(intent));

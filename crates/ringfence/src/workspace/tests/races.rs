@@ -63,6 +63,8 @@ fn f03_measured_a_folder_that_is_swapped_for_a_link_while_changes_are_applied_an
         done += applied.done.len();
     });
     bench.nothing_happened_outside();
+    bench.site();
+    assert_eq!(bench.asides(), Vec::<PathBuf>::new());
     assert!(done > 0, "the race was never won, and nothing was tried");
 }
 
