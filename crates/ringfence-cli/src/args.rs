@@ -1,11 +1,11 @@
 //! The command line as clap reads it.
 
-mod changes;
+mod apply;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub(crate) use self::changes::{ApplyArgs, UndoArgs};
+pub(crate) use self::apply::{ApplyArgs, UndoArgs};
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
