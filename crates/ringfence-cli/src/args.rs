@@ -1,10 +1,12 @@
 //! The command line as clap reads it.
 
+mod apply;
 mod changes;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use self::apply::{ApplyArgs, UndoArgs};
 pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
 use crate::diff::DiffArgs;
 use crate::session::SessionName;
@@ -47,6 +49,10 @@ pub(crate) enum Command {
     Session(SessionCommand),
     /// Show what a run changed in its workspace, and what of it the host would execute later
     Diff(DiffArgs),
+    /// Bring what a run changed to the workspace, all or part of it
+    Apply(ApplyArgs),
+    /// Take back what was applied last
+    Undo(UndoArgs),
     /// List what programs changed and nobody has applied yet
     Changes(ChangesArgs),
     /// Throw kept changes away

@@ -1,5 +1,6 @@
 //! The `ringfence` program: front doors and output only. What may run, and how, is decided in the library.
 
+mod apply;
 mod args;
 mod changes;
 mod chatter;
@@ -11,11 +12,14 @@ mod generate;
 mod log;
 mod policy;
 mod printer;
+mod question;
 mod render;
 mod run;
 mod session;
 mod setup;
 mod terminal;
+mod told;
+mod undo;
 
 use std::process::ExitCode;
 
@@ -41,6 +45,8 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(*run, launcher),
         Command::Session(command) => session::session(command),
         Command::Diff(diff) => diff::diff(&diff),
+        Command::Apply(apply) => apply::apply(&apply),
+        Command::Undo(undo) => undo::undo(&undo),
         Command::Changes(args) => changes::changes(args),
         Command::Discard { runs, all } => changes::throw_away_named(&runs, all),
         Command::Policy(command) => policy::policy(command),

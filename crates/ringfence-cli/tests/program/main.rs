@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on says so by a panic")]
 
+mod apply;
 mod arguments;
 mod bad_input;
 mod check;

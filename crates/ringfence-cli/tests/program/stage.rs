@@ -144,7 +144,6 @@ impl Invocation<'_> {
     }
 
     /// Where its standard input comes from.
-    #[allow(dead_code, reason = "only the tests of sessions need it")]
     pub(crate) fn stdin_from(mut self, from: impl Into<Stdio>) -> Self {
         self.command.stdin(from);
         self

@@ -79,7 +79,13 @@ pub fn summaries(state: &StateFolder, most: usize) -> Result<Vec<RunSummary>, Re
                 run.exit_code = record.body.get("exitCode").and_then(serde_json::Value::as_i64);
                 run.wall_time_ms = record.body.pointer("/resourceUsage/wallTimeMs").and_then(serde_json::Value::as_u64);
             }
-            Kind::Requested | Kind::Judged | Kind::Started | Kind::Discarded | Kind::Recovered => {}
+            Kind::Requested
+            | Kind::Judged
+            | Kind::Started
+            | Kind::Discarded
+            | Kind::Applied
+            | Kind::Undone
+            | Kind::Recovered => {}
         }
     })?;
     let surplus = runs.len().saturating_sub(most);

@@ -27,6 +27,10 @@ pub enum Kind {
     Ended,
     /// What it changed was thrown away.
     Discarded,
+    /// Its changes are about to be made to the workspace; durable before the first.
+    Applied,
+    /// Changes that were made are about to be taken back; durable before the first.
+    Undone,
     /// An earlier write was cut off; the chain goes on after it.
     Recovered,
 }

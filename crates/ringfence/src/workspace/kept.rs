@@ -21,7 +21,7 @@ const FOLDER: &str = "changes";
 const LIST: &str = "list";
 const OBJECTS: &str = "objects";
 /// Of a list on disk; the format before it is not read.
-const VERSION: &[u8; 8] = b"RFCHNG01";
+pub(super) const VERSION: &[u8; 8] = b"RFCHNG01";
 const HASH: usize = 32;
 const MOST_BYTES: u64 = 512 * 1024 * 1024;
 /// What the kernel counts a file's blocks in.
@@ -134,6 +134,11 @@ impl Kept {
     /// Where more about this set may be kept.
     pub fn folder(&self) -> &std::path::Path {
         &self.folder
+    }
+
+    /// The state folder that it is in.
+    pub fn state_folder(&self) -> Option<&std::path::Path> {
+        self.folder.parent().and_then(std::path::Path::parent)
     }
 
     /// The contents of its files.

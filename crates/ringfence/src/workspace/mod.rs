@@ -4,19 +4,31 @@
 //! differ, what was there before, and what is there now, with its contents in [`Objects`]. A set is looked at, applied in
 //! whole or in part, or thrown away. Nothing here trusts what a program wrote: names, links and contents are data.
 
+pub mod apply;
+pub mod beneath;
+mod carry_out;
 pub mod change;
+pub mod compare;
 pub mod diff;
 pub mod discard;
 pub mod flag;
 pub mod harvest;
+pub mod journal;
 mod keep;
 pub mod kept;
 pub mod layer;
 mod node;
 pub mod objects;
 mod overlay;
+mod resume;
+pub mod selection;
+mod swap;
+pub mod undo;
 
 pub use change::{Before, Change, ChangeSet, Counts, Node, Place, Stamp, Was};
 pub use keep::KeepError;
 pub(crate) use keep::{About, Found, keep, keep_left};
 pub use objects::{ObjectId, Objects};
+
+#[cfg(test)]
+mod tests;

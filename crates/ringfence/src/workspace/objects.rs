@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 const PIECE: usize = 128 * 1024;
+/// More files than this are synced sooner with everything else than one by one.
+pub(super) const FEW: usize = 8;
 
 /// The name of one content: its BLAKE3 hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,6 +20,13 @@ impl ObjectId {
     /// The name of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// The name of what can be read from `from`.
+    pub fn read(from: impl Read) -> io::Result<Self> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(from)?;
+        Ok(Self(*hasher.finalize().as_bytes()))
     }
 }
 
@@ -100,6 +109,18 @@ impl Objects {
         let id = ObjectId(*hasher.finalize().as_bytes());
         fs::rename(unfinished, self.path(id))?;
         Ok((id, size))
+    }
+
+    /// Waits until the contents `ids` are on the disk.
+    pub fn sync(&self, ids: &[ObjectId]) -> io::Result<()> {
+        let Some(first) = ids.first() else { return Ok(()) };
+        if ids.len() > FEW {
+            return Ok(rustix::fs::syncfs(File::open(self.path(*first))?)?);
+        }
+        for id in ids {
+            File::open(self.path(*id))?.sync_all()?;
+        }
+        File::open(&self.folder)?.sync_all()
     }
 
     /// Writes the content `id` to `to`, and says how much it was. What was written before an error is not to be used.
