@@ -34,6 +34,15 @@ pub(crate) fn shown(path: &Path) -> String {
     plain.map_or(quoted.clone(), str::to_owned)
 }
 
+/// A reason may quote what a program wrote, such as where a link points: it must not begin a line of its own.
+fn one_line(text: &str) -> String {
+    let escape = |letter: char| match letter.is_control() {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
 /// How many changes.
 pub(crate) fn count(changes: usize) -> String {
     if changes == 1 { "1 change".to_owned() } else { format!("{changes} changes") }
@@ -95,7 +104,7 @@ fn reason(why: &Why, act: &str) -> (&'static str, String, String) {
 
 fn left_told(left: &Left, act: &str) -> (String, Value) {
     let (kind, reason, advice) = reason(&left.why, act);
-    let text = format!("left    {}: {reason}\n        {advice}\n", shown(left.place.as_path()));
+    let text = format!("left    {}: {}\n        {advice}\n", shown(left.place.as_path()), one_line(&reason));
     let mut value = place_json(&left.place);
     value["why"] = json!(kind);
     value["reason"] = json!(reason);
@@ -215,6 +224,24 @@ mod tests {
     use super::*;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn r12_a_reason_cannot_begin_a_line_of_its_own() {
+        let why = Why::Flagged(vec!["-> x\ndone    everything\r\x1b[31m\u{202e}".to_owned()]);
+        let left = Left { place: Place::new("a").unwrap(), why };
+        let told = Told {
+            act: "apply",
+            dry_run: false,
+            run: String::new(),
+            undo: None,
+            changed: Vec::new(),
+            same: Vec::new(),
+            left: vec![left_told(&left, "apply")],
+        };
+        let text = told.text();
+        assert!(text.starts_with("left    a: -> x\\ndone    everything\\r\\u{1b}[31m\\u{202e}\n"), "{text:?}");
+        assert_eq!(text.lines().count(), 3);
+    }
 
     #[test]
     fn r12_a_path_that_would_act_on_a_terminal_or_break_its_line_is_quoted() {
