@@ -1,24 +1,20 @@
 //! `ringfence apply`: from a kept set to the host.
 
 use std::io;
-use std::path::{Path, PathBuf};
 
+use ringfence::Ledger;
 use ringfence::ledger::LedgerError;
 use ringfence::state::StateError;
-use ringfence::workspace::apply::{self, ApplyError, Flagged, Judgement, Proposal, Site};
+use ringfence::workspace::apply::{self, ApplyError, Flagged, Proposal, Site};
 use ringfence::workspace::beneath::{Held, HoldError};
-use ringfence::workspace::kept::{self, Kept};
+use ringfence::workspace::kept::Kept;
 use ringfence::workspace::selection::{NotAmongThem, Selection};
-use ringfence::workspace::{Change, ChangeSet};
-use ringfence::{Ledger, StateFolder};
 
 use crate::args::ApplyArgs;
 use crate::question::{self, Answer, QuestionFailure};
 use crate::told::{self, Told};
-use crate::{Done, Fatal, chatter, setup};
+use crate::{Done, Fatal, chatter, chosen, setup};
 
-/// The newest set of this workspace.
-const LAST: &str = "last";
 /// Something was left as it is.
 pub(crate) const LEFT: u8 = 1;
 
@@ -28,16 +24,6 @@ pub(crate) enum ApplyFailure {
     State(#[from] StateError),
     #[error("could not find out where this is")]
     Here(#[source] io::Error),
-    #[error("could not find out which changes are kept")]
-    List(#[source] io::Error),
-    #[error("could not read the changes of run {run}")]
-    Load { run: String, source: io::Error },
-    #[error("no changes are kept of a run in {0}")]
-    NoneHere(PathBuf),
-    #[error("no changes are kept of a run that begins with `{0}`")]
-    NoSuchRun(String),
-    #[error("changes of {count} runs that begin with `{prefix}` are kept")]
-    Ambiguous { prefix: String, count: usize },
     #[error(transparent)]
     Selection(#[from] NotAmongThem),
     #[error(transparent)]
@@ -54,52 +40,20 @@ pub(crate) enum ApplyFailure {
 
 impl Fatal for ApplyFailure {
     fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::NoneHere(_) | Self::NoSuchRun(_) => "`ringfence log` lists the runs; name one by its id",
-            Self::Ambiguous { .. } => "write more of the id",
-            Self::Load { .. } => "what was kept was changed or cut short; run it again",
-            Self::List(_) => "look at the state folder, which RINGFENCE_STATE_DIR names",
-            Self::Question(_) => "answer on a terminal, or name the paths instead",
-            _ => return None,
-        };
-        Some(hint.to_owned())
-    }
-}
-
-/// The set that `name` means, for somebody who stands in the folder `here`.
-fn find(state: &StateFolder, name: &str, here: &Path) -> Result<(Kept, ChangeSet), ApplyFailure> {
-    let mut runs = kept::runs(state).map_err(ApplyFailure::List)?;
-    let load = |run: &ringfence::RunId| {
-        let kept = kept::of(state, run);
-        let set = kept.load().map_err(|source| ApplyFailure::Load { run: run.to_string(), source })?;
-        Ok::<_, ApplyFailure>((kept, set))
-    };
-    if name == LAST {
-        for run in runs.iter().rev() {
-            // One that cannot be read might be the one that is meant: nothing older is taken in its place.
-            let (kept, set) = load(run)?;
-            if here.starts_with(&set.workspace) {
-                return Ok((kept, set));
-            }
+        match self {
+            Self::Question(_) => Some("answer on a terminal, or name the paths instead".to_owned()),
+            _ => None,
         }
-        return Err(ApplyFailure::NoneHere(here.to_owned()));
-    }
-    let short = || name.chars().take(64).collect::<String>();
-    runs.retain(|run| !name.is_empty() && run.as_str().starts_with(name));
-    match runs.as_slice() {
-        [run] => load(run),
-        [] => Err(ApplyFailure::NoSuchRun(short())),
-        runs => Err(ApplyFailure::Ambiguous { prefix: short(), count: runs.len() }),
     }
 }
 
 pub(crate) fn apply(args: &ApplyArgs) -> Done {
     let here = std::env::current_dir().map_err(ApplyFailure::Here)?;
     let state = setup::state().map_err(ApplyFailure::State)?;
-    let (kept, set) = find(&state, &args.run, &here)?;
+    let (kept, set) = chosen::find(&state, &args.run, &here)?;
     let selection = Selection::of(&set, &args.paths, &here).map_err(ApplyFailure::Selection)?;
     let flagged = if args.include_flagged { Flagged::Include } else { Flagged::Leave };
-    let propose = |host: &Held| apply::propose(&set, &kept, host, &selection, &|change| judged(change), flagged);
+    let propose = |host: &Held| apply::propose(&set, &kept, host, &selection, flagged);
     if args.dry_run {
         let host = Held::open(&set.workspace, set.workspace_is).map_err(ApplyFailure::Hold)?;
         let told = Told::proposed("apply", &set.run_id, &propose(&host));
@@ -121,11 +75,6 @@ pub(crate) fn apply(args: &ApplyArgs) -> Done {
     let ledger = Ledger::open(&state).map_err(ApplyFailure::Ledger)?;
     let applied = apply::apply(&site, &ledger, &kept, &set, proposal).map_err(ApplyFailure::Apply)?;
     finish(&Told::done("apply", &set.run_id, &applied), args.json)
-}
-
-/// What is thought of a change by itself.
-fn judged(_change: &Change) -> Judgement {
-    Judgement::Free
 }
 
 /// Prints what was done; whatever was left makes the exit code.

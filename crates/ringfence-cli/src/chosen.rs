@@ -1,13 +1,11 @@
-//! Which kept set a command means, and which of its places.
+//! Which kept set a command means.
 
-use std::ffi::OsString;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use ringfence::StateFolder;
 use ringfence::workspace::ChangeSet;
 use ringfence::workspace::kept::{self, Kept};
-use ringfence_policy::Glob;
 
 use crate::Fatal;
 
@@ -27,8 +25,6 @@ pub(crate) enum NotChosen {
     NoSuchRun(String),
     #[error("changes of {count} runs that begin with `{prefix}` are kept")]
     Ambiguous { prefix: String, count: usize },
-    #[error("`{0}` is not among the changes")]
-    NoSuchPath(String),
 }
 
 impl Fatal for NotChosen {
@@ -36,10 +32,9 @@ impl Fatal for NotChosen {
         Some(match self {
             Self::List(_) => "look at the state folder, which RINGFENCE_STATE_DIR names".to_owned(),
             Self::Load { .. } => "what was kept was changed or cut short; run it again".to_owned(),
-            Self::NoneHere(_) => "name a run by its id, as `ringfence log` lists it".to_owned(),
-            Self::NoSuchRun(_) => "`ringfence log` lists the runs".to_owned(),
+            Self::NoneHere(_) => "name a run by its id, as `ringfence changes` lists it".to_owned(),
+            Self::NoSuchRun(_) => "`ringfence changes` lists them".to_owned(),
             Self::Ambiguous { .. } => "write more of the id".to_owned(),
-            Self::NoSuchPath(_) => "`ringfence diff --name-only` lists the paths".to_owned(),
         })
     }
 }
@@ -69,35 +64,4 @@ pub(crate) fn find(state: &StateFolder, name: &str, here: &Path) -> Result<(Kept
         [] => Err(NotChosen::NoSuchRun(short())),
         runs => Err(NotChosen::Ambiguous { prefix: short(), count: runs.len() }),
     }
-}
-
-/// For each change whether `words` mean it: by its path or one above it, from `here` or from the workspace, or by a pattern.
-pub(crate) fn places(set: &ChangeSet, words: &[OsString], here: &Path) -> Result<Vec<bool>, NotChosen> {
-    if words.is_empty() {
-        return Ok(vec![true; set.changes.len()]);
-    }
-    let mut chosen = vec![false; set.changes.len()];
-    let below = here.strip_prefix(&set.workspace).unwrap_or(Path::new(""));
-    for word in words {
-        let plain = |part: &Component<'_>| !matches!(part, Component::CurDir);
-        let written: PathBuf = Path::new(word).components().filter(plain).collect();
-        let mut paths = vec![below.join(&written)];
-        // `.` is where somebody stands, never the whole workspace from a folder below it.
-        if !written.as_os_str().is_empty() {
-            paths.push(written.strip_prefix(&set.workspace).unwrap_or(&written).to_owned());
-        }
-        let glob = word.to_str().and_then(|word| word.parse::<Glob>().ok());
-        let mut found = false;
-        for (chosen, change) in chosen.iter_mut().zip(&set.changes) {
-            let place = change.place.as_path();
-            let meant = paths.iter().any(|path| place.starts_with(path))
-                || glob.as_ref().is_some_and(|glob| glob.matches(place));
-            *chosen |= meant;
-            found |= meant;
-        }
-        if !found {
-            return Err(NotChosen::NoSuchPath(word.to_string_lossy().into_owned()));
-        }
-    }
-    Ok(chosen)
 }

@@ -12,6 +12,7 @@ use ringfence::state::StateError;
 use ringfence::workspace::change::Change;
 use ringfence::workspace::diff::{Body, Contents, Effort, HostFiles, MOST_BYTES, Row, compare, rows};
 use ringfence::workspace::flag::{Judgement, judge};
+use ringfence::workspace::selection::{NotAmongThem, Selection};
 use ringfence::workspace::{ChangeSet, Node, ObjectId, Place, Stamp};
 
 use crate::terminal::plain_path;
@@ -27,6 +28,8 @@ enum DiffFailure {
     State(#[from] StateError),
     #[error("could not find out which folder this is")]
     Here(#[source] io::Error),
+    #[error(transparent)]
+    Selection(#[from] NotAmongThem),
     #[error("could not write to standard output")]
     Output(#[source] io::Error),
 }
@@ -79,7 +82,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Done {
     let state = setup::state().map_err(DiffFailure::State)?;
     let here = std::env::current_dir().and_then(|here| here.canonicalize()).map_err(DiffFailure::Here)?;
     let (kept, set) = chosen::find(&state, &args.run, &here)?;
-    let chosen = chosen::places(&set, &args.paths, &here)?;
+    let chosen = Selection::of(&set, &args.paths, &here).map_err(DiffFailure::Selection)?;
     let objects = kept.objects();
     let host = HostFiles::open(&set.workspace, set.workspace_is);
     // All are judged and paired before some are chosen: what a file means can depend on its neighbours.
@@ -94,7 +97,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Done {
         host.read(place, stamp, MOST_BYTES)
     };
     let contents = Contents { kept: &from_kept, host: &from_host };
-    let is_chosen = |change: usize| chosen.get(change).copied().unwrap_or(true);
+    let is_chosen = |change: usize| set.changes.get(change).is_some_and(|change| chosen.has(&change.place));
     let mut rows = rows(&set, &contents);
     rows.retain(|row| is_chosen(row.change) || row.from.is_some_and(is_chosen));
     let view = View { set: &set, judgements: &judgements, rows: &rows, contents: &contents };

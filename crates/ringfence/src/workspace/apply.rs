@@ -15,6 +15,7 @@ use super::beneath::{Found, FoundKind, Held, HoldError, last};
 use super::carry_out::carry_out;
 use super::change::{Change, ChangeSet, Moment, Node, Place};
 use super::compare::{Comparison, Conflict, Exact, compare};
+use super::flag::{Flag, Judgement, judge};
 use super::journal::{self, Act, Fate, Head, Journal, Lock, Recorded};
 use super::kept::{self, Kept};
 use super::objects::{ObjectId, Objects};
@@ -27,24 +28,25 @@ use crate::state::StateFolder;
 const PROGRESS: &str = "progress";
 const MOST_PROGRESS: u64 = 4096;
 
-/// What is thought of one change before it is applied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Judgement {
-    /// It may be applied.
-    Free,
-    /// It would do something on the host by itself, for these reasons; only who says so gets it.
-    Flagged(Vec<String>),
-    /// By this rule it is never applied.
-    Denied(String),
-}
-
 /// What happens to changes that are flagged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flagged {
     /// They are left.
     Leave,
+    /// Those that are protected are left; the others are applied.
+    LeaveProtected,
     /// They are applied like others.
     Include,
+}
+
+impl Flagged {
+    fn leaves(self, flags: &[Flag]) -> bool {
+        match self {
+            Self::Leave => true,
+            Self::LeaveProtected => flags.iter().any(|flag| flag.protected),
+            Self::Include => false,
+        }
+    }
 }
 
 /// What would be done.
@@ -58,27 +60,37 @@ pub struct Proposal {
     pub left: Vec<Left>,
 }
 
-/// Says what applying the selected changes of `set` would do. Changes nothing. What lies in the state folder is denied,
-/// whoever says otherwise: a workspace may be a whole home.
-pub fn propose(
+/// Says what applying the selected changes of `set` would do. Changes nothing. All of the set is judged, whatever is selected:
+/// what one change means can depend on others.
+pub fn propose(set: &ChangeSet, kept: &Kept, host: &Held, selection: &Selection, flagged: Flagged) -> Proposal {
+    propose_judged(set, &judge(set, &kept.objects()), kept, host, selection, flagged)
+}
+
+/// Likewise, with the judgements of all changes, in their order. What lies in the state folder is denied, whoever says
+/// otherwise: a workspace may be a whole home.
+pub(super) fn propose_judged(
     set: &ChangeSet,
+    judgements: &[Judgement],
     kept: &Kept,
     host: &Held,
     selection: &Selection,
-    judged: &dyn Fn(&Change) -> Judgement,
     flagged: Flagged,
 ) -> Proposal {
     let mut proposal = Proposal::default();
     let objects = kept.objects();
     let ours = kept.state_folder().map(|state| state.canonicalize().unwrap_or_else(|_| state.to_owned()));
     let is_ours = |place: &Place| ours.as_ref().is_some_and(|ours| host.path().join(place.as_path()).starts_with(ours));
-    for change in set.changes.iter().filter(|change| selection.has(&change.place)) {
+    let unjudged = Judgement::Denied("it was not judged".to_owned());
+    let judged = judgements.iter().chain(std::iter::repeat(&unjudged));
+    for (change, judgement) in set.changes.iter().zip(judged).filter(|(change, _)| selection.has(&change.place)) {
         let place = change.place.clone();
-        let held = match (judged(change), &change.after) {
+        let held = match (judgement, &change.after) {
             _ if is_ours(&place) => Some(Why::Denied("the state folder is nobody's to change".to_owned())),
-            (Judgement::Denied(rule), _) => Some(Why::Denied(rule)),
+            (Judgement::Denied(rule), _) => Some(Why::Denied(rule.clone())),
             (_, Some(Node::Other(kind))) => Some(Why::NotCarried(*kind)),
-            (Judgement::Flagged(reasons), _) if flagged == Flagged::Leave => Some(Why::Flagged(reasons)),
+            (Judgement::Flagged(flags), _) if flagged.leaves(flags) => {
+                Some(Why::Flagged(flags.iter().map(ToString::to_string).collect()))
+            }
             (Judgement::Flagged(_) | Judgement::Free, _) => None,
         };
         match held.map_or_else(|| propose_one(change, &objects, host), Err) {

@@ -217,22 +217,33 @@ fn what_root_makes_belongs_to_whom_the_workspace_belongs_to() {
 #[test]
 fn flagged_changes_wait_for_a_word_and_denied_ones_are_never_applied() {
     let mut bench = Bench::new();
-    for name in ["free", "flagged", "denied"] {
+    for name in ["denied", "flagged", "free", "protected", "unjudged"] {
         bench.changes_file(name, "x");
     }
     let set = bench.set();
+    let flagged = |protected| {
+        Judgement::Flagged(vec![Flag { rule: "a.rule", reason: "runs on the host", detail: None, protected }])
+    };
     let judged = |change: &Change| match change.place.as_path().to_str() {
-        Some("flagged") => Judgement::Flagged(vec!["runs on the host".to_owned()]),
+        Some("flagged") => flagged(false),
+        Some("protected") => flagged(true),
         Some("denied") => Judgement::Denied("**/denied".to_owned()),
         _ => Judgement::Free,
     };
+    let judgements: Vec<Judgement> = set.changes.iter().map(judged).collect();
     let all = Selection::all(&set);
-    for (flagged, expected) in [(Flagged::Leave, 1), (Flagged::Include, 2)] {
-        let proposal = apply::propose(&set, &bench.kept(), &bench.host(), &all, &judged, flagged);
-        assert_eq!(proposal.steps.len(), expected);
+    for (flagged, expected) in [
+        (Flagged::Leave, vec!["free"]),
+        (Flagged::LeaveProtected, vec!["flagged", "free"]),
+        (Flagged::Include, vec!["flagged", "free", "protected"]),
+    ] {
+        // There is no judgement of the last one.
+        let proposal = apply::propose_judged(&set, &judgements[..4], &bench.kept(), &bench.host(), &all, flagged);
+        let steps: Vec<_> = proposal.steps.iter().map(|step| step.place.as_path().to_str().unwrap()).collect();
+        assert_eq!(steps, expected);
         assert!(proposal.left.iter().any(|left| matches!(&left.why, Why::Denied(rule) if rule == "**/denied")));
         let waits = proposal.left.iter().any(|left| matches!(left.why, Why::Flagged(_)));
-        assert_eq!(waits, flagged == Flagged::Leave);
+        assert_eq!(waits, flagged != Flagged::Include);
     }
 }
 
@@ -246,15 +257,14 @@ fn a_part_is_applied_with_the_folders_that_it_needs() {
     let set = bench.set();
     bench.kept().keep(&set).unwrap();
     let chosen = Selection::of(&set, &["a/b/c".into()], &bench.work()).unwrap();
-    let judged = |_: &Change| Judgement::Free;
     let site = bench.site();
-    let mut proposal = apply::propose(&set, &bench.kept(), site.host(), &chosen, &judged, Flagged::Leave);
+    let mut proposal = propose_free(&set, &bench.kept(), site.host(), &chosen);
     assert_eq!(proposal.steps.len(), 3);
     // Whoever does not want the folder does not get what is in it.
     proposal.keep_only(site.host(), |step| step.place != place("a/b"));
     assert_eq!(proposal.steps.len(), 1);
     assert!(matches!(&proposal.left[..], [Left { why: Why::Conflict(Conflict::NoFolder(_)), .. }]));
-    let proposal = apply::propose(&set, &bench.kept(), site.host(), &chosen, &judged, Flagged::Leave);
+    let proposal = propose_free(&set, &bench.kept(), site.host(), &chosen);
     apply::apply(&site, &bench.ledger, &bench.kept(), &set, proposal).unwrap();
     assert_eq!(Progress::of(&bench.kept()).unwrap().unwrap().state, ProgressState::Partly);
     assert!(bench.at("a/b/c").exists());

@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use tempfile::TempDir;
 
-use super::apply::{self, Applied, Flagged, Judgement, Proposal, Site};
+use super::apply::{self, Applied, Flagged, Proposal, Site};
 use super::beneath::{FoundKind, Held};
 use super::change::{Before, Change, ChangeSet, Moment, Node, Place, Was, WasKind};
+use super::flag::Judgement;
 use super::kept::{self, Kept};
 use super::objects::ObjectId;
 use super::selection::Selection;
@@ -198,8 +199,7 @@ impl Bench {
 
     fn propose(&self) -> Proposal {
         let set = self.set();
-        let judged = |_: &Change| Judgement::Free;
-        apply::propose(&set, &self.kept(), &self.host(), &Selection::all(&set), &judged, Flagged::Leave)
+        propose_free(&set, &self.kept(), &self.host(), &Selection::all(&set))
     }
 
     /// Applies all of it.
@@ -252,6 +252,12 @@ impl Bench {
         assert_eq!(outside.len(), 1, "{outside:?}");
         assert_eq!(fs::read(self.outside().join("canary")).unwrap(), b"alive");
     }
+}
+
+/// What would be done if nothing were held back.
+fn propose_free(set: &ChangeSet, kept: &Kept, host: &Held, selection: &Selection) -> Proposal {
+    let free = vec![Judgement::Free; set.changes.len()];
+    apply::propose_judged(set, &free, kept, host, selection, Flagged::Leave)
 }
 
 fn is_root() -> bool {

@@ -112,9 +112,8 @@ fn a_file_that_the_host_writes_all_the_time_is_never_lost() {
             // Whatever is there now is what the program saw.
             let mut set = bench.set();
             set.changes[0].before = bench.before(Path::new("a"));
-            let judged = |_: &Change| Judgement::Free;
             let selection = Selection::all(&set);
-            let proposal = apply::propose(&set, &bench.kept(), site.host(), &selection, &judged, Flagged::Leave);
+            let proposal = propose_free(&set, &bench.kept(), site.host(), &selection);
             bench.kept().keep(&set).unwrap();
             apply::apply(&site, &bench.ledger, &bench.kept(), &set, proposal).unwrap();
         }
