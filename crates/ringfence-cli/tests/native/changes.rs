@@ -268,7 +268,7 @@ fn f22_odd_names_hard_links_closed_files_and_odd_permissions_are_listed_as_they_
     mode(&stage, "plain", 0o644);
     let script = r#"printf odd > "$(printf 'a\nb')"; printf odd > "$(printf 'x\033[31m')"; printf odd > "$(printf '\377\376')";
         ln plain second; printf secret > closed; chmod 000 closed; mkdir shut; echo in > shut/in; mkdir shut/er;
-        echo in > shut/er/in; chmod 000 shut/er shut; echo id > suid; chmod 4755 suid; printf '' > -f"#;
+        echo in > shut/er/in; chmod 000 shut/er shut; mkdir half; echo in > half/in; chmod 400 half; echo id > suid; chmod 4755 suid; printf '' > -f"#;
     settle();
     let ended = sh(&stage, Wall::Native, &format!("umask 022; {script}"), &[]);
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -286,9 +286,10 @@ fn f22_odd_names_hard_links_closed_files_and_odd_permissions_are_listed_as_they_
     assert_eq!(find(b"shut"), "nothing -> folder 0");
     assert_eq!(find(b"shut/er"), "nothing -> folder 0");
     assert_eq!(find(b"shut/er/in"), "nothing -> file 644 \"in\\n\"");
+    assert_eq!((&*find(b"half"), &*find(b"half/in")), ("nothing -> folder 400", "nothing -> file 644 \"in\\n\""));
     assert_eq!(find(b"suid"), "nothing -> file 4755 \"id\\n\"");
     assert_eq!(find(b"-f"), "nothing -> file 644 \"\"");
-    assert_eq!(set.changes.len(), 11, "`plain` is the same, however many names it has");
+    assert_eq!(set.changes.len(), 13, "`plain` is the same, however many names it has");
 }
 
 #[test]

@@ -285,16 +285,8 @@ impl Harvest<'_> {
         name: &OsStr,
         place: Place,
     ) -> Result<(), HarvestError> {
-        let path = place.as_path();
+        // Of what the program did not see there is nothing to remove, and without something below, nothing differs.
         let Some(lower) = lower.filter(|_| folder.lower == Beneath::Beside) else { return Ok(()) };
-        if self.lower.is_absent(path) {
-            return Ok(());
-        }
-        if let Some(below) = stat_of(lower, name).map_err(at("look at", path))?
-            && self.is_taken_away_whole(&below, path)
-        {
-            return Ok(());
-        }
         self.remove(lower, name, place)
     }
 
@@ -312,7 +304,9 @@ impl Harvest<'_> {
             return Ok(());
         }
         let below = stat_of(lower, name).map_err(at("look at", place.as_path()))?;
-        let Some(below) = below else { return Ok(()) };
+        let Some(below) = below.filter(|below| !self.is_taken_away_whole(below, place.as_path())) else {
+            return Ok(());
+        };
         let before = self.before(Some(lower), name, Some(&below), Contents::Left, place.as_path())?;
         self.changes.push(Change { place: place.clone(), before, after: None });
         if kind_of(&below) == FileType::Directory {
@@ -416,15 +410,18 @@ impl Harvest<'_> {
         Ok(names)
     }
 
+    /// Opens a folder of the private layer, so that what is in it can be looked at. Its owner is who we are, or we are root: one
+    /// that is closed can be opened up. Its permissions were taken down before.
     fn open_upper_folder(&self, path: &Path) -> Result<OwnedFd, HarvestError> {
-        match open_folder(self.layer.upper(), path) {
-            Err(Errno::ACCESS) if self.layer.life() == Life::Over => {
-                let closed = hold(self.layer.upper(), path);
-                closed.and_then(|closed| open_up(&closed, Mode::RWXU)).map_err(at("open the folder", path))?;
-                open_folder(self.layer.upper(), path).map_err(at("open the folder", path))
+        let failed = || at("open the folder", path);
+        if self.layer.life() == Life::Over && !rustix::process::geteuid().is_root() {
+            let held = hold(self.layer.upper(), path).map_err(failed())?;
+            let mode = Mode::from_raw_mode(rustix::fs::fstat(&held).map_err(failed())?.st_mode & 0o7777);
+            if !mode.contains(Mode::RWXU) {
+                open_up(&held, mode | Mode::RWXU).map_err(failed())?;
             }
-            opened => opened.map_err(at("open the folder", path)),
         }
+        open_folder(self.layer.upper(), path).map_err(failed())
     }
 
     /// Opens a file of the private layer. Its owner is who we are, or we are root: one that is closed can be opened up.
