@@ -71,7 +71,7 @@ fn list(json: bool) -> Done {
         chatter::say(&format!(
             "{} kept, {} in all; `ringfence discard RUN` and `ringfence changes prune` remove them",
             listed.len(),
-            mebibytes(bytes)
+            readable(bytes)
         ));
     }
     match chatter::data(&text) {
@@ -102,7 +102,7 @@ fn as_table(listed: &[Listed]) -> String {
                 text.push_str(&format!(
                     "{run}  {}  {counts:<14} {:>10}  {}  {}\n",
                     time(set.ended),
-                    mebibytes(*bytes),
+                    readable(*bytes),
                     one_line(&set.workspace.to_string_lossy(), usize::MAX),
                     one_line(&set.subject, MOST_LETTERS)
                 ));
@@ -143,8 +143,19 @@ fn time(moment: Moment) -> String {
     text.get(..19).map_or(text.clone(), |time| format!("{time}Z"))
 }
 
-pub(crate) fn mebibytes(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
+/// A size for people.
+pub(crate) fn readable(bytes: u64) -> String {
+    const STEP: f64 = 1024.0;
+    let mut size = bytes as f64 / STEP;
+    let mut units = ["KiB", "MiB", "GiB"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    for larger in units {
+        if size < STEP {
+            break;
+        }
+        (size, unit) = (size / STEP, larger);
+    }
+    format!("{size:.1} {unit}")
 }
 
 /// Removes old sets, and only those that a flag names.
@@ -191,6 +202,6 @@ fn throw_away(state: &StateFolder, runs: &[RunId]) -> Done {
         freed += discard(state, &ledger, run).map_err(ChangesFailure::from)?;
     }
     let of = if let [run] = runs { format!("of {run}") } else { format!("of {} runs", runs.len()) };
-    chatter::say(&format!("threw away the changes {of}, {}", mebibytes(freed)));
+    chatter::say(&format!("threw away the changes {of}, {}", readable(freed)));
     Ok(0)
 }

@@ -8,7 +8,7 @@ use ringfence_policy::BackendKind;
 use serde_json::{Value, json};
 
 use crate::args::DoctorArgs;
-use crate::changes::mebibytes;
+use crate::changes::readable;
 use crate::terminal::harmless;
 use crate::{Done, Fatal, chatter, policy, setup};
 
@@ -73,7 +73,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Done {
 fn changes(state: &StateFolder) -> Option<String> {
     let runs = kept::runs(state).ok().filter(|runs| !runs.is_empty())?;
     let bytes = runs.iter().filter_map(|run| kept::of(state, run).size().ok()).sum();
-    Some(format!("{} kept, {}; `ringfence changes` lists them", runs.len(), mebibytes(bytes)))
+    Some(format!("{} kept, {}; `ringfence changes` lists them", runs.len(), readable(bytes)))
 }
 
 fn describe(kind: BackendKind, result: &Result<Capabilities, Unavailable>) -> String {

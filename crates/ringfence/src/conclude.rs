@@ -135,6 +135,9 @@ pub(crate) fn kept(outcome: &mut Outcome, kept: Result<Option<Found>, KeepError>
         }
         Err(error) => {
             outcome.error.get_or_insert_with(|| error.failure());
+            let advice = "What it changed in the workspace could not be kept, and is lost. Let it change less at a time, and \
+                          put what is needed only while it runs into /tmp.";
+            outcome.advice.get_or_insert_with(|| advice.to_owned());
             None
         }
     }

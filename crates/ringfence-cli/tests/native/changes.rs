@@ -207,6 +207,33 @@ fn what_the_policy_denies_is_no_change_until_a_program_makes_it_anew() {
 }
 
 #[test]
+fn a_closed_folder_that_a_program_makes_anew_is_listed_and_nothing_is_told_of_the_old_one() {
+    let Some(stage) = walled_with("fs: { deny: [\"**/.env\"] }\n") else { return };
+    stage.write("closed/secret", "guess");
+    stage.write("open/secret", "guess");
+    mode(&stage, "open/secret", 0o644);
+    mode(&stage, "closed/secret", 0o644);
+    let folder = stage.work().join("closed");
+    if is_root() {
+        // Of somebody else: the wall takes away only what cannot be entered and holds something denied.
+        stage.write("closed/sub/.env", "");
+        std::os::unix::fs::chown(&folder, Some(12345), Some(12345)).unwrap();
+        mode(&stage, "closed", 0o700);
+    } else {
+        mode(&stage, "closed", 0o000);
+    }
+    settle();
+    let script = "umask 022; mkdir closed; printf guess > closed/secret; rm open/secret; printf guess > open/secret";
+    let ended = sh(&stage, Wall::Native, script, &[]);
+    let listed = listed(&stage);
+    mode(&stage, "closed", 0o755);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(listed.iter().any(|line| line.starts_with("closed: ")), "{listed:?}");
+    assert!(listed.iter().any(|line| line.starts_with("closed/secret: ") && line.ends_with("\"guess\"")), "{listed:?}");
+    assert!(!listed.iter().any(|line| line.starts_with("open")), "the twin: {listed:?}");
+}
+
+#[test]
 fn what_the_host_changes_meanwhile_is_not_taken_for_what_the_program_saw() {
     let Some(stage) = walled() else { return };
     for name in ["both", "mine", "theirs", "taken", "gone/deep/file"] {
@@ -241,7 +268,7 @@ fn f22_odd_names_hard_links_closed_files_and_odd_permissions_are_listed_as_they_
     mode(&stage, "plain", 0o644);
     let script = r#"printf odd > "$(printf 'a\nb')"; printf odd > "$(printf 'x\033[31m')"; printf odd > "$(printf '\377\376')";
         ln plain second; printf secret > closed; chmod 000 closed; mkdir shut; echo in > shut/in; mkdir shut/er;
-        echo in > shut/er/in; chmod 000 shut/er shut; echo id > suid; chmod 4755 suid; printf '' > -f"#;
+        echo in > shut/er/in; chmod 000 shut/er shut; mkdir half; echo in > half/in; chmod 400 half; echo id > suid; chmod 4755 suid; printf '' > -f"#;
     settle();
     let ended = sh(&stage, Wall::Native, &format!("umask 022; {script}"), &[]);
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -259,9 +286,10 @@ fn f22_odd_names_hard_links_closed_files_and_odd_permissions_are_listed_as_they_
     assert_eq!(find(b"shut"), "nothing -> folder 0");
     assert_eq!(find(b"shut/er"), "nothing -> folder 0");
     assert_eq!(find(b"shut/er/in"), "nothing -> file 644 \"in\\n\"");
+    assert_eq!((&*find(b"half"), &*find(b"half/in")), ("nothing -> folder 400", "nothing -> file 644 \"in\\n\""));
     assert_eq!(find(b"suid"), "nothing -> file 4755 \"id\\n\"");
     assert_eq!(find(b"-f"), "nothing -> file 644 \"\"");
-    assert_eq!(set.changes.len(), 11, "`plain` is the same, however many names it has");
+    assert_eq!(set.changes.len(), 13, "`plain` is the same, however many names it has");
 }
 
 #[test]
@@ -601,8 +629,11 @@ fn roots_own_folders_that_a_program_cannot_enter_are_no_change() {
         eprintln!("SKIPPED: only root can give a folder to somebody else");
         return;
     }
-    stage.write("closed/.env", "never seen");
-    std::os::unix::fs::chown(stage.work().join("closed"), Some(12345), Some(12345)).unwrap();
-    mode(&stage, "closed", 0o700);
+    stage.write("closed/sub/.env", "never seen");
+    stage.write("other/.env", "never seen");
+    for folder in ["closed", "other"] {
+        std::os::unix::fs::chown(stage.work().join(folder), Some(12345), Some(12345)).unwrap();
+        mode(&stage, folder, 0o700);
+    }
     check(&stage, "ls closed; echo x > new", &["new: nothing -> file 644 \"x\\n\""]);
 }

@@ -52,6 +52,11 @@ fn measured_check_holds_behind_the_wall_and_leaves_nothing() {
     assert_eq!(left(&stage), Vec::<String>::new());
     assert_eq!(stage.read("mine").unwrap(), "as it was");
     assert_eq!(fs::read_dir(stage.work()).unwrap().count(), 2, "the workspace was touched");
+    assert_eq!(
+        stage.ringfence(["changes", "--json"]).run().json(),
+        serde_json::json!([]),
+        "nobody is to review an attack"
+    );
     // Every attack is a run like any other.
     stage.ringfence(["log", "verify"]).run().expect(0, &[]);
     let listed = stage.ringfence(["log", "-n", "500"]).run().expect(0, &[]).text();

@@ -95,6 +95,13 @@ pub(super) fn is_closed_inside(stat: &Stat, (uid, gid): (u32, u32)) -> bool {
     stat.st_uid != uid && stat.st_mode & 0o001 == 0 && group == 0
 }
 
+/// Whether a file of the workspace can be read behind a wall.
+pub(super) fn is_readable_inside(stat: &Stat, (uid, gid): (u32, u32)) -> bool {
+    let own = if stat.st_uid == uid { stat.st_mode & 0o400 } else { 0 };
+    let group = if stat.st_gid == gid { stat.st_mode & 0o040 } else { 0 };
+    own | group | (stat.st_mode & 0o004) != 0
+}
+
 /// Reads until `piece` is full or nothing is left; says how much that was.
 pub(super) fn fill(from: &mut impl Read, piece: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;

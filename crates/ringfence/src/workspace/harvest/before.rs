@@ -8,9 +8,12 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Stat};
 
-use super::{Harvest, HarvestError, at, io_at};
+use super::Harvest;
+use super::error::{HarvestError, at, io_at};
 use crate::workspace::change::{Before, Was, WasKind};
-use crate::workspace::node::{fill, is_the_same_node, kind_of, link_target, open_file, other_kind, stamp_of};
+use crate::workspace::node::{
+    fill, is_readable_inside, is_the_same_node, kind_of, link_target, open_file, other_kind, stamp_of,
+};
 use crate::workspace::objects::ObjectId;
 
 /// Files of the workspace whose contents are kept, too, so that two changes can be merged later; and all of them together.
@@ -43,6 +46,10 @@ impl Harvest<'_> {
         size: u64,
         path: &Path,
     ) -> Result<bool, HarvestError> {
+        // Whether a guess was right is not told of a file that the program may not read itself.
+        if !is_readable_inside(below, self.lower.owner()) {
+            return Ok(false);
+        }
         // One that may not be read cannot be compared, and is listed.
         let Ok(old) = open_file(lower, name) else { return Ok(false) };
         if !is_the_same_node(&old, below) {

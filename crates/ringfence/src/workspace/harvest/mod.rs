@@ -5,12 +5,13 @@
 //! understood ends the harvest: a list that leaves something out is worse than none.
 
 mod before;
+mod error;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -18,67 +19,15 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use self::before::Contents;
+pub use self::error::HarvestError;
+use self::error::{LONGEST, MOST_ENTRIES, MOST_LETTERS, at, io_at, marks_of};
 use super::change::{Before, Change, Moment, Node, Place};
 use super::layer::{Life, Lower, PrivateLayer};
 use super::node::{
     hold, is_closed_inside, kind_of, link_target, moment, open_file, open_folder, open_up, other_kind, stat_of,
 };
 use super::objects::{ObjectId, Objects};
-use super::overlay::{self, Marks, MarksError};
-
-/// Places that are looked at or listed.
-const MOST_ENTRIES: usize = 200_000;
-/// Of the letters in all of them.
-const MOST_LETTERS: usize = 64 * 1024 * 1024;
-/// Of the letters in one: no program of the host could name a longer one.
-const LONGEST: usize = 4095;
-
-/// Why there is no list of changes.
-#[derive(Debug, thiserror::Error)]
-pub enum HarvestError {
-    /// The system refused something.
-    #[error("could not {attempt} {place:?}")]
-    Io {
-        /// What was attempted.
-        attempt: &'static str,
-        /// With what, relative to the workspace.
-        place: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// Too many places differ.
-    #[error("more than {MOST_ENTRIES} files and folders would have to be listed")]
-    TooMany,
-    /// Their names are too long, taken together.
-    #[error("the names of what was changed are together longer than {MOST_LETTERS} bytes")]
-    TooLong,
-    /// One name is.
-    #[error("the path that begins with {begin:?} is longer than {LONGEST} bytes, so no program could use it")]
-    LongPath {
-        /// Its first letters.
-        begin: String,
-    },
-    /// There is too much to read.
-    #[error("the files that were made or changed are together larger than {most} bytes, holes in them included")]
-    TooMuch {
-        /// What may be read.
-        most: u64,
-    },
-    /// Overlay wrote something that this version does not know, or somebody else did.
-    #[error("{place:?} is marked in the private layer in a way that is not known: {mark}")]
-    NotUnderstood {
-        /// Where.
-        place: PathBuf,
-        /// The mark.
-        mark: &'static str,
-    },
-    /// It changed while it was looked at.
-    #[error("{place:?} became something else while it was looked at")]
-    Moving {
-        /// Where.
-        place: PathBuf,
-    },
-}
+use super::overlay::Marks;
 
 /// What a harvest may cost, and from when on a change on the host counts.
 #[derive(Debug, Clone, Copy)]
@@ -178,11 +127,20 @@ impl Harvest<'_> {
             Upper::Here => Some(self.open_upper_folder(path)?),
             Upper::Gone => None,
         };
+        // Something that was taken away because nobody here may look into it: what is there is not known.
+        let mut closed = false;
         let lower = match folder.lower {
             Beneath::Nothing | Beneath::Lost => None,
             // Held, and not opened: what is below may be looked at where it may not be read.
             Beneath::Beside | Beneath::Hidden => match hold(self.lower.folder(), path) {
-                Ok(lower) => Some(lower),
+                Ok(lower) => {
+                    closed = folder.lower == Beneath::Hidden && stat_of(&lower, OsStr::new(".")).is_err();
+                    Some(lower).filter(|_| !closed)
+                }
+                Err(Errno::ACCESS) if folder.lower == Beneath::Hidden => {
+                    closed = true;
+                    None
+                }
                 // The host has removed it meanwhile, or put something else there.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
                 Err(errno) => return Err(failed("open the workspace's folder")(errno)),
@@ -193,11 +151,17 @@ impl Harvest<'_> {
             None => Marks { opaque: true, ..Marks::default() },
         };
         let mut names = BTreeSet::new();
+        let first = self.changes.len();
         if let Some(upper) = &upper {
             for name in self.names_in(upper, path)? {
                 let place = self.place(folder, &name)?;
                 self.look_at_upper(folder, (upper, lower.as_ref()), &name, place)?;
                 names.insert(name);
+            }
+        }
+        if closed {
+            for change in self.changes.iter_mut().skip(first) {
+                change.before = Before::Unknown;
             }
         }
         let Some(lower) = lower.filter(|_| marks.opaque && folder.lower == Beneath::Beside) else { return Ok(()) };
@@ -229,11 +193,15 @@ impl Harvest<'_> {
         if kind == FileType::CharacterDevice && stat.st_rdev == 0 {
             return self.take_whiteout(folder, lower, name, place);
         }
-        let hidden = folder.lower == Beneath::Hidden || self.lower.is_in_absent(path);
         let below = match lower {
             Some(lower) => stat_of(lower, name).map_err(at("look at", path))?,
             None => None,
         };
+        let was_whole = below.as_ref().is_some_and(|below| self.is_taken_away_whole(below, path));
+        let hidden = folder.lower == Beneath::Hidden
+            || self.lower.is_in_absent(path)
+            // A folder there is ours, made to take something away in it, unless overlay says that it is new.
+            || (was_whole && (kind != FileType::Directory || marks_of(self.open_upper_folder(path)?, path)?.opaque));
         let mode = stat.st_mode & 0o7777;
         match kind {
             FileType::Directory => {
@@ -281,6 +249,7 @@ impl Harvest<'_> {
             }
             FileType::Symlink => {
                 let target = link_target(upper, name).map_err(at("read the link", path))?;
+                self.count_letters(target.len())?;
                 let is_link = |below: &Stat| kind_of(below) == FileType::Symlink;
                 let old = match lower.filter(|_| below.as_ref().is_some_and(is_link)) {
                     Some(lower) => Some(link_target(lower, name).map_err(at("read the link", path))?),
@@ -316,19 +285,17 @@ impl Harvest<'_> {
         name: &OsStr,
         place: Place,
     ) -> Result<(), HarvestError> {
-        let path = place.as_path();
+        // Of what the program did not see there is nothing to remove, and without something below, nothing differs.
         let Some(lower) = lower.filter(|_| folder.lower == Beneath::Beside) else { return Ok(()) };
-        if self.lower.is_absent(path) {
-            return Ok(());
-        }
-        if self.lower.holds_absent(path)
-            && let Some(below) = stat_of(lower, name).map_err(at("look at", path))?
-            && is_closed_inside(&below, self.lower.owner())
-        {
-            // Behind the wall nobody can enter it, so it was taken away as a whole, and could not have been removed.
-            return Ok(());
-        }
         self.remove(lower, name, place)
+    }
+
+    /// Whether a folder with something denied in it cannot be entered behind the wall: it was taken away as a whole, and nobody
+    /// there could have removed it.
+    fn is_taken_away_whole(&self, below: &Stat, path: &Path) -> bool {
+        self.lower.holds_absent(path)
+            && kind_of(below) == FileType::Directory
+            && is_closed_inside(below, self.lower.owner())
     }
 
     /// What the workspace has, and is no more. What a program never saw, it has not removed.
@@ -337,7 +304,9 @@ impl Harvest<'_> {
             return Ok(());
         }
         let below = stat_of(lower, name).map_err(at("look at", place.as_path()))?;
-        let Some(below) = below else { return Ok(()) };
+        let Some(below) = below.filter(|below| !self.is_taken_away_whole(below, place.as_path())) else {
+            return Ok(());
+        };
         let before = self.before(Some(lower), name, Some(&below), Contents::Left, place.as_path())?;
         self.changes.push(Change { place: place.clone(), before, after: None });
         if kind_of(&below) == FileType::Directory {
@@ -414,12 +383,14 @@ impl Harvest<'_> {
         if length > LONGEST {
             return Err(HarvestError::LongPath { begin: path.to_string_lossy().chars().take(64).collect() });
         }
-        self.letters += length;
-        if self.letters > MOST_LETTERS {
-            return Err(HarvestError::TooLong);
-        }
+        self.count_letters(length)?;
         // A name from the kernel is plain: no separator, never empty, and neither of the two that are left out.
         Place::new(path).map_err(|_| HarvestError::NotUnderstood { place: PathBuf::from(name), mark: "its name" })
+    }
+
+    fn count_letters(&mut self, letters: usize) -> Result<(), HarvestError> {
+        self.letters = self.letters.saturating_add(letters);
+        if self.letters > MOST_LETTERS { Err(HarvestError::TooLong) } else { Ok(()) }
     }
 
     fn names_in(&mut self, folder: &OwnedFd, path: &Path) -> Result<Vec<OsString>, HarvestError> {
@@ -439,15 +410,18 @@ impl Harvest<'_> {
         Ok(names)
     }
 
+    /// Opens a folder of the private layer, so that what is in it can be looked at. Its owner is who we are, or we are root: one
+    /// that is closed can be opened up. Its permissions were taken down before.
     fn open_upper_folder(&self, path: &Path) -> Result<OwnedFd, HarvestError> {
-        match open_folder(self.layer.upper(), path) {
-            Err(Errno::ACCESS) if self.layer.life() == Life::Over => {
-                let closed = hold(self.layer.upper(), path);
-                closed.and_then(|closed| open_up(&closed, Mode::RWXU)).map_err(at("open the folder", path))?;
-                open_folder(self.layer.upper(), path).map_err(at("open the folder", path))
+        let failed = || at("open the folder", path);
+        if self.layer.life() == Life::Over && !rustix::process::geteuid().is_root() {
+            let held = hold(self.layer.upper(), path).map_err(failed())?;
+            let mode = Mode::from_raw_mode(rustix::fs::fstat(&held).map_err(failed())?.st_mode & 0o7777);
+            if !mode.contains(Mode::RWXU) {
+                open_up(&held, mode | Mode::RWXU).map_err(failed())?;
             }
-            opened => opened.map_err(at("open the folder", path)),
         }
+        open_folder(self.layer.upper(), path).map_err(failed())
     }
 
     /// Opens a file of the private layer. Its owner is who we are, or we are root: one that is closed can be opened up.
@@ -475,22 +449,6 @@ impl Harvest<'_> {
         }
         Ok(file)
     }
-}
-
-fn at(attempt: &'static str, place: &Path) -> impl FnOnce(Errno) -> HarvestError {
-    let place = place.to_owned();
-    move |errno| HarvestError::Io { attempt, place, source: errno.into() }
-}
-
-fn marks_of(node: impl AsFd, place: &Path) -> Result<Marks, HarvestError> {
-    overlay::marks_of(node).map_err(|error| match error {
-        MarksError::Read(errno) => at("read the attributes of", place)(errno),
-        MarksError::NotUnderstood(mark) => HarvestError::NotUnderstood { place: place.to_owned(), mark },
-    })
-}
-
-fn io_at(attempt: &'static str, place: &Path, source: io::Error) -> HarvestError {
-    HarvestError::Io { attempt, place: place.to_owned(), source }
 }
 
 #[cfg(test)]
