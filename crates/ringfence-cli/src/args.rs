@@ -144,6 +144,9 @@ pub(crate) struct RunArgs {
     /// Print the plan and start nothing
     #[arg(long, conflicts_with = "events")]
     pub(crate) dry_run: bool,
+    /// Apply what it changed if it succeeds and nothing of it is flagged
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) apply: bool,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
 }

@@ -8,10 +8,14 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use ringfence::launcher::Launcher;
+use ringfence::ledger::LedgerError;
 use ringfence::request::{MOST_CODE_BYTES, WorkspaceAt};
 use ringfence::run_id::{NoRandomness, RunId};
-use ringfence::workspace::Counts;
-use ringfence::{Engine, Event, Outcome, Plan, Request, Run, Status, Stdin, Work};
+use ringfence::state::StateError;
+use ringfence::workspace::apply::ApplyError;
+use ringfence::workspace::at_once::{Terms, apply_at_once};
+use ringfence::workspace::{AtOnce, Counts, kept};
+use ringfence::{Engine, Event, Ledger, Outcome, Plan, Request, Run, Status, Stdin, Work};
 use ringfence_policy::{Field, Grant, NetMode, Overrides, ResolvedPolicy};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::{OutputArgs, RunArgs, WallLimitArgs, WorkArgs};
 use crate::printer::{Printed, Printer, Screen};
 use crate::setup;
-use crate::terminal::harmless;
+use crate::terminal::{harmless, plain_line};
 use crate::{Done, Fatal, chatter, render};
 
 pub(crate) const HUNG_UP: u8 = 129;
@@ -59,6 +63,14 @@ pub(crate) enum RunFailure {
     Json(#[from] serde_json::Error),
     #[error("there is no folder `{path}` below the workspace {workspace}")]
     Cwd { path: PathBuf, workspace: PathBuf },
+    #[error("could not read what the program changed")]
+    Changes(#[source] io::Error),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error("could not open the ledger")]
+    Ledger(#[from] LedgerError),
     #[error("--grant {0} permits nothing: no flag asks for more of it")]
     EmptyGrant(Field),
 }
@@ -80,6 +92,10 @@ impl Fatal for RunFailure {
             | Self::Abandoned
             | Self::Printer(_)
             | Self::Output(_)
+            | Self::Changes(_)
+            | Self::Apply(_)
+            | Self::State(_)
+            | Self::Ledger(_)
             | Self::Json(_) => crate::OUR_FAILURE,
         }
     }
@@ -328,6 +344,10 @@ async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, a
             stop(&run, &mut stopped_by, BROKEN_PIPE);
         }
     };
+    let mut outcome = outcome;
+    if args.apply {
+        apply_if_clean(&mut outcome)?;
+    }
     let screen = match printer.finish(Event::Ended(outcome.clone())).await {
         Ok(screen) => screen,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -367,7 +387,7 @@ pub(crate) fn finish(outcome: &Outcome, args: OutputArgs) -> Result<(), RunFailu
             chatter::say("some output was left out; the policy's proc.output is the cap");
         }
         if let Some(counts) = outcome.changes {
-            chatter::say(&describe_changes(counts, &outcome.run_id));
+            chatter::say(&describe_changes(counts, outcome.applied.as_ref(), &outcome.run_id));
         }
         for violation in outcome.violations.iter().filter(|violation| violation.rule == "fs.size") {
             chatter::say(&describe_full(&violation.message));
@@ -390,17 +410,47 @@ pub(crate) fn finish(outcome: &Outcome, args: OutputArgs) -> Result<(), RunFailu
     Ok(())
 }
 
-/// What was changed and kept, and what to do with it.
-pub(crate) fn describe_changes(counts: Counts, id: &RunId) -> String {
+/// What was changed, where it is, and what to do with it.
+pub(crate) fn describe_changes(counts: Counts, applied: Option<&AtOnce>, id: &RunId) -> String {
     let parts = [(counts.added, "added"), (counts.changed, "changed"), (counts.removed, "removed")];
     let parts: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     let files = if counts.total() == 1 { "file" } else { "files" };
-    format!(
-        "{} {files} changed ({}); look at them with: ringfence diff {id}, and apply them with: ringfence apply {id}",
-        counts.total(),
-        parts.join(", ")
-    )
+    let changed = format!("{} {files} changed ({})", counts.total(), parts.join(", "));
+    let Some(applied) = applied else {
+        return format!("{changed}; look at them with: ringfence diff {id}, and apply them with: ringfence apply {id}");
+    };
+    let mut text = match (applied.applied, applied.left) {
+        (_, 0) => format!("{changed} and applied; take them back with: ringfence undo"),
+        (0, left) => format!("{changed}, none of them applied, because of {left}:"),
+        (done, left) => format!("{changed}, {done} of them applied; {left} held back:"),
+    };
+    for named in &applied.named {
+        text.push_str(&format!("\n  {}: {}", plain_line(named.path.as_bytes()), plain_line(named.reason.as_bytes())));
+    }
+    if applied.left > applied.named.len() {
+        text.push_str(&format!("\n  and {} more", applied.left - applied.named.len()));
+    }
+    if applied.left > 0 {
+        text.push_str(&format!(
+            "\nlook at them with: ringfence diff {id}, and apply what may be with: ringfence apply {id} --include-flagged"
+        ));
+    }
+    text
+}
+
+/// Applies what a run changed, if it succeeded and nobody needs to look at it first.
+fn apply_if_clean(outcome: &mut Outcome) -> Result<(), RunFailure> {
+    let succeeded = (outcome.status, outcome.exit_code, &outcome.error) == (Status::Exited, Some(0), &None);
+    if outcome.changes.is_none() || outcome.applied.is_some() || !succeeded {
+        return Ok(());
+    }
+    let state = setup::state()?;
+    let kept = kept::of(&state, &outcome.run_id);
+    let set = kept.load().map_err(RunFailure::Changes)?;
+    let applied = apply_at_once(&state, &Ledger::open(&state)?, &kept, &set, Terms::AllOrNothing)?;
+    outcome.applied = Some(applied);
+    Ok(())
 }
 
 /// That there was no room, and how to get more.

@@ -8,7 +8,8 @@ use crate::outcome::{Failure, FailureKind, Outcome, ResourceUsage, Status};
 use crate::plan::Plan;
 use crate::refusal::Refusal;
 use crate::run_id::RunId;
-use crate::workspace::{Found, KeepError};
+use crate::workspace::apply::ApplyError;
+use crate::workspace::{AtOnce, Found, KeepError};
 
 /// An outcome with all that is known before the start.
 pub(crate) fn begin(run_id: RunId, plan: Option<&Plan>, policy: &ResolvedPolicy) -> Outcome {
@@ -26,6 +27,7 @@ pub(crate) fn begin(run_id: RunId, plan: Option<&Plan>, policy: &ResolvedPolicy)
         output_truncated: false,
         workspace_changed: false,
         changes: None,
+        applied: None,
         resource_usage: ResourceUsage::default(),
         effective_policy: policy.canonical_json(),
         enforced: plan.map(|plan| plan.receipt().to_vec()).unwrap_or_default(),
@@ -121,12 +123,38 @@ pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPol
     outcome
 }
 
-/// Puts in what became of what the program changed; returns the hash of the list that was kept.
-pub(crate) fn kept(outcome: &mut Outcome, kept: Result<Option<Found>, KeepError>) -> Option<String> {
+/// Puts in what of the changes went straight to the host.
+pub(crate) fn applied(outcome: &mut Outcome, applied: Result<AtOnce, ApplyError>) {
+    match applied {
+        Ok(applied) => {
+            for (why, rule, what) in [("flagged", "fs.protect", "protects"), ("denied", "fs.deny", "denies")] {
+                let held: Vec<&str> =
+                    applied.named.iter().filter(|named| named.why == why).map(|named| named.path.as_str()).collect();
+                if !held.is_empty() {
+                    let message = format!("the policy {what} what was changed; it was held back: {}", held.join(", "));
+                    outcome.violations.push(Violation { rule: rule.to_owned(), message });
+                }
+            }
+            outcome.applied = Some(applied);
+        }
+        Err(error) => {
+            outcome.error.get_or_insert_with(|| not_applied(&error));
+        }
+    }
+}
+
+/// That what was changed did not reach the host, or not all of it.
+pub(crate) fn not_applied(error: &ApplyError) -> Failure {
+    Failure::new(FailureKind::Changes, error)
+        .hint("what was changed is kept; go on with `ringfence apply`, or throw it away with `ringfence discard`")
+}
+
+/// Puts in what became of what the program changed; returns what was kept.
+pub(crate) fn kept(outcome: &mut Outcome, kept: Result<Option<Found>, KeepError>) -> Option<Found> {
     match kept {
         Ok(Some(found)) => {
             outcome.changes = Some(found.set.counts());
-            Some(found.list)
+            Some(found)
         }
         Ok(None) => {
             // What was written is no different from what was there.

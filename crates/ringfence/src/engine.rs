@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ringfence_linux::launcher::Launcher;
-use ringfence_policy::{BackendKind, Grant, ResolvedPolicy, narrow};
+use ringfence_policy::{BackendKind, Grant, ResolvedPolicy, WorkspaceMode, narrow};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
@@ -30,9 +30,11 @@ use crate::run_id::{NoRandomness, RunId};
 use crate::scratch;
 use crate::session::{Active, Open, Opening, Session, SessionRequest};
 use crate::state::StateFolder;
+use crate::workspace::apply::ApplyError;
+use crate::workspace::at_once::{AtOnce, Terms, apply_at_once};
 use crate::workspace::change::Moment;
 use crate::workspace::discard::{DiscardError, discard};
-use crate::workspace::{self, About};
+use crate::workspace::{self, About, Found};
 use crate::written::{ended_body, ledger_failure, planned_body, record_grant, requested_body};
 
 /// Events that wait for a slow listener.
@@ -302,12 +304,23 @@ impl Inner {
                     let subject = judge::describe(plan.work());
                     let about = About { run_id: &run_id, subject: &subject, began, policy: plan.policy() };
                     let kept = waiting(|| workspace::keep_left(&self.state, layer, about));
-                    let list = conclude::kept(&mut outcome, kept);
-                    return self.write_end_with(&run_id, outcome, list.as_deref());
+                    let found = conclude::kept(&mut outcome, kept);
+                    if let Some(found) = &found
+                        && plan.policy().fs.mode.value == WorkspaceMode::Direct
+                    {
+                        conclude::applied(&mut outcome, waiting(|| self.apply_directly(found)));
+                    }
+                    return self.write_end_with(&run_id, outcome, found.as_ref().map(|found| found.list.as_str()));
                 }
             }
         };
         self.write_end(&run_id, outcome)
+    }
+
+    /// Takes what was changed straight to the host, as the policy says.
+    pub(crate) fn apply_directly(&self, found: &Found) -> Result<AtOnce, ApplyError> {
+        let kept = workspace::kept::of(&self.state, &found.set.run_id);
+        apply_at_once(&self.state, &self.ledger, &kept, &found.set, Terms::Direct)
     }
 
     async fn open_session(self: &Arc<Self>, run_id: RunId, wanted: SessionRequest) -> Result<Session, Outcome> {

@@ -9,7 +9,7 @@ use crate::event::Violation;
 use crate::guarantee::{Evidence, Guarantee};
 use crate::refusal::Refusal;
 use crate::run_id::RunId;
-use crate::workspace::Counts;
+use crate::workspace::{AtOnce, Counts};
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -123,6 +123,9 @@ pub struct Outcome {
     pub workspace_changed: bool,
     /// How much of it, when it was kept to be looked at.
     pub changes: Option<Counts>,
+    /// What of it the host has already.
+    #[serde(default)]
+    pub applied: Option<AtOnce>,
     /// What it used.
     pub resource_usage: ResourceUsage,
     /// The policy that this run had, every default written out.

@@ -6,13 +6,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ringfence_policy::{BackendKind, Overrides, ResolvedPolicy};
+use ringfence_policy::{BackendKind, Overrides, ResolvedPolicy, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::backend::{Capabilities, InUse, KeptWall};
+use crate::conclude;
 use crate::engine::{Inner, waiting};
 use crate::guarantee::{Evidence, Guarantee, Strength};
 use crate::ledger::{Durability, Kind};
@@ -21,7 +22,7 @@ use crate::request::{Metadata, Request, WorkspaceAt};
 use crate::run::Run;
 use crate::run_id::{NoRandomness, RunId};
 use crate::workspace::change::Moment;
-use crate::workspace::{self, About, ChangeSet, Counts, KeepError};
+use crate::workspace::{self, About, AtOnce, ChangeSet, Counts, KeepError};
 use crate::written::changes_body;
 
 /// Without a run for this long, a session ends.
@@ -99,6 +100,9 @@ pub struct SessionEnded {
     pub workspace_changed: bool,
     /// How much of it, when it was kept to be looked at.
     pub changes: Option<Counts>,
+    /// What of it the host has already.
+    #[serde(default)]
+    pub applied: Option<AtOnce>,
     /// At its end, nothing more could have been written.
     pub full: bool,
     /// Why what was changed could not be kept.
@@ -239,6 +243,7 @@ impl Session {
             reason: SessionEnd::Lost,
             workspace_changed: false,
             changes: None,
+            applied: None,
             full: false,
             error: None,
         })
@@ -334,16 +339,26 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
         let _one = open.keeping.lock().unwrap_or_else(PoisonError::into_inner);
         workspace::keep_left(&engine.state, left.layer, open.about())
     });
-    let (found, error) = match kept {
+    let (found, mut error) = match kept {
         Ok(found) => (found, None),
         Err(error) => (None, Some(error.failure())),
     };
+    let mut applied = None;
+    if let Some(found) = &found
+        && open.with.policy.fs.mode.value == WorkspaceMode::Direct
+    {
+        match waiting(|| engine.apply_directly(found)) {
+            Ok(done) => applied = Some(done),
+            Err(failed) => error = Some(conclude::not_applied(&failed)),
+        }
+    }
     let changes = found.as_ref().map(|found| found.set.counts());
     let ended = SessionEnded {
         id: open.with.id.clone(),
         reason: open.reason.borrow().unwrap_or(SessionEnd::Lost),
         workspace_changed: changes.is_some() || error.is_some(),
         changes,
+        applied,
         full: left.full,
         error,
     };

@@ -7,9 +7,9 @@ use clap::Args as ClapArgs;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
-  ringfence apply last
+  ringfence apply
   ringfence apply 01k5 src 'docs/**'
-  ringfence apply -i last
+  ringfence apply -i
 
 What the host changed meanwhile is merged where both are text and touched different lines; otherwise it is left as the
 host has it. `ringfence undo` takes back what was applied.
@@ -17,6 +17,7 @@ host has it. `ringfence undo` takes back what was applied.
 Exit codes: 0 all of it is on the host; 1 something was left, and it says why; 125 we failed, 2 usage.")]
 pub(crate) struct ApplyArgs {
     /// The run: its id, the first letters of it, or `last` for the newest in this workspace
+    #[arg(default_value = "last")]
     pub(crate) run: String,
     /// Only these files and folders, by their path or a pattern below the workspace
     pub(crate) paths: Vec<OsString>,

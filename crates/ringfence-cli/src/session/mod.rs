@@ -206,7 +206,10 @@ fn stop(names: Vec<SessionName>, all: bool) -> Done {
                 let ended = answer.and_then(|answer| serde_json::from_slice::<SessionEnded>(&answer).ok());
                 let Some(ended) = ended else { continue };
                 if let Some(counts) = ended.changes {
-                    chatter::say(&format!("{name}: {}", run::describe_changes(counts, &ended.id)));
+                    chatter::say(&format!(
+                        "{name}: {}",
+                        run::describe_changes(counts, ended.applied.as_ref(), &ended.id)
+                    ));
                 }
                 if ended.full {
                     chatter::say(&format!(

@@ -80,15 +80,6 @@ fn an_ephemeral_workspace_is_empty_and_forgotten() {
 }
 
 #[test]
-fn a_direct_workspace_is_refused_while_the_policy_protects_files_in_it() {
-    let Some((stage, canary)) = with_mode("direct") else { return };
-    let ended = sh(&stage, Wall::Native, CHANGES, &[]);
-    assert_eq!(ended.code, 126, "{ended:?}");
-    assert!(ended.stderr.contains("fs.protect") && ended.stderr.contains("plan.enforceable"), "{ended:?}");
-    assert_eq!(canary.change().unwrap(), None);
-}
-
-#[test]
 fn f01_a_mount_below_the_workspace_does_not_follow_a_link_to_the_host() {
     for target in ["/workspace/link/made", "/workspace/link", "/workspace/sub/up/made", "/var/tmp/made"] {
         let Some(stage) = walled_with(&format!("fs: {{ mounts: [{{ host: deps, at: {target} }}] }}\n")) else { return };

@@ -184,7 +184,7 @@ fn names_that_mean_nothing_are_errors_with_what_to_write() {
     apply(&stage, &["last"]).expect(125, &["no changes are kept"]);
     undo(&stage, &[]).expect(125, &["nothing was applied"]);
     Made::new(&stage).file("src.rs", "x").keep();
-    apply(&stage, &["zzz"]).expect(125, &["no changes are kept of a run that begins with `zzz`", "ringfence log"]);
+    apply(&stage, &["zzz"]).expect(125, &["no changes are kept of a run that begins with `zzz`", "ringfence changes"]);
     apply(&stage, &["last", "scr.rs"]).expect(125, &["did you mean \"src.rs\"?"]);
     apply(&stage, &["-i", "last"]).expect(125, &["there is nobody to ask"]);
     assert_eq!(stage.read("src.rs"), None);

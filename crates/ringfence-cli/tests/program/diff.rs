@@ -227,7 +227,7 @@ fn a_run_is_chosen_by_its_id_its_first_letters_or_as_the_last_of_this_workspace(
     stage.ringfence(["diff", "01k5"]).run().expect(125, &["2 runs", "write more of the id"]);
     stage.ringfence(["diff", "zzz"]).run().expect(125, &["no changes are kept of a run that begins with `zzz`"]);
     stage.ringfence(["diff", ""]).run().expect(125, &["error: "]);
-    stage.ringfence(["diff", FIRST, "nothing/here"]).run().expect(125, &["`nothing/here` is not among the changes"]);
+    stage.ringfence(["diff", FIRST, "nothing/here"]).run().expect(125, &["\"nothing/here\" is not among the changes"]);
     fs::create_dir(stage.work().join("below")).unwrap();
     let below = stage.ringfence(["diff", "--name-only"]).cwd(stage.work().join("below")).run().expect(0, &[]).text();
     assert_eq!(below, "first\n");

@@ -5,6 +5,7 @@
 //! whole or in part, or thrown away. Nothing here trusts what a program wrote: names, links and contents are data.
 
 pub mod apply;
+pub mod at_once;
 pub mod beneath;
 mod carry_out;
 pub mod change;
@@ -25,6 +26,7 @@ pub mod selection;
 mod swap;
 pub mod undo;
 
+pub use at_once::AtOnce;
 pub use change::{Before, Change, ChangeSet, Counts, Node, Place, Stamp, Was};
 pub use keep::KeepError;
 pub(crate) use keep::{About, Found, keep, keep_left};

@@ -281,8 +281,14 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
     ]);
     // What goes straight to the host cannot be kept from it by a layer.
     let writable = |mount: &Mount| matches!(mount, Mount::Host { mode: MountMode::ReadWrite, .. });
-    if policy.fs.mode.value != WorkspaceMode::Direct && !policy.fs.mounts.iter().any(|mount| writable(&mount.value)) {
-        kept.push((Guarantee::FsProtect, Strength::Enforced, "nothing written reaches the host"));
+    if !policy.fs.mounts.iter().any(|mount| writable(&mount.value)) {
+        let by = match policy.fs.mode.value {
+            WorkspaceMode::Direct => "held back when changes are taken to the host, after the program's end",
+            WorkspaceMode::Review | WorkspaceMode::Ephemeral | WorkspaceMode::ReadOnly => {
+                "nothing written reaches the host"
+            }
+        };
+        kept.push((Guarantee::FsProtect, Strength::Enforced, by));
     }
     kept
 }

@@ -113,14 +113,11 @@ pub(super) fn workspace(
     // The ledger is outside, also when it lies below the workspace.
     denied.extend(state_below(plan.workspace(), state, &denied)?);
     let access = match mode {
-        WorkspaceMode::Review => Access::ReadWrite,
+        // What goes straight to the host is taken there when the program has ended: no mount can keep what is protected
+        // from being moved away, or made where it is not yet.
+        WorkspaceMode::Review | WorkspaceMode::Direct => Access::ReadWrite,
         // Not a bind: a socket of a host's service in it would answer.
         WorkspaceMode::ReadOnly | WorkspaceMode::Ephemeral => Access::ReadOnly,
-        WorkspaceMode::Direct => {
-            let mut entries = vec![Entry::Bind { source, at: at.to_owned(), access: Access::ReadWrite }];
-            entries.extend(denied.into_iter().map(|path| Entry::Masked { at: at.join(path) }));
-            return Ok((entries, None));
-        }
     };
     let (written, reviewed) = match access {
         Access::ReadWrite => (Written::Kept, Some(Reviewed { folder, absent: denied.clone() })),

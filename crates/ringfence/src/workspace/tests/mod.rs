@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::apply::{self, Applied, Flagged, Proposal, Site};
 use super::beneath::{FoundKind, Held};
 use super::change::{Before, Change, ChangeSet, Moment, Node, Place, Was, WasKind};
-use super::flag::Judgement;
+use super::flag::{Flag, Judgement};
 use super::kept::{self, Kept};
 use super::objects::ObjectId;
 use super::selection::Selection;

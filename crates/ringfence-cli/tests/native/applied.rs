@@ -1,0 +1,177 @@
+//! What a run changed reaches the host: at once where the policy or a flag says so, and otherwise by hand.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use ringfence_testkit::canary::FileCanary;
+
+use crate::probe::{Wall, outside, run, sh, walled, walled_with};
+use crate::stage::{Ended, Stage};
+
+const DIRECT: &str = "fs: { workspace: { mode: direct }, deny: [\"**/.env\"], protect: [\"**/kept.txt\"] }\n";
+/// Every way to make the host execute something later, and two harmless changes.
+const PLANTS: &str = "mkdir -p .git/hooks sub/.vscode .claude; \
+    echo x > .git/hooks/pre-commit; echo x > sub/.vscode/tasks.json; echo {} > .claude/settings.json; \
+    echo x > .mcp.json; echo x > .envrc; echo x > kept.txt; echo x > .env; \
+    echo new > new.txt; echo changed > old.txt; rm gone.txt; chmod 700 tool.sh";
+
+fn filled(stage: &Stage) {
+    stage.write("old.txt", "old\n");
+    stage.write("gone.txt", "gone\n");
+    stage.write("kept.txt", "kept\n");
+    stage.write("tool.sh", "#!/bin/sh\n");
+}
+
+/// Behind the wall, with all that is told.
+fn aloud(stage: &Stage, flags: &[&str], script: &str) -> Ended {
+    stage.ringfence([&["run"], flags, &["--", "sh", "-c", script]].concat()).run()
+}
+
+fn mode(stage: &Stage, name: &str) -> u32 {
+    fs::metadata(stage.work().join(name)).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn f06_direct_takes_changes_to_the_host_and_holds_back_what_is_protected_or_denied() {
+    let Some(stage) = walled_with(DIRECT) else { return };
+    filled(&stage);
+    stage.write(".env", "SECRET=1\n");
+    let ended = aloud(&stage, &[], PLANTS);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(stage.read("new.txt").as_deref(), Some("new\n"), "{ended:?}");
+    assert_eq!(stage.read("old.txt").as_deref(), Some("changed\n"));
+    assert_eq!(stage.read("gone.txt"), None);
+    assert_eq!(mode(&stage, "tool.sh"), 0o700);
+    assert_eq!(stage.read("kept.txt").as_deref(), Some("kept\n"), "a protected file was changed");
+    assert_eq!(stage.read(".env").as_deref(), Some("SECRET=1\n"), "a denied file was changed");
+    for planted in [".git/hooks/pre-commit", "sub/.vscode/tasks.json", ".claude/settings.json", ".mcp.json", ".envrc"] {
+        assert_eq!(stage.read(planted), None, "{planted} reached the host: {ended:?}");
+    }
+    assert!(ended.stderr.contains("held back"), "{ended:?}");
+}
+
+#[test]
+fn f04_direct_does_not_let_a_folder_with_protected_files_be_moved_away() {
+    let Some(stage) = walled_with("fs: { workspace: { mode: direct } }\n") else { return };
+    stage.write(".git/hooks/pre-commit", "mine\n");
+    stage.write(".git/config", "[core]\n");
+    let script = "mv .git .g2; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit; echo fine > fine.txt";
+    let ended = sh(&stage, Wall::Native, script, &[]);
+    assert_eq!(stage.read(".git/hooks/pre-commit").as_deref(), Some("mine\n"), "{ended:?}");
+    assert_eq!(stage.read(".git/config").as_deref(), Some("[core]\n"), "{ended:?}");
+    assert_eq!(stage.read("fine.txt").as_deref(), Some("fine\n"), "{ended:?}");
+    // The same without a wall.
+    let bare = std::process::Command::new("sh").args(["-c", script]).current_dir(stage.work()).status().unwrap();
+    assert!(bare.success());
+    assert_eq!(stage.read(".git/hooks/pre-commit").as_deref(), Some("evil\n"));
+}
+
+#[test]
+fn direct_changes_are_said_in_the_outcome_and_can_be_taken_back() {
+    let Some(stage) = walled_with(DIRECT) else { return };
+    filled(&stage);
+    let ended = run(&stage, Wall::Native, &["--json"], &["sh", "-c", PLANTS]).run();
+    let outcome = ended.json();
+    assert_eq!(outcome["status"], "exited", "{outcome}");
+    assert!(outcome["applied"]["applied"].as_u64().unwrap() >= 4, "{outcome}");
+    assert!(outcome["applied"]["left"].as_u64().unwrap() >= 6, "{outcome}");
+    let rules: Vec<&str> =
+        outcome["violations"].as_array().unwrap().iter().filter_map(|violation| violation["rule"].as_str()).collect();
+    assert!(rules.contains(&"fs.protect") && rules.contains(&"fs.deny"), "{outcome}");
+    stage.ringfence(["undo", "--yes"]).run().expect(0, &[]);
+    assert_eq!(stage.read("old.txt").as_deref(), Some("old\n"));
+    assert_eq!(stage.read("gone.txt").as_deref(), Some("gone\n"));
+    assert_eq!(stage.read("new.txt"), None);
+    stage.ringfence(["log", "verify"]).run().expect(0, &[]);
+}
+
+#[test]
+fn direct_keeps_nothing_when_all_of_it_was_applied_and_a_failing_program_counts_too() {
+    let Some(stage) = walled_with(DIRECT) else { return };
+    filled(&stage);
+    let ended = sh(&stage, Wall::Native, "echo changed > old.txt; exit 7", &[]);
+    assert_eq!(ended.code, 7, "{ended:?}");
+    assert_eq!(stage.read("old.txt").as_deref(), Some("changed\n"));
+    assert_eq!(stage.ringfence(["changes", "--json"]).run().json(), serde_json::json!([]));
+}
+
+#[test]
+fn f01_direct_never_writes_through_a_link() {
+    let Some(stage) = walled_with("fs: { workspace: { mode: direct } }\n") else { return };
+    let canary = FileCanary::set(outside(&stage)).unwrap();
+    symlink(outside(&stage), stage.work().join("out")).unwrap();
+    let target = outside(&stage).display().to_string();
+    let script = "rm out; mkdir out; echo x > out/canary; ln -s \"$1\" in; echo y > in/canary; echo z > fine";
+    let ended = sh(&stage, Wall::Native, script, &["sh", &target]);
+    assert_eq!(canary.change().unwrap(), None, "{ended:?}");
+    assert_eq!(stage.read("fine").as_deref(), Some("z\n"), "{ended:?}");
+}
+
+#[test]
+fn run_with_apply_applies_all_when_it_succeeded_and_nothing_is_flagged() {
+    let Some(stage) = walled() else { return };
+    filled(&stage);
+    let apply = |script: &str| aloud(&stage, &["--apply"], script);
+    let ended = apply("echo changed > old.txt; rm gone.txt");
+    assert!(ended.stderr.contains("and applied; take them back with: ringfence undo"), "{ended:?}");
+    assert_eq!((stage.read("old.txt").as_deref(), stage.read("gone.txt")), (Some("changed\n"), None));
+    let failed = apply("echo again > old.txt; exit 3").expect(3, &["ringfence apply"]);
+    assert_eq!(stage.read("old.txt").as_deref(), Some("changed\n"), "{failed:?}");
+    let flagged = apply("echo again > old.txt; echo x > .envrc");
+    assert_eq!(stage.read("old.txt").as_deref(), Some("changed\n"), "{flagged:?}");
+    assert!(flagged.stderr.contains("none of them applied") && flagged.stderr.contains(".envrc"), "{flagged:?}");
+}
+
+#[test]
+fn a_walk_from_a_run_over_diff_partial_apply_conflict_and_undo() {
+    let Some(stage) = walled() else { return };
+    filled(&stage);
+    stage.write("text.txt", "one\ntwo\nthree\n");
+    let script = "echo changed > old.txt; rm gone.txt; mkdir -p .git/hooks; echo 'touch /tmp/p' > .git/hooks/post-checkout; \
+                  sed -i s/one/ONE/ text.txt; echo new > new.txt";
+    let ended = aloud(&stage, &[], script);
+    assert!(ended.stderr.contains("ringfence diff"), "{ended:?}");
+    let diff = stage.ringfence(["diff"]).run().expect(0, &[]).text();
+    for expected in [".git/hooks/post-checkout", "old.txt", "gone.txt", "new.txt", "text.txt", "+ONE", "-one"] {
+        assert!(diff.contains(expected), "{expected} is missing:\n{diff}");
+    }
+    // A part of it.
+    stage.ringfence(["apply", "last", "new.txt"]).run().expect(0, &[]);
+    assert_eq!(stage.read("new.txt").as_deref(), Some("new\n"));
+    assert_eq!(stage.read("old.txt").as_deref(), Some("old\n"));
+    // The host goes on meanwhile: one text can be merged, one cannot.
+    stage.write("text.txt", "one\ntwo\nTHREE\n");
+    stage.write("old.txt", "the host's\n");
+    let applied = stage.ringfence(["apply"]).run().expect(1, &[]);
+    assert_eq!(stage.read("text.txt").as_deref(), Some("ONE\ntwo\nTHREE\n"), "{applied:?}");
+    assert_eq!(stage.read("old.txt").as_deref(), Some("the host's\n"), "{applied:?}");
+    assert_eq!(stage.read("gone.txt"), None, "{applied:?}");
+    assert_eq!(stage.read(".git/hooks/post-checkout"), None, "{applied:?}");
+    let told = applied.text();
+    assert!(told.contains("old.txt") && told.contains("post-checkout"), "{told}");
+    // And back, one apply at a time.
+    stage.ringfence(["undo", "--yes"]).run().expect(0, &[]);
+    assert_eq!(stage.read("text.txt").as_deref(), Some("one\ntwo\nTHREE\n"));
+    assert_eq!(stage.read("gone.txt").as_deref(), Some("gone\n"));
+    stage.ringfence(["undo", "--yes"]).run().expect(0, &[]);
+    assert_eq!(stage.read("new.txt"), None);
+    // Whoever wants the hook gets it, by saying so.
+    stage.ringfence(["apply", "last", ".git", "--include-flagged"]).run().expect(0, &[]);
+    assert_eq!(stage.read(".git/hooks/post-checkout").as_deref(), Some("touch /tmp/p\n"));
+    stage.ringfence(["discard", "--all"]).run().expect(0, &[]);
+    stage.ringfence(["diff"]).run().expect(125, &["no changes are kept"]);
+    stage.ringfence(["log", "verify"]).run().expect(0, &[]);
+}
+
+#[test]
+fn a_session_that_is_direct_takes_its_changes_to_the_host_when_it_stops() {
+    let Some(stage) = walled_with(DIRECT) else { return };
+    filled(&stage);
+    stage.ringfence(["session", "start", "one"]).run().expect(0, &[]);
+    stage.ringfence(["session", "exec", "one", "--", "sh", "-c", PLANTS]).run().expect(0, &[]);
+    assert_eq!(stage.read("new.txt"), None, "not before it stops");
+    stage.ringfence(["session", "stop", "one"]).run().expect(0, &[]);
+    assert_eq!(stage.read("new.txt").as_deref(), Some("new\n"));
+    assert_eq!(stage.read("kept.txt").as_deref(), Some("kept\n"));
+    assert_eq!(stage.read(".mcp.json"), None);
+}
