@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use ringfence::ledger::{Ledger, LedgerError};
 use ringfence::state::StateError;
+use ringfence::workspace::apply::{Progress, ProgressState};
 use ringfence::workspace::discard::{DiscardError, discard};
 use ringfence::workspace::kept::{self, FindError};
 use ringfence::workspace::{ChangeSet, change::Moment};
@@ -49,6 +50,20 @@ struct Listed {
     run: RunId,
     bytes: u64,
     set: io::Result<ChangeSet>,
+    progress: io::Result<Option<Progress>>,
+}
+
+impl Listed {
+    /// How far it was applied, in one word.
+    fn applied(&self) -> &'static str {
+        match self.progress.as_ref().map(|progress| progress.as_ref().map(|progress| progress.state)) {
+            Ok(None) => "waiting",
+            Ok(Some(ProgressState::Applied)) => "applied",
+            Ok(Some(ProgressState::Partly)) => "partly",
+            Ok(Some(ProgressState::TakenBack)) => "takenBack",
+            Err(_) => "unknown",
+        }
+    }
 }
 
 pub(crate) fn changes(args: ChangesArgs) -> Done {
@@ -85,7 +100,7 @@ fn look(state: &StateFolder) -> Result<Vec<Listed>, ChangesFailure> {
     let look = |run: RunId| {
         let kept = kept::of(state, &run);
         match kept.size() {
-            Ok(bytes) => Ok(Listed { set: kept.load(), run, bytes }),
+            Ok(bytes) => Ok(Listed { set: kept.load(), progress: Progress::of(&kept), run, bytes }),
             Err(source) => Err(ChangesFailure::Look { run, source }),
         }
     };
@@ -94,14 +109,16 @@ fn look(state: &StateFolder) -> Result<Vec<Listed>, ChangesFailure> {
 
 fn as_table(listed: &[Listed]) -> String {
     let mut text = String::new();
-    for Listed { run, bytes, set } in listed {
+    for one in listed {
+        let Listed { run, bytes, set, .. } = one;
         match set {
             Ok(set) => {
                 let counts = set.counts();
                 let counts = format!("+{} ~{} -{}", counts.added, counts.changed, counts.removed);
                 text.push_str(&format!(
-                    "{run}  {}  {counts:<14} {:>10}  {}  {}\n",
+                    "{run}  {}  {:<9}  {counts:<14} {:>10}  {}  {}\n",
                     time(set.ended),
+                    one.applied(),
                     readable(*bytes),
                     one_line(&set.workspace.to_string_lossy(), usize::MAX),
                     one_line(&set.subject, MOST_LETTERS)
@@ -114,9 +131,10 @@ fn as_table(listed: &[Listed]) -> String {
 }
 
 fn as_json(listed: &[Listed]) -> String {
-    let one = |Listed { run, bytes, set }: &Listed| match set {
+    let one = |one @ Listed { run, bytes, set, .. }: &Listed| match set {
         Ok(set) => json!({
             "run": run,
+            "state": one.applied(),
             "endedAt": time(set.ended),
             "workspace": set.workspace.to_string_lossy(),
             "subject": set.subject,
@@ -126,6 +144,7 @@ fn as_json(listed: &[Listed]) -> String {
         }),
         Err(error) => json!({
             "run": run,
+            "state": one.applied(),
             "endedAt": null,
             "workspace": null,
             "subject": null,

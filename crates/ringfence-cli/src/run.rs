@@ -415,13 +415,13 @@ pub(crate) fn describe_changes(counts: Counts, applied: Option<&AtOnce>, id: &Ru
     let parts = [(counts.added, "added"), (counts.changed, "changed"), (counts.removed, "removed")];
     let parts: Vec<String> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    let files = if counts.total() == 1 { "file" } else { "files" };
-    let changed = format!("{} {files} changed ({})", counts.total(), parts.join(", "));
+    let changes = if counts.total() == 1 { "change" } else { "changes" };
+    let changed = format!("{} {changes} ({})", counts.total(), parts.join(", "));
     let Some(applied) = applied else {
         return format!("{changed}; look at them with: ringfence diff {id}, and apply them with: ringfence apply {id}");
     };
     let mut text = match (applied.applied, applied.left) {
-        (_, 0) => format!("{changed} and applied; take them back with: ringfence undo"),
+        (_, 0) => format!("{changed}, applied; take them back with: ringfence undo"),
         (0, left) => format!("{changed}, none of them applied, because of {left}:"),
         (done, left) => format!("{changed}, {done} of them applied; {left} held back:"),
     };

@@ -113,7 +113,7 @@ fn run_with_apply_applies_all_when_it_succeeded_and_nothing_is_flagged() {
     filled(&stage);
     let apply = |script: &str| aloud(&stage, &["--apply"], script);
     let ended = apply("echo changed > old.txt; rm gone.txt");
-    assert!(ended.stderr.contains("and applied; take them back with: ringfence undo"), "{ended:?}");
+    assert!(ended.stderr.contains("applied; take them back with: ringfence undo"), "{ended:?}");
     assert_eq!((stage.read("old.txt").as_deref(), stage.read("gone.txt")), (Some("changed\n"), None));
     let failed = apply("echo again > old.txt; exit 3").expect(3, &["ringfence apply"]);
     assert_eq!(stage.read("old.txt").as_deref(), Some("changed\n"), "{failed:?}");

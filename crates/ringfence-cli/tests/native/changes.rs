@@ -131,7 +131,7 @@ fn the_outcome_the_ledger_and_a_line_say_how_much_was_changed_and_nothing_when_n
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(last["body"]["changes"]["list"], hash.as_str());
     let loud = stage.ringfence(["run", "--backend", "native", "--", "sh", "-c", "echo > new"]).run();
-    assert!(loud.stderr.contains("1 file changed (1 added); look at them with: ringfence diff "), "{loud:?}");
+    assert!(loud.stderr.contains("1 change (1 added); look at them with: ringfence diff "), "{loud:?}");
     let before = kept::runs(&state(&stage)).unwrap().len();
     let quiet = stage.ringfence(["run", "--backend", "native", "--", "sh", "-c", "cat old; touch old"]).run();
     assert_eq!(quiet.stderr, "", "times alone are no change");
@@ -466,7 +466,7 @@ fn a_session_keeps_what_was_changed_in_it_when_it_stops() {
     exec("umask 022; echo one > first; rm old").expect(0, &[]);
     exec("umask 022; echo two >> first; echo three > second").expect(0, &[]);
     assert!(newest(&stage).is_none(), "it goes on");
-    stage.ringfence(["session", "stop", "work"]).run().expect(0, &["work: 3 files changed (2 added, 1 removed)"]);
+    stage.ringfence(["session", "stop", "work"]).run().expect(0, &["work: 3 changes (2 added, 1 removed)"]);
     let expected = [
         "first: nothing -> file 644 \"one\\ntwo\\n\"",
         "old: file without contents -> nothing",

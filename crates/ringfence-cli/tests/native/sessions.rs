@@ -72,7 +72,7 @@ fn a_session_keeps_files_and_programs_from_run_to_run_and_nothing_afterwards() {
     assert!(until(SOON, || sleepers(&mark) == 1), "a program in the background goes on");
     assert_eq!((stage.read("there.txt").as_deref(), stage.read("new.txt")), (Some("as it was\n"), None));
     assert!(session.is_listed());
-    let ended = stage.ringfence(["session", "stop", "work"]).run().expect(0, &["2 files changed (1 added, 1 changed)"]);
+    let ended = stage.ringfence(["session", "stop", "work"]).run().expect(0, &["2 changes (1 added, 1 changed)"]);
     assert_eq!(ended.text(), "");
     assert!(until(SOON, || sleepers(&mark) == 0), "the session's programs end with it");
     assert!(!session.is_listed());
