@@ -30,6 +30,7 @@ use crate::run_id::{NoRandomness, RunId};
 use crate::scratch;
 use crate::session::{Active, Open, Opening, Session, SessionRequest};
 use crate::state::StateFolder;
+use crate::waiting::waiting;
 use crate::workspace::apply::ApplyError;
 use crate::workspace::at_once::{AtOnce, Terms, apply_at_once};
 use crate::workspace::change::Moment;
@@ -485,15 +486,6 @@ impl Inner {
     fn failed_without_id(&self, error: &NoRandomness) -> Outcome {
         let outcome = conclude::begin(RunId::unknown(), None, &self.policy);
         conclude::failed(outcome, Failure::new(FailureKind::Start, error))
-    }
-}
-
-/// Does something that waits for the disk on this thread: a process with one thread stays one, which is what lets it raise
-/// walls itself. Where there are more, the others go on meanwhile.
-pub(crate) fn waiting<T>(act: impl FnOnce() -> T) -> T {
-    match tokio::runtime::Handle::current().runtime_flavor() {
-        tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(act),
-        _ => act(),
     }
 }
 

@@ -35,6 +35,7 @@ pub mod run_id;
 pub mod scratch;
 pub mod session;
 pub mod state;
+mod waiting;
 pub mod workspace;
 mod written;
 

@@ -14,13 +14,14 @@ use tokio::time::MissedTickBehavior;
 
 use crate::backend::{Capabilities, InUse, KeptWall};
 use crate::conclude;
-use crate::engine::{Inner, waiting};
+use crate::engine::Inner;
 use crate::guarantee::{Evidence, Guarantee, Strength};
 use crate::ledger::{Durability, Kind};
 use crate::outcome::{Failure, FellBack};
 use crate::request::{Metadata, Request, WorkspaceAt};
 use crate::run::Run;
 use crate::run_id::{NoRandomness, RunId};
+use crate::waiting::waiting;
 use crate::workspace::change::Moment;
 use crate::workspace::{self, About, AtOnce, ChangeSet, Counts, KeepError};
 use crate::written::changes_body;
