@@ -102,7 +102,7 @@ fn f01_direct_never_writes_through_a_link() {
     symlink(outside(&stage), stage.work().join("out")).unwrap();
     let target = outside(&stage).display().to_string();
     let script = "rm out; mkdir out; echo x > out/canary; ln -s \"$1\" in; echo y > in/canary; echo z > fine";
-    let ended = sh(&stage, Wall::Native, script, &["sh", &target]);
+    let ended = sh(&stage, Wall::Native, script, &[&target]);
     assert_eq!(canary.change().unwrap(), None, "{ended:?}");
     assert_eq!(stage.read("fine").as_deref(), Some("z\n"), "{ended:?}");
 }
@@ -174,4 +174,71 @@ fn a_session_that_is_direct_takes_its_changes_to_the_host_when_it_stops() {
     assert_eq!(stage.read("new.txt").as_deref(), Some("new\n"));
     assert_eq!(stage.read("kept.txt").as_deref(), Some("kept\n"));
     assert_eq!(stage.read(".mcp.json"), None);
+}
+
+#[test]
+fn f05_moving_a_folder_above_a_denied_or_protected_file_does_not_free_it() {
+    let policy = "fs: { workspace: { mode: direct }, deny: [\"**/.env\"] }\n";
+    let Some(stage) = walled_with(policy) else { return };
+    let set = || {
+        stage.write("a/b/.env", "SECRET=1\n");
+        stage.write("sub/repo/.git/hooks/pre-commit", "mine\n");
+        stage.write("sub/repo/.git/modules/x/hooks/pre-commit", "mine\n");
+    };
+    set();
+    let script = "mv a moved; mkdir -p a/b; echo evil > a/b/.env; \
+                  mv sub gone; mkdir -p sub/repo/.git/hooks sub/repo/.git/modules/x/hooks; \
+                  echo evil > sub/repo/.git/hooks/pre-commit; echo evil > sub/repo/.git/modules/x/hooks/pre-commit; echo fine > fine";
+    let ended = sh(&stage, Wall::Native, script, &[]);
+    let unchanged = || {
+        [
+            ("a/b/.env", "SECRET=1\n"),
+            ("sub/repo/.git/hooks/pre-commit", "mine\n"),
+            ("sub/repo/.git/modules/x/hooks/pre-commit", "mine\n"),
+        ]
+        .iter()
+        .all(|(path, text)| stage.read(path).as_deref() == Some(*text))
+    };
+    assert!(unchanged(), "{ended:?}");
+    assert_eq!(stage.read("fine").as_deref(), Some("fine\n"), "{ended:?}");
+    assert_eq!(stage.read("moved/b/.env"), None, "a denied file was seen");
+    // The same without a wall.
+    let bare = std::process::Command::new("sh").args(["-c", script]).current_dir(stage.work()).status().unwrap();
+    assert!(bare.success() && !unchanged());
+}
+
+/// Git on the host, in a workspace that a program had.
+fn git(stage: &Stage, folder: &str, words: &[&str]) -> bool {
+    let mut command = std::process::Command::new("git");
+    command.args(["-c", "safe.directory=*"]).args(words).current_dir(stage.work().join(folder));
+    command.env("HOME", stage.path()).env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap().status.success()
+}
+
+#[test]
+fn f08_git_on_the_host_executes_nothing_that_was_held_back() {
+    let Some(stage) = walled() else { return };
+    if std::process::Command::new("git").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: git is missing");
+        return;
+    }
+    let mark = stage.path().join("executed");
+    assert!(git(&stage, ".", &["init", "-q"]), "git works here");
+    // Written by hand, so that no git is needed behind the wall.
+    let script = "printf '[core]\\n\\tfsmonitor = \"touch %s; false\"\\n' \"$1\" >> .git/config; \
+                  mkdir -p sub/objects sub/refs; echo 'ref: refs/heads/main' > sub/HEAD; \
+                  printf '[core]\\n\\trepositoryformatversion = 0\\n\\tworktree = .\\n\\tfsmonitor = \"touch %s; false\"\\n' \"$1\" > sub/config";
+    let ended = sh(&stage, Wall::Native, script, &[mark.to_str().unwrap()]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    stage.ringfence(["apply"]).run();
+    git(&stage, ".", &["status"]);
+    fs::create_dir_all(stage.work().join("sub")).unwrap();
+    git(&stage, "sub", &["status"]);
+    assert!(!mark.exists(), "git executed what the program wrote");
+    // Whoever insists gets it.
+    let insisted = stage.ringfence(["apply", "--include-flagged"]).run();
+    git(&stage, ".", &["status"]);
+    assert!(mark.exists(), "the probe does not work: {insisted:?}");
+    fs::remove_file(&mark).unwrap();
+    git(&stage, "sub", &["status"]);
+    assert!(mark.exists(), "the probe of a bare repository does not work");
 }

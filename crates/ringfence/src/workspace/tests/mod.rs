@@ -16,8 +16,10 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use tempfile::TempDir;
 
 use super::apply::{self, Applied, Flagged, Proposal, Site};
+use super::beneath;
 use super::beneath::{FoundKind, Held};
 use super::change::{Before, Change, ChangeSet, Moment, Node, Place, Was, WasKind};
+use super::diff::HostFiles;
 use super::flag::{Flag, Judgement};
 use super::kept::{self, Kept};
 use super::objects::ObjectId;

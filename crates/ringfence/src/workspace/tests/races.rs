@@ -123,3 +123,22 @@ fn a_file_that_the_host_writes_all_the_time_is_never_lost() {
     let aside = bench.asides().into_iter().map(|path| fs::read_to_string(path).unwrap());
     assert_eq!(aside.filter(|text| text == "program").count(), 0, "something of ours lies aside");
 }
+
+#[test]
+fn f03_measured_a_folder_that_is_swapped_for_a_link_while_a_difference_is_read_is_never_followed() {
+    let bench = swapped();
+    // The stamp of the file outside: only the way there keeps it from being read.
+    let outside = bench.outside().join("canary");
+    let Before::Was(Was { stamp, .. }) = bench.before(Path::new("d/canary")) else { panic!("nothing is there") };
+    let found = rustix::fs::stat(&outside).unwrap();
+    let elsewhere = beneath::stamp_of(&found);
+    let files = HostFiles::open(&bench.work(), bench.workspace_is()).unwrap();
+    let (mut read, mut naive) = (0, 0);
+    while_swapped(&bench, |_| {
+        assert_eq!(files.read(&place("d/canary"), &elsewhere, 100), None, "something outside was read");
+        read += usize::from(files.read(&place("d/canary"), &stamp, 100).is_some());
+        naive += usize::from(fs::read(bench.at("d/canary")).is_ok_and(|bytes| bytes == b"alive"));
+    });
+    assert!(read > 0, "nothing was ever read");
+    assert!(naive > 0, "a reader that follows links would not have reached it");
+}
