@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
-use ringfence::Request;
+use ringfence::{Guarantee, Request, Strength};
 use ringfence_policy::BackendKind;
 
 use super::{Allowed, Case, Ended, host_environment};
@@ -20,7 +20,12 @@ pub(super) async fn claims(kind: BackendKind, case: &Case, launcher: &Path) -> R
     let Some((_, Ok(capabilities))) = found else { return Ok(false) };
     let refuses = kind.isolates()
         && ringfence::guarantee::required(engine.policy()).into_iter().any(|one| capabilities.strength(one).is_none());
-    Ok(!refuses && capabilities.strength(case.guarantee).is_some())
+    let claimed = match (case.guarantee, capabilities.strength(case.guarantee)) {
+        // Watched, it is a promise about whole processors; the case is about a part of one.
+        (Guarantee::Cpus, Some(Strength::Watched)) | (_, None) => false,
+        (_, Some(_)) => true,
+    };
+    Ok(!refuses && claimed)
 }
 
 /// Runs the allowed act; says what went wrong with it.
