@@ -2,12 +2,14 @@
 
 mod apply;
 mod changes;
+mod checkpoint;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) use self::apply::{ApplyArgs, UndoArgs};
 pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
+pub(crate) use self::checkpoint::{CheckpointCommand, CheckpointDiffArgs};
 use crate::diff::DiffArgs;
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -47,6 +49,9 @@ pub(crate) enum Command {
     /// Keep a sandbox for many runs: start one, run in it, list, stop
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Remember the workspace of a session as it is, and go back to it
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
     /// Show what a run changed in its workspace, and what of it the host would execute later
     Diff(DiffArgs),
     /// Bring what a run changed to the workspace, all or part of it

@@ -158,6 +158,10 @@ impl Life<'_> {
                 let layer = self.behind.kept_layer();
                 tell(self.behind.control(), &Report::Layer { comes: layer.is_some() }, layer);
             }
+            Ok(Some((Order::Workspace, _))) => {
+                let workspace = self.behind.shown_workspace();
+                tell(self.behind.control(), &Report::Workspace { comes: workspace.is_some() }, workspace);
+            }
             // An end of file, an order to end, an error, anything out of turn: each means that nothing may stay alive.
             Ok(Some((Order::End | Order::Release, _)) | None) | Err(_) => return Next::End,
         }

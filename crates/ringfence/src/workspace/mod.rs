@@ -6,6 +6,7 @@
 
 pub mod apply;
 pub mod beneath;
+pub mod between;
 mod carry_out;
 pub mod change;
 pub mod compare;
@@ -17,17 +18,19 @@ pub mod journal;
 mod keep;
 pub mod kept;
 pub mod layer;
+pub mod merged;
 mod node;
 pub mod objects;
 mod overlay;
 mod resume;
 pub mod selection;
 mod swap;
+pub mod untouched;
 pub mod undo;
 
 pub use change::{Before, Change, ChangeSet, Counts, Node, Place, Stamp, Was};
 pub use keep::KeepError;
-pub(crate) use keep::{About, Found, keep, keep_left};
+pub(crate) use keep::{About, Found, bounds, keep, keep_left, set_of};
 pub use objects::{ObjectId, Objects};
 
 #[cfg(test)]

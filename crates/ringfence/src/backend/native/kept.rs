@@ -22,6 +22,7 @@ use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::request::Work;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
+use crate::workspace::merged::Merged;
 
 /// A wall with a guest that starts programs one after the other, or several at once.
 #[derive(Debug)]
@@ -173,6 +174,18 @@ impl KeptWall for Standing {
                 None => {
                     Err(io::Error::new(io::ErrorKind::InvalidData, "the guest did not hand over the private layer"))
                 }
+            }
+        })
+    }
+
+    fn workspace(&self) -> BoxFuture<'_, io::Result<Option<Merged>>> {
+        Box::pin(async {
+            if self.lower.is_none() {
+                return Ok(None);
+            }
+            match self.guest.workspace().await? {
+                Some(folder) => Merged::new(folder).map(Some),
+                None => Err(io::Error::new(io::ErrorKind::InvalidData, "the guest did not hand over the workspace")),
             }
         })
     }

@@ -5,11 +5,12 @@
 //! understood ends the harvest: a list that leaves something out is worse than none.
 
 mod before;
+mod file;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,10 +19,11 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use self::before::Contents;
+pub use self::file::Remembered;
 use super::change::{Before, Change, Moment, Node, Place};
 use super::layer::{Life, Lower, PrivateLayer};
 use super::node::{
-    hold, is_closed_inside, kind_of, link_target, moment, open_file, open_folder, open_up, other_kind, stat_of,
+    hold, is_closed_inside, kind_of, link_target, open_file, open_folder, open_up, other_kind, stat_of,
 };
 use super::objects::{ObjectId, Objects};
 use super::overlay::{self, Marks, MarksError};
@@ -91,6 +93,17 @@ pub struct Bounds {
 
 /// All that differs between `layer` and the workspace below it, sorted by place. Contents go to `objects`.
 pub fn harvest(layer: &PrivateLayer, bounds: Bounds, objects: &Objects) -> Result<Vec<Change>, HarvestError> {
+    harvest_again(layer, bounds, objects, &Remembered::default()).map(|(changes, _)| changes)
+}
+
+/// Likewise, after an earlier look at the same layer: files that are as they were then are not read again. Their contents must
+/// still be in `objects`. What comes out is remembered only if nobody wrote to the layer meanwhile.
+pub fn harvest_again(
+    layer: &PrivateLayer,
+    bounds: Bounds,
+    objects: &Objects,
+    known: &Remembered,
+) -> Result<(Vec<Change>, Remembered), HarvestError> {
     let mut harvest = Harvest {
         layer,
         lower: layer.lower(),
@@ -100,6 +113,8 @@ pub fn harvest(layer: &PrivateLayer, bounds: Bounds, objects: &Objects) -> Resul
         changes: Vec::new(),
         made: Vec::new(),
         linked: HashMap::new(),
+        known,
+        seen: Remembered::begin(),
         entries: 0,
         letters: 0,
         read: 0,
@@ -111,7 +126,7 @@ pub fn harvest(layer: &PrivateLayer, bounds: Bounds, objects: &Objects) -> Resul
     harvest.list_made();
     let mut changes = harvest.changes;
     changes.sort_by(|one, other| one.place.cmp(&other.place));
-    Ok(changes)
+    Ok((changes, harvest.seen))
 }
 
 /// A folder that is still to be looked through.
@@ -164,6 +179,9 @@ struct Harvest<'a> {
     made: Vec<Change>,
     /// Contents of files that have several names.
     linked: HashMap<(u64, u64), (ObjectId, u64)>,
+    /// What an earlier look found, and what this one did.
+    known: &'a Remembered,
+    seen: Remembered,
     entries: usize,
     letters: usize,
     read: u64,
@@ -343,53 +361,6 @@ impl Harvest<'_> {
         if kind_of(&below) == FileType::Directory {
             self.left.push_back(Folder { place: Some(place), upper: Upper::Gone, lower: Beneath::Beside });
         }
-        Ok(())
-    }
-
-    fn take_file(
-        &mut self,
-        lower: Option<&OwnedFd>,
-        name: &OsStr,
-        file: File,
-        old: &Old,
-        place: Place,
-    ) -> Result<(), HarvestError> {
-        let path = place.as_path();
-        let stat = rustix::fs::fstat(&file).map_err(at("look at", path))?;
-        let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-        let mode = stat.st_mode & 0o7777;
-        let below = old.stat.as_ref();
-        let same_kind = below.filter(|below| kind_of(below) == FileType::RegularFile && !old.hidden);
-        if let (Some(below), Some(lower)) = (same_kind, lower)
-            && below.st_size == stat.st_size
-            && below.st_mode & 0o7777 == mode
-            && self.is_same(lower, name, below, &file, size, path)?
-        {
-            return Ok(());
-        }
-        let key = (stat.st_dev, stat.st_ino);
-        let known = self.linked.get(&key).copied();
-        let (content, size) = match known {
-            Some(known) => known,
-            None => {
-                self.count_read(size)?;
-                // As it is now: what a program adds meanwhile belongs to a later look.
-                let mut whole = file.take(size);
-                let added = self.objects.add(&mut whole, size);
-                let added = added.map_err(|source| io_at("keep the contents of", path, source))?;
-                if stat.st_nlink > 1 {
-                    self.linked.insert(key, added);
-                }
-                added
-            }
-        };
-        let contents = if old.hidden { Contents::Left } else { Contents::Kept };
-        let before = match old.lost {
-            true => Before::Unknown,
-            false => self.before(lower, name, below, contents, path)?,
-        };
-        let modified = moment(stat.st_mtime, stat.st_mtime_nsec);
-        self.changes.push(Change { place, before, after: Some(Node::File { content, size, mode, modified }) });
         Ok(())
     }
 
