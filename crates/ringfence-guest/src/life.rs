@@ -149,6 +149,7 @@ impl Life<'_> {
                     return Next::End;
                 }
             }
+            Ok(Some((Order::KillAll, _))) => self.kill_all(),
             Ok(Some((Order::Measure, _))) => {
                 let sample = tree::sample(1);
                 let measured = Report::Measured { tasks: sample.tasks, resident_bytes: sample.resident_bytes };
@@ -166,6 +167,18 @@ impl Life<'_> {
             Ok(Some((Order::End | Order::Release, _)) | None) | Err(_) => return Next::End,
         }
         Next::GoOn
+    }
+
+    fn kill_all(&mut self) {
+        let Self { behind, programs } = self;
+        behind.kill_everything(&mut |reaped| {
+            if let Some((number, running)) = take_ended(programs, reaped) {
+                if let Some(placed) = running.placed {
+                    placed.remove();
+                }
+                tell(behind.control(), &ended(number, reaped, 0), None);
+            }
+        });
     }
 
     fn start(&mut self, start: &Start, descriptors: Vec<OwnedFd>) {

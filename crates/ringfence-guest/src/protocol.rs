@@ -57,6 +57,8 @@ pub enum Order {
         /// Which program.
         program: ProgramNumber,
     },
+    /// Kill every program and all that programs left behind, and go on.
+    KillAll,
     /// Say what is in use.
     Measure,
     /// Hand out the private layer that is kept, as it is now.

@@ -142,6 +142,15 @@ pub struct Restored {
     pub before: Option<Checkpoint>,
 }
 
+/// What becomes of programs that earlier runs left in the background when the workspace is to be restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeftBehind {
+    /// They go on, and nothing is restored.
+    Kept,
+    /// They are killed first.
+    Killed,
+}
+
 /// What differs between two states.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compared {
@@ -217,6 +226,7 @@ pub enum CheckpointError {
 fn busy(runs: &[(RunId, String)], left: u64) -> String {
     let named: Vec<String> = runs.iter().map(|(run, subject)| format!("{run} ({subject})")).collect();
     match named.as_slice() {
+        [] if left == 1 => "a process that an earlier run left behind still runs in this session".to_owned(),
         [] => format!("{left} processes that earlier runs left behind still run in this session"),
         [_] => format!("the run {} goes on in this session", named.join(", ")),
         _ => format!("the runs {} go on in this session", named.join(", ")),
@@ -233,7 +243,7 @@ impl CheckpointError {
             Self::TooMany => (FailureKind::BadRequest, "`ringfence checkpoint drop SESSION NUMBER` makes room"),
             Self::Busy { runs, .. } if runs.is_empty() => (
                 FailureKind::BadRequest,
-                "end them first: `ringfence session exec SESSION -- sh -c 'kill -9 -1'` ends every program in it",
+                "`ringfence checkpoint restore --kill …` kills what runs left behind, and then restores",
             ),
             Self::Busy { .. } => (
                 FailureKind::BadRequest,
@@ -383,8 +393,15 @@ impl Session {
     }
 
     /// Makes the workspace what it was: contents, permissions and links, what was removed and what was added. What is there now
-    /// becomes a checkpoint first. Refused while anything runs in the session.
-    pub async fn restore(&self, point: Point) -> Result<Restored, CheckpointError> {
+    /// becomes a checkpoint first. Refused while a run goes on in the session.
+    pub async fn restore(&self, point: Point, behind: LeftBehind) -> Result<Restored, CheckpointError> {
+        if behind == LeftBehind::Killed
+            && let Ok(alone) = Arc::clone(&self.open.gate).try_write_owned()
+        {
+            // Nothing but what runs left is there, and no run begins before it is gone.
+            self.open.with.wall.kill_programs().map_err(CheckpointError::Layer)?;
+            drop(alone);
+        }
         let merged = self.open.with.wall.workspace().await.map_err(CheckpointError::Layer)?;
         let merged = merged.ok_or(CheckpointError::NoLayer)?;
         self.work(move |mut work| {

@@ -47,6 +47,9 @@ pub(crate) enum CheckpointCommand {
         session: SessionName,
         /// The checkpoint's number or name; 0 is the host's workspace, without any change
         checkpoint: Point,
+        /// Kill first what earlier runs left in the background; a run that goes on is never killed
+        #[arg(long)]
+        kill: bool,
         /// Print what was done as JSON
         #[arg(long)]
         json: bool,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ringfence::checkpoint::{Checkpoint, Compared, Point, Restored};
+use ringfence::checkpoint::{Checkpoint, Compared, LeftBehind, Restored};
 use ringfence::outcome::{Failure, Status};
 use ringfence::workspace::{Counts, Objects};
 use serde::de::DeserializeOwned;
@@ -34,7 +34,11 @@ pub(crate) fn checkpoint(command: CheckpointCommand) -> Done {
             print(&if json { as_json(&all) } else { all.iter().map(describe).collect() })
         }
         CheckpointCommand::Diff(args) => compare(&args),
-        CheckpointCommand::Restore { session, checkpoint, json } => restore(&session, checkpoint, json),
+        CheckpointCommand::Restore { session, checkpoint, kill, json } => {
+            let behind = if kill { LeftBehind::Killed } else { LeftBehind::Kept };
+            let restored: Restored = ask(&session, CheckpointCall::Restore { to: checkpoint, behind })?;
+            if json { print(&as_json(&restored)) } else { Ok(tell(&restored)) }
+        }
         CheckpointCommand::Drop { session, checkpoints, all } => {
             let which = if all { None } else { Some(checkpoints) };
             let dropped: usize = ask(&session, CheckpointCall::Drop { which })?;
@@ -95,16 +99,12 @@ fn describe(one: &Checkpoint) -> String {
     text
 }
 
-fn restore(session: &SessionName, to: Point, json: bool) -> Done {
-    let restored: Restored = ask(session, CheckpointCall::Restore { to })?;
-    if json {
-        return print(&as_json(&restored));
-    }
+fn tell(restored: &Restored) -> u8 {
     let what = match restored.number {
         0 => "the host has it".to_owned(),
         number => format!("in checkpoint {number}"),
     };
-    chatter::say(&match restored.before {
+    chatter::say(&match &restored.before {
         None => format!("the workspace is as {what} already"),
         Some(before) => format!(
             "the workspace is as {what} ({}); what was there is checkpoint {}",
@@ -112,7 +112,7 @@ fn restore(session: &SessionName, to: Point, json: bool) -> Done {
             before.number
         ),
     });
-    Ok(0)
+    0
 }
 
 fn compare(args: &CheckpointDiffArgs) -> Done {

@@ -182,7 +182,7 @@ impl Keeper {
             CheckpointCall::Create { name } => answer(self.session.checkpoint(name).await),
             CheckpointCall::List => answer(Ok(self.session.checkpoints())),
             CheckpointCall::Compare { from, to } => answer(self.session.compare(from, to).await),
-            CheckpointCall::Restore { to } => answer(self.session.restore(to).await),
+            CheckpointCall::Restore { to, behind } => answer(self.session.restore(to, behind).await),
             CheckpointCall::Drop { which } => answer(self.session.drop_checkpoints(which).await),
         }
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use ringfence::checkpoint::{CheckpointName, Point};
+use ringfence::checkpoint::{CheckpointName, LeftBehind, Point};
 use ringfence::{Language, Work};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -51,7 +51,7 @@ pub(super) enum CheckpointCall {
     /// What differs: `Compared`.
     Compare { from: Option<Point>, to: Point },
     /// Go back: `Restored`.
-    Restore { to: Point },
+    Restore { to: Point, behind: LeftBehind },
     /// Forget some, or all: how many.
     Drop { which: Option<Vec<Point>> },
 }

@@ -10,6 +10,7 @@
 mod calls;
 mod changes;
 mod check;
+mod checkpoints;
 mod files;
 mod guest;
 mod image;

@@ -66,6 +66,8 @@ pub trait KeptWall: Backend {
     fn measure(&self) -> BoxFuture<'_, io::Result<InUse>>;
     /// Likewise, as the host sees it, without asking anybody.
     fn sample(&self) -> InUse;
+    /// Kills every program behind it, and keeps the place.
+    fn kill_programs(&self) -> io::Result<()>;
     /// Ends everything behind it.
     fn end(&self);
     /// Likewise, without the guest's help.

@@ -145,6 +145,10 @@ impl KeptWall for Standing {
         InUse { tasks: sample.tasks, memory_bytes: sample.resident_bytes }
     }
 
+    fn kill_programs(&self) -> io::Result<()> {
+        self.guest.order(&Order::KillAll)
+    }
+
     fn end(&self) {
         if self.guest.order(&Order::End).is_err() {
             self.guest.kill();

@@ -57,6 +57,11 @@ impl Remembered {
         self.files.get(place).filter(fits)
     }
 
+    #[cfg(test)]
+    pub(super) fn knows(&self, path: &str) -> bool {
+        Place::new(path).is_ok_and(|place| self.files.contains_key(&place))
+    }
+
     fn remember(&mut self, place: Place, stat: &Stat, old: &Old, change: Option<Change>) {
         if stamp_of(stat).changed < self.began {
             let lower = old.stat.as_ref().map(mark);
