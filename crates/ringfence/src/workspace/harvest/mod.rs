@@ -142,6 +142,8 @@ struct Folder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Upper {
     Here,
+    /// It is, in a folder that was made anew: of what the workspace has in its place, nothing is seen in it.
+    Anew,
     /// It was removed, or became something else: all that was in it is gone.
     Gone,
 }
@@ -193,7 +195,7 @@ impl Harvest<'_> {
         let path = folder.place.as_ref().map_or(Path::new("."), Place::as_path);
         let failed = |attempt: &'static str| at(attempt, path);
         let upper = match folder.upper {
-            Upper::Here => Some(self.open_upper_folder(path)?),
+            Upper::Here | Upper::Anew => Some(self.open_upper_folder(path)?),
             Upper::Gone => None,
         };
         let lower = match folder.lower {
@@ -208,17 +210,20 @@ impl Harvest<'_> {
         };
         let marks = match &upper {
             Some(upper) => marks_of(upper, path)?,
-            None => Marks { opaque: true, ..Marks::default() },
+            None => Marks::default(),
         };
+        // Overlay marks the outermost folder that was made anew, and none below it.
+        let opaque = marks.opaque || folder.upper != Upper::Here;
+        let inner = if opaque { Upper::Anew } else { Upper::Here };
         let mut names = BTreeSet::new();
         if let Some(upper) = &upper {
             for name in self.names_in(upper, path)? {
                 let place = self.place(folder, &name)?;
-                self.look_at_upper(folder, (upper, lower.as_ref()), &name, place)?;
+                self.look_at_upper(folder, (upper, lower.as_ref()), &name, place, inner)?;
                 names.insert(name);
             }
         }
-        let Some(lower) = lower.filter(|_| marks.opaque && folder.lower == Beneath::Beside) else { return Ok(()) };
+        let Some(lower) = lower.filter(|_| opaque && folder.lower == Beneath::Beside) else { return Ok(()) };
         let readable = match open_folder(&lower, Path::new(".")) {
             // The host has put something else there.
             Err(Errno::NOTDIR) => return Ok(()),
@@ -233,13 +238,14 @@ impl Harvest<'_> {
         Ok(())
     }
 
-    /// One name of the private layer.
+    /// One name of the private layer. A folder of this name is `inner`.
     fn look_at_upper(
         &mut self,
         folder: &Folder,
         (upper, lower): (&OwnedFd, Option<&OwnedFd>),
         name: &OsStr,
         place: Place,
+        inner: Upper,
     ) -> Result<(), HarvestError> {
         let path = place.as_path();
         let stat = rustix::fs::statat(upper, name, AtFlags::SYMLINK_NOFOLLOW).map_err(at("look at", path))?;
@@ -277,7 +283,7 @@ impl Harvest<'_> {
                     (false, false) if lost => Beneath::Lost,
                     (false, false) => Beneath::Nothing,
                 };
-                self.left.push_back(Folder { place: Some(place), upper: Upper::Here, lower: beneath });
+                self.left.push_back(Folder { place: Some(place), upper: inner, lower: beneath });
                 return Ok(());
             }
             FileType::RegularFile => {

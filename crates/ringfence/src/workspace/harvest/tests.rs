@@ -311,6 +311,16 @@ proptest! {
 }
 
 #[test]
+fn folders_in_one_that_was_made_anew_hide_what_was_in_the_old_ones() {
+    let made = Made::new();
+    made.file("lower/a/b/c/gone", "x").file("lower/a/b/kept", "x").file("lower/d/b/seen", "x");
+    made.file("upper/a/b/kept", "x").mark("upper/a", "opaque", b"y").file("upper/d/b/new", "x");
+    fs::create_dir(made.path("upper/a/b/c")).unwrap();
+    // The twin: in a folder that was not made anew, what is below is seen.
+    made.check(&["-a/b/c/gone", "+d/b/new"]);
+}
+
+#[test]
 fn a_file_that_is_as_it_was_is_not_read_again_and_one_that_may_have_changed_is() {
     let made = Made::new();
     made.file("lower/same", "same").file("lower/changed", "old").file("upper/same", "same");
