@@ -254,7 +254,11 @@ impl CheckpointError {
                 "what was there before is the newest checkpoint; restore that one, or this one again once the reason is gone",
             ),
             Self::Layer(_) | Self::Ended => (FailureKind::Changes, "`ringfence session list` shows whether it is still open"),
-            Self::Harvest(_) => (FailureKind::Changes, "let the session's programs leave out what is named above"),
+            Self::Harvest(_) => (
+                FailureKind::Changes,
+                "have it put right by a program of the session: `ringfence session exec SESSION -- chmod -R u+rwX .` opens what is \
+                 closed",
+            ),
             Self::Host(_) => (FailureKind::Changes, "make the file readable, and leave it alone while it is compared"),
             Self::Keep(_) | Self::Scratch(_) | Self::RunId(_) | Self::Load { .. } | Self::Ledger(_) => {
                 (FailureKind::Changes, "look whether the state folder, which RINGFENCE_STATE_DIR names, has room left")
@@ -563,7 +567,18 @@ impl Work<'_> {
         let policy = &self.open.with.policy;
         let deny: Vec<String> = policy.fs.deny.iter().map(|glob| glob.value.as_str().to_owned()).collect();
         let (objects, most) = (self.shelf.objects(), workspace::bounds(self.open.about()).most_bytes);
-        between(from, to, &mut Untouched::new(self.layer.lower(), &deny, &objects, most))
+        let lower = self.layer.lower();
+        let mut changes = between(from, to, &mut Untouched::new(lower, &deny, &objects, most))?;
+        // Folders on the way to something of the wall's own are listed only while programs have something in them. They
+        // are there all the time.
+        let is_said = |set: &[Change], change: &Change| set.binary_search_by(|one| one.place.cmp(&change.place)).is_ok();
+        changes.retain(|change| {
+            let is_there = lower.leads_to_made(change.place.as_path());
+            let gone = change.after.is_none() && !is_said(to, change);
+            let came = change.before == Before::Nothing && !is_said(from, change);
+            !(is_there && (gone || came))
+        });
+        Ok(changes)
     }
 
     fn restore(&mut self, number: u64, merged: &Merged) -> Result<Restored, CheckpointError> {

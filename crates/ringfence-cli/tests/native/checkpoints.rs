@@ -59,9 +59,10 @@ fn a_workspace_becomes_what_it_was_whatever_programs_did_to_it() {
     assert_eq!((&ended["number"], &ended["before"]["number"]), (&1.into(), &5.into()));
     assert_eq!(seen(&session), at_one);
     // Programs go on to work in it, and what differs from the host is what is kept at the end.
-    session.sh("rm -r kind pipe; chmod 700 shut; rm -r shut; mkdir tree; echo more >> new; cat new").expect(0, &[]);
+    checkpoint(&stage, "restore", &["0"]).expect(0, &[]);
+    session.sh("rm tree/deep/leaf; echo more >> changed; cat tree/other").expect(0, &[]);
     assert_eq!(canary.change().unwrap(), None, "the host's files");
-    stage.ringfence(["session", "stop", "work"]).run().expect(0, &["changed"]);
+    stage.ringfence(["session", "stop", "work"]).run().expect(0, &["2 files changed (1 changed, 1 removed)"]);
     stage.ringfence(["log", "verify"]).run().expect(0, &[]);
 }
 
@@ -209,6 +210,27 @@ fn s01_a_restore_brings_no_denied_file_of_the_host_to_programs() {
     checkpoint(&stage, "restore", &["1"]).expect(0, &[]);
     assert_eq!(seen(&session), at_one);
     assert!(session.sh("cat .env vault/key sub/.env").text().contains("mine"));
+}
+
+#[test]
+fn what_the_wall_puts_into_a_workspace_stays_where_it_is() {
+    let Some(stage) = walled() else { return };
+    fs::write(outside(&stage).join("shown"), "shown\n").unwrap();
+    let mounts = format!("[{{ host: {}, at: /workspace/vendor/deps }}]", text(&outside(&stage)));
+    stage.write("sandbox.policy.yaml", format!("version: 1\nfs: {{ mounts: {mounts} }}\n"));
+    let session = Session::start(&stage, "work", &[]);
+    let at_first = seen(&session);
+    checkpoint(&stage, "create", &[]).expect(0, &[]);
+    session.sh("echo mine > vendor/mine; echo x > y").expect(0, &[]);
+    let at_two = seen(&session);
+    assert!(at_first.contains("./vendor/deps/shown") && at_two.contains("./vendor/mine"), "{at_two}");
+    checkpoint(&stage, "create", &[]).expect(0, &[]);
+    let names = checkpoint(&stage, "diff", &["1", "2", "--name-only"]).expect(0, &[]).text();
+    assert_eq!(names, "vendor/mine\ny\n");
+    for (number, expected) in [("1", &at_first), ("2", &at_two), ("0", &at_first)] {
+        checkpoint(&stage, "restore", &[number]).expect(0, &[]);
+        assert_eq!(&seen(&session), expected);
+    }
 }
 
 #[test]
