@@ -3,6 +3,7 @@
 mod apply;
 mod changes;
 mod checkpoint;
+mod preset;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,11 +11,12 @@ use std::path::PathBuf;
 pub(crate) use self::apply::{ApplyArgs, UndoArgs};
 pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
 pub(crate) use self::checkpoint::{CheckpointCommand, CheckpointDiffArgs};
+pub(crate) use self::preset::PresetArg;
 use crate::diff::DiffArgs;
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
-use ringfence_policy::{Bytes, Cpus, Field, NetMode, NetRule, Preset, TimeSpan, WorkspaceMode};
+use ringfence_policy::{Bytes, Cpus, Field, NetMode, NetRule, TimeSpan, WorkspaceMode};
 
 /// `--version` with what this build can do.
 const VERSION: &str =
@@ -397,31 +399,6 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         stdout: bool,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PresetArg {
-    ReadOnly,
-    Workspace,
-    Python,
-    Node,
-    Rust,
-    Ci,
-    Strict,
-}
-
-impl From<PresetArg> for Preset {
-    fn from(preset: PresetArg) -> Self {
-        match preset {
-            PresetArg::ReadOnly => Self::ReadOnly,
-            PresetArg::Workspace => Self::Workspace,
-            PresetArg::Python => Self::Python,
-            PresetArg::Node => Self::Node,
-            PresetArg::Rust => Self::Rust,
-            PresetArg::Ci => Self::Ci,
-            PresetArg::Strict => Self::Strict,
-        }
-    }
 }
 
 #[derive(Debug, ClapArgs)]

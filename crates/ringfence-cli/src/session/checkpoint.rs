@@ -53,7 +53,8 @@ pub(crate) fn checkpoint(command: CheckpointCommand) -> Done {
 
 /// What the session's keeper says to a call.
 fn ask<T: DeserializeOwned>(session: &SessionName, call: CheckpointCall) -> Result<T, SessionFailure> {
-    let answer = client::ask(session, &Call::Checkpoint(call))?.ok_or_else(|| SessionFailure::Ended(session.clone()))?;
+    let answer =
+        client::ask(session, &Call::Checkpoint(call))?.ok_or_else(|| SessionFailure::Ended(session.clone()))?;
     let meaningless = |error: postcard::Error| SessionFailure::Talk {
         name: session.clone(),
         source: io::Error::new(io::ErrorKind::InvalidData, error),

@@ -171,7 +171,9 @@ fn f02_a_restore_writes_and_removes_nothing_through_links_of_a_program() {
     let canary = FileCanary::set(&outside).unwrap();
     let host = FileCanary::set(stage.work()).unwrap();
     let to = text(&outside);
-    session.sh(&format!("rm -r made folder; ln -s '{to}' made; ln -s '{to}' folder; ln -s '{to}/made' added")).expect(0, &[]);
+    session
+        .sh(&format!("rm -r made folder; ln -s '{to}' made; ln -s '{to}' folder; ln -s '{to}/made' added"))
+        .expect(0, &[]);
     checkpoint(&stage, "create", &[]).expect(0, &[]);
     checkpoint(&stage, "restore", &["1"]).expect(0, &[]);
     assert_eq!(seen(&session), at_one);
@@ -195,7 +197,9 @@ fn s01_a_restore_brings_no_denied_file_of_the_host_to_programs() {
     std::thread::sleep(Duration::from_millis(30));
     let session = Session::start(&stage, "work", &[]);
     let at_first = seen(&session);
-    session.sh("echo mine > .env; mkdir vault; echo mine > vault/key; rm -r sub; mkdir sub; echo mine > sub/.env").expect(0, &[]);
+    session
+        .sh("echo mine > .env; mkdir vault; echo mine > vault/key; rm -r sub; mkdir sub; echo mine > sub/.env")
+        .expect(0, &[]);
     let at_one = seen(&session);
     checkpoint(&stage, "create", &[]).expect(0, &[]);
     checkpoint(&stage, "restore", &["0"]).expect(0, &[]);

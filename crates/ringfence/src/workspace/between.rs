@@ -166,11 +166,8 @@ mod tests {
     fn against(host: &State, state: &State) -> Vec<Change> {
         let places: std::collections::BTreeSet<&Place> = host.keys().chain(state.keys()).collect();
         let differ = places.into_iter().filter(|place| host.get(*place) != state.get(*place));
-        let change = |place: &Place| Change {
-            place: place.clone(),
-            before: Before::Unknown,
-            after: state.get(place).cloned(),
-        };
+        let change =
+            |place: &Place| Change { place: place.clone(), before: Before::Unknown, after: state.get(place).cloned() };
         differ.map(change).collect()
     }
 

@@ -96,7 +96,8 @@ impl Merged {
     /// Opens folders that their owner has closed and in which something is to be done; says what they were.
     fn open_up<'a>(&self, steps: &[Step<'a>]) -> Result<BTreeMap<&'a Path, u32>, PutError> {
         let above = steps.iter().flat_map(|(place, _)| place.as_path().ancestors().skip(1));
-        let folders: BTreeMap<&Path, ()> = above.filter(|path| !path.as_os_str().is_empty()).map(|it| (it, ())).collect();
+        let folders: BTreeMap<&Path, ()> =
+            above.filter(|path| !path.as_os_str().is_empty()).map(|it| (it, ())).collect();
         let mut closed = BTreeMap::new();
         // A folder comes before what is in it.
         for (path, ()) in folders {
@@ -253,7 +254,8 @@ mod tests {
 
     fn put(work: &Path, objects: &Objects, steps: &[(&str, Option<Node>)]) -> Result<(), PutError> {
         let merged = Merged::unchecked(File::open(work).unwrap().into());
-        let mut steps: Vec<(Place, Option<Node>)> = steps.iter().map(|(path, node)| (place(path), node.clone())).collect();
+        let mut steps: Vec<(Place, Option<Node>)> =
+            steps.iter().map(|(path, node)| (place(path), node.clone())).collect();
         steps.sort_by(|one, other| one.0.cmp(&other.0));
         let steps: Vec<Step<'_>> = steps.iter().map(|(place, node)| (place, node.as_ref())).collect();
         merged.put(&steps, objects)

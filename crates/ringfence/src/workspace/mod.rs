@@ -25,8 +25,8 @@ mod overlay;
 mod resume;
 pub mod selection;
 mod swap;
-pub mod untouched;
 pub mod undo;
+pub mod untouched;
 
 pub use change::{Before, Change, ChangeSet, Counts, Node, Place, Stamp, Was};
 pub use keep::KeepError;

@@ -105,16 +105,15 @@ mod tests {
             fs::write(work.join(name), name).unwrap();
         }
         symlink("a", work.join("link")).unwrap();
-        let lower = Lower::new(File::open(&work).unwrap().into(), work.clone(), vec!["gone".into()], Vec::new()).unwrap();
+        let lower =
+            Lower::new(File::open(&work).unwrap().into(), work.clone(), vec!["gone".into()], Vec::new()).unwrap();
         let objects = Objects::at(folder.path().join("objects"));
         let deny = ["**/.env".to_owned(), "**/*.key".to_owned()];
         let mut untouched = Untouched::new(&lower, &deny, &objects, 100);
         let mut check = |path: &str, expected: Option<&str>| {
             let node = untouched.node(&Place::new(path).unwrap()).unwrap();
             let found = node.map(|node| match node {
-                Node::File { content, .. } => {
-                    String::from_utf8(objects.bytes(content, 100).unwrap().unwrap()).unwrap()
-                }
+                Node::File { content, .. } => String::from_utf8(objects.bytes(content, 100).unwrap().unwrap()).unwrap(),
                 Node::Link { .. } => "a link".to_owned(),
                 Node::Folder { .. } => "a folder".to_owned(),
                 Node::Other(_) => "other".to_owned(),
@@ -129,6 +128,8 @@ mod tests {
             check(hidden, None);
         }
         assert!(Untouched::new(&lower, &deny, &objects, 4).node(&Place::new("plain").unwrap()).is_err(), "too much");
-        assert!(Untouched::new(&lower, &["[".to_owned()], &objects, 9).node(&Place::new("a").unwrap()).unwrap().is_none());
+        assert!(
+            Untouched::new(&lower, &["[".to_owned()], &objects, 9).node(&Place::new("a").unwrap()).unwrap().is_none()
+        );
     }
 }

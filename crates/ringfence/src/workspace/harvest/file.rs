@@ -122,8 +122,7 @@ impl Harvest<'_> {
             false => self.before(lower, name, below, contents, path)?,
         };
         let modified = moment(stat.st_mtime, stat.st_mtime_nsec);
-        let change =
-            Change { place: place.clone(), before, after: Some(Node::File { content, size, mode, modified }) };
+        let change = Change { place: place.clone(), before, after: Some(Node::File { content, size, mode, modified }) };
         self.seen.remember(place, &stat, old, Some(change.clone()));
         self.changes.push(change);
         Ok(())

@@ -22,9 +22,7 @@ use self::before::Contents;
 pub use self::file::Remembered;
 use super::change::{Before, Change, Moment, Node, Place};
 use super::layer::{Life, Lower, PrivateLayer};
-use super::node::{
-    hold, is_closed_inside, kind_of, link_target, open_file, open_folder, open_up, other_kind, stat_of,
-};
+use super::node::{hold, is_closed_inside, kind_of, link_target, open_file, open_folder, open_up, other_kind, stat_of};
 use super::objects::{ObjectId, Objects};
 use super::overlay::{self, Marks, MarksError};
 

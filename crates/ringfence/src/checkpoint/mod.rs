@@ -4,11 +4,12 @@
 //! host's workspace, with contents that all checkpoints of a session share. What was made lives as long as the session does,
 //! in a private folder that the next start removes if this process is killed.
 
+mod failure;
+mod point;
+
 use std::collections::HashSet;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -16,14 +17,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::OwnedRwLockWriteGuard;
 
+pub use self::failure::CheckpointError;
+use self::point::MOST_NAME;
+pub use self::point::{CheckpointName, Point};
 use crate::ledger::{Durability, Kind, LedgerError};
-use crate::outcome::{Failure, FailureKind, Outcome, Status};
-use crate::run_id::{NoRandomness, RunId};
-use crate::scratch::{Scratch, ScratchError};
+use crate::outcome::{Outcome, Status};
+use crate::run_id::RunId;
+use crate::scratch::Scratch;
 use crate::session::{Active, Open, Session};
 use crate::workspace::between::between;
 use crate::workspace::change::WasKind;
-use crate::workspace::harvest::{HarvestError, Remembered, harvest_again};
+use crate::workspace::harvest::{Remembered, harvest_again};
 use crate::workspace::kept::Kept;
 use crate::workspace::layer::PrivateLayer;
 use crate::workspace::merged::{Merged, PutError, Step};
@@ -36,65 +40,10 @@ const MOST_CHECKPOINTS: usize = 256;
 const MOST_RUNS: usize = 1000;
 /// Letters of what was run, in that list.
 const MOST_SUBJECT: usize = 200;
-const MOST_NAME: usize = 64;
 /// What a program that was just killed may take to be gone.
 const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 const OBJECTS: &str = "objects";
-/// The word for the workspace as it is.
-const NOW: &str = "now";
-
-/// What somebody calls a checkpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckpointName(String);
-
-impl FromStr for CheckpointName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-        let plain = text.chars().all(|letter| !letter.is_control()) && text.trim() == text;
-        if !is_number && plain && text != NOW && !text.starts_with('-') && text.chars().count() <= MOST_NAME {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(format!("write a word or a few, at most {MOST_NAME} letters, and neither a number nor `{NOW}`"))
-        }
-    }
-}
-
-/// A state of the workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Point {
-    /// As it is.
-    Now,
-    /// The checkpoint with this number; 0 is the host's own workspace, without any change.
-    Number(u64),
-    /// The newest checkpoint of this name.
-    Name(String),
-}
-
-impl FromStr for Point {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse::<u64>() {
-            Ok(number) => Ok(Self::Number(number)),
-            Err(_) if text == NOW => Ok(Self::Now),
-            Err(_) if text.is_empty() => Err("write a checkpoint's number or name".to_owned()),
-            Err(_) => Ok(Self::Name(text.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for Point {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Now => f.write_str(NOW),
-            Self::Number(number) => write!(f, "{number}"),
-            Self::Name(name) => f.write_str(name),
-        }
-    }
-}
 
 /// A run that ended between two checkpoints. Its JSON names are stable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,114 +107,6 @@ pub struct Compared {
     pub set: ChangeSet,
     /// Where the contents are, as long as the session is open.
     pub objects: PathBuf,
-}
-
-/// Why something about checkpoints failed.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckpointError {
-    /// Changes go elsewhere, or nowhere.
-    #[error("the workspace of this session has no private layer, so there is nothing to go back to")]
-    NoLayer,
-    /// There is no such checkpoint.
-    #[error("there is no checkpoint `{0}`")]
-    Unknown(String),
-    /// Another one has it.
-    #[error("checkpoint {0} has this name already")]
-    NameTaken(u64),
-    /// There are too many.
-    #[error("this session has {MOST_CHECKPOINTS} checkpoints already")]
-    TooMany,
-    /// Programs run that could write meanwhile.
-    #[error("nothing was restored: {}", busy(.runs, *.left))]
-    Busy {
-        /// Runs that go on.
-        runs: Vec<(RunId, String)>,
-        /// Processes besides that earlier runs left behind.
-        left: u64,
-    },
-    /// The layer could not be had.
-    #[error("could not get the workspace from behind the wall")]
-    Layer(#[source] io::Error),
-    /// It could not be told what is different.
-    #[error("could not tell what was changed in the workspace")]
-    Harvest(#[from] HarvestError),
-    /// The state folder could not be written or read.
-    #[error("could not keep the checkpoint")]
-    Keep(#[source] io::Error),
-    /// Likewise.
-    #[error("could not keep the checkpoint")]
-    Scratch(#[from] ScratchError),
-    /// Likewise.
-    #[error("could not keep the checkpoint")]
-    RunId(#[from] NoRandomness),
-    /// A checkpoint could not be read.
-    #[error("could not read checkpoint {number}")]
-    Load {
-        /// Which.
-        number: u64,
-        /// Why.
-        source: io::Error,
-    },
-    /// The host's own file could not be read.
-    #[error("could not compare with the host's workspace")]
-    Host(#[source] PutError),
-    /// A place could not be brought back.
-    #[error("the workspace is only partly as it was")]
-    Put(#[source] PutError),
-    /// Something wrote meanwhile.
-    #[error("the workspace is not as it was: {0:?} is different")]
-    NotWhole(PathBuf),
-    /// It must be written down first.
-    #[error("could not write to the ledger")]
-    Ledger(#[from] LedgerError),
-    /// The session is over.
-    #[error("the session ended meanwhile")]
-    Ended,
-}
-
-fn busy(runs: &[(RunId, String)], left: u64) -> String {
-    let named: Vec<String> = runs.iter().map(|(run, subject)| format!("{run} ({subject})")).collect();
-    match named.as_slice() {
-        [] if left == 1 => "a process that an earlier run left behind still runs in this session".to_owned(),
-        [] => format!("{left} processes that earlier runs left behind still run in this session"),
-        [_] => format!("the run {} goes on in this session", named.join(", ")),
-        _ => format!("the runs {} go on in this session", named.join(", ")),
-    }
-}
-
-impl CheckpointError {
-    /// The error as somebody is told of it.
-    pub fn failure(&self) -> Failure {
-        let (kind, hint) = match self {
-            Self::NoLayer => (FailureKind::BadRequest, "open a session whose policy says `fs: { workspace: { mode: review } }`"),
-            Self::Unknown(_) => (FailureKind::BadRequest, "`ringfence checkpoint list SESSION` shows those that there are"),
-            Self::NameTaken(_) => (FailureKind::BadRequest, "use another name, or drop that one first"),
-            Self::TooMany => (FailureKind::BadRequest, "`ringfence checkpoint drop SESSION NUMBER` makes room"),
-            Self::Busy { runs, .. } if runs.is_empty() => (
-                FailureKind::BadRequest,
-                "`ringfence checkpoint restore --kill …` kills what runs left behind, and then restores",
-            ),
-            Self::Busy { .. } => (
-                FailureKind::BadRequest,
-                "wait for them with `ringfence session wait`, or end them with `ringfence session signal`",
-            ),
-            Self::Put(_) | Self::NotWhole(_) => (
-                FailureKind::Changes,
-                "what was there before is the newest checkpoint; restore that one, or this one again once the reason is gone",
-            ),
-            Self::Layer(_) | Self::Ended => (FailureKind::Changes, "`ringfence session list` shows whether it is still open"),
-            Self::Harvest(_) => (
-                FailureKind::Changes,
-                "have it put right by a program of the session: `ringfence session exec SESSION -- chmod -R u+rwX .` opens what is \
-                 closed",
-            ),
-            Self::Host(_) => (FailureKind::Changes, "make the file readable, and leave it alone while it is compared"),
-            Self::Keep(_) | Self::Scratch(_) | Self::RunId(_) | Self::Load { .. } | Self::Ledger(_) => {
-                (FailureKind::Changes, "look whether the state folder, which RINGFENCE_STATE_DIR names, has room left")
-            }
-        };
-        Failure::new(kind, self).hint(hint)
-    }
 }
 
 /// The runs of a session, as its checkpoints list them.
@@ -481,7 +322,8 @@ impl Session {
         std::thread::Builder::new()
             .name("checkpoint".to_owned())
             .spawn(move || {
-                let worked = on_the_shelf(&open, |shelf| act(Work { open: &open, shelf, layer: &layer, quiet: &quiet }));
+                let worked =
+                    on_the_shelf(&open, |shelf| act(Work { open: &open, shelf, layer: &layer, quiet: &quiet }));
                 drop((quiet, active));
                 // Who does not wait any more does not need it.
                 sender.send(worked).ok();
@@ -571,7 +413,8 @@ impl Work<'_> {
         let mut changes = between(from, to, &mut Untouched::new(lower, &deny, &objects, most))?;
         // Folders on the way to something of the wall's own are listed only while programs have something in them. They
         // are there all the time.
-        let is_said = |set: &[Change], change: &Change| set.binary_search_by(|one| one.place.cmp(&change.place)).is_ok();
+        let is_said =
+            |set: &[Change], change: &Change| set.binary_search_by(|one| one.place.cmp(&change.place)).is_ok();
         changes.retain(|change| {
             let is_there = lower.leads_to_made(change.place.as_path());
             let gone = change.after.is_none() && !is_said(to, change);
@@ -615,24 +458,4 @@ fn contents_of(change: &Change) -> impl Iterator<Item = ObjectId> {
         Some(Node::Link { .. } | Node::Folder { .. } | Node::Other(_)) | None => None,
     };
     before.into_iter().chain(after)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_no_number_and_no_word_of_ours() {
-        for good in ["a", "before the tests", "v1", "1.0", "ä"] {
-            assert!(good.parse::<CheckpointName>().is_ok(), "{good}");
-        }
-        let long = "a".repeat(65);
-        for bad in ["", "1", "007", "now", " a", "a ", "a\nb", "\u{1b}[2J", "-a", &long] {
-            assert!(bad.parse::<CheckpointName>().is_err(), "{bad:?}");
-        }
-        assert_eq!("0".parse(), Ok(Point::Number(0)));
-        assert_eq!("now".parse(), Ok(Point::Now));
-        assert_eq!("v1".parse(), Ok(Point::Name("v1".to_owned())));
-        assert!("".parse::<Point>().is_err());
-    }
 }
