@@ -9,9 +9,8 @@ use crate::diff::ColourArg;
 use crate::session::SessionName;
 
 #[derive(Debug, Subcommand)]
-#[command(
-    after_help = "A checkpoint is of the workspace: files, folders, links and their permissions. It is not of /tmp, the
-home or running programs, nor of extended attributes. Checkpoints end with their session.
+#[command(after_help = "A checkpoint is of the workspace: files, folders, links and their permissions. It is not of
+/tmp, the home or running programs, nor of extended attributes. Checkpoints end with their session.
 
 Examples:
   ringfence checkpoint create work --name 'tests pass'
@@ -19,8 +18,7 @@ Examples:
   ringfence checkpoint restore work 'tests pass'
   ringfence checkpoint restore work 0
 
-Exit codes: 0 done, 125 we failed, 2 usage, or there is no such checkpoint, or programs run."
-)]
+Exit codes: 0 done, 125 we failed, 2 usage, or there is no such checkpoint, or programs run.")]
 pub(crate) enum CheckpointCommand {
     /// Remember the workspace as it is; prints the checkpoint's number
     Create {
