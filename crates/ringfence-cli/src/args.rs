@@ -2,6 +2,7 @@
 
 mod apply;
 mod changes;
+mod checkpoint;
 mod policy;
 
 use std::ffi::OsString;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 pub(crate) use self::apply::{ApplyArgs, UndoArgs};
 pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
+pub(crate) use self::checkpoint::{CheckpointCommand, CheckpointDiffArgs};
 pub(crate) use self::policy::PolicyCommand;
 use crate::diff::DiffArgs;
 use crate::session::SessionName;
@@ -49,6 +51,9 @@ pub(crate) enum Command {
     /// Keep a sandbox for many runs: start one, run in it, list, stop
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Remember the workspace of a session as it is, and go back to it
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
     /// Show what a run changed in its workspace, and what of it the host would execute later
     Diff(DiffArgs),
     /// Bring what a run changed to the workspace, all or part of it

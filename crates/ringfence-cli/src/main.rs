@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     let done = match args.command {
         Command::Run(run) => run::run(*run, launcher),
         Command::Session(command) => session::session(command),
+        Command::Checkpoint(command) => session::checkpoint::checkpoint(command),
         Command::Diff(diff) => diff::diff(&diff),
         Command::Apply(apply) => apply::apply(&apply),
         Command::Undo(undo) => undo::undo(&undo),

@@ -62,7 +62,7 @@ struct Incoming {
 pub struct Received {
     /// What was told.
     pub report: Report,
-    /// A terminal's end, with the report of a program that has one; a private layer, with a report that tells of it.
+    /// A terminal's end, with the report of a program that has one; a private layer, or a workspace, with a report that tells of it.
     /// Nothing about it is to be believed.
     pub descriptor: Option<OwnedFd>,
 }
@@ -111,7 +111,7 @@ impl Guest {
             if let Some(report) = report.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
                 let takes = match report {
                     Report::Started { terminal, .. } => terminal,
-                    Report::Layer { comes } => comes,
+                    Report::Layer { comes } | Report::Workspace { comes } => comes,
                     Report::Gone { layer, .. } => layer == Layer::Changed,
                     _ => false,
                 } && !incoming.descriptors.is_empty();

@@ -149,6 +149,7 @@ impl Life<'_> {
                     return Next::End;
                 }
             }
+            Ok(Some((Order::KillAll, _))) => self.kill_all(),
             Ok(Some((Order::Measure, _))) => {
                 let sample = tree::sample(1);
                 let measured = Report::Measured { tasks: sample.tasks, resident_bytes: sample.resident_bytes };
@@ -158,10 +159,26 @@ impl Life<'_> {
                 let layer = self.behind.kept_layer();
                 tell(self.behind.control(), &Report::Layer { comes: layer.is_some() }, layer);
             }
+            Ok(Some((Order::Workspace, _))) => {
+                let workspace = self.behind.shown_workspace();
+                tell(self.behind.control(), &Report::Workspace { comes: workspace.is_some() }, workspace);
+            }
             // An end of file, an order to end, an error, anything out of turn: each means that nothing may stay alive.
             Ok(Some((Order::End | Order::Release, _)) | None) | Err(_) => return Next::End,
         }
         Next::GoOn
+    }
+
+    fn kill_all(&mut self) {
+        let Self { behind, programs } = self;
+        behind.kill_everything(&mut |reaped| {
+            if let Some((number, running)) = take_ended(programs, reaped) {
+                if let Some(placed) = running.placed {
+                    placed.remove();
+                }
+                tell(behind.control(), &ended(number, reaped, 0), None);
+            }
+        });
     }
 
     fn start(&mut self, start: &Start, descriptors: Vec<OwnedFd>) {

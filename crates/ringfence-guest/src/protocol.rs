@@ -2,7 +2,7 @@
 //!
 //! A frame is three letters, the version, the length of what follows as four bytes, and that many bytes of `postcard`. A
 //! descriptor may travel with a frame: the three of a program with its start, the screen's end of a terminal with the
-//! report that it started, the private layer of the workspace with the reports that tell of it.
+//! report that it started, the private layer of the workspace, or the workspace with it, with the reports that tell of it.
 
 use std::ffi::OsString;
 
@@ -57,10 +57,14 @@ pub enum Order {
         /// Which program.
         program: ProgramNumber,
     },
+    /// Kill every program and all that programs left behind, and go on.
+    KillAll,
     /// Say what is in use.
     Measure,
     /// Hand out the private layer that is kept, as it is now.
     Layer,
+    /// Hand out the folder with that layer, as programs see it.
+    Workspace,
     /// Kill everything and end.
     End,
 }
@@ -147,6 +151,11 @@ pub enum Report {
     },
     /// The private layer that is kept, which goes on to change.
     Layer {
+        /// Whether there is one, which then comes with this frame.
+        comes: bool,
+    },
+    /// The folder with that layer, as programs see it.
+    Workspace {
         /// Whether there is one, which then comes with this frame.
         comes: bool,
     },
@@ -278,6 +287,7 @@ mod tests {
             Report::Ended { program: 3, wait_status: -1, usage, left: 9 },
             Report::Measured { tasks: 1, resident_bytes: 2 },
             Report::Layer { comes: true },
+            Report::Workspace { comes: false },
             Report::Gone { usage, layer: Layer::Changed, room: Room::Full },
         ]
     }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "the one crate that may; every block says why it is sound")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod acting;
 pub mod cgroup;
 pub mod fence;
 pub mod keeper;

@@ -170,9 +170,12 @@ impl Engine {
         let (run, caller) = Run::new(id.clone(), receiver);
         let inner = Arc::clone(&self.0);
         tokio::spawn(async move {
-            let active = session.as_ref().map(Active::new);
+            let active = match &session {
+                Some(session) => Some(Active::begin(session, &id, &request.work).await),
+                None => None,
+            };
             let outcome = inner.carry_out(session, id, request, events.clone(), caller).await;
-            drop(active);
+            active.into_iter().for_each(|active| active.end(&outcome));
             show(&events, Event::Ended(Box::new(outcome))).await;
         });
         Ok(run)

@@ -11,6 +11,7 @@ pub mod approve;
 pub mod backend;
 pub mod capture;
 pub mod check;
+pub mod checkpoint;
 mod choose;
 mod conclude;
 pub mod engine;

@@ -3,22 +3,24 @@
 //! Files, background programs and all else behind the wall stay from run to run. The wall is the one that the policy asked
 //! for when the session was opened; a run can narrow only what belongs to itself: its time, its output, its variables.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringfence_policy::{BackendKind, Overrides, ResolvedPolicy, WorkspaceMode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 use tokio::time::MissedTickBehavior;
 
 use crate::backend::{Capabilities, InUse, KeptWall};
+use crate::checkpoint::{Runs, Shelf};
 use crate::conclude;
 use crate::engine::Inner;
 use crate::guarantee::{Evidence, Guarantee, Strength};
+use crate::judge;
 use crate::ledger::{Durability, Kind};
-use crate::outcome::{Failure, FellBack};
-use crate::request::{Metadata, Request, WorkspaceAt};
+use crate::outcome::{Failure, FellBack, Outcome};
+use crate::request::{Metadata, Request, Work, WorkspaceAt};
 use crate::run::Run;
 use crate::run_id::{NoRandomness, RunId};
 use crate::waiting::waiting;
@@ -113,7 +115,7 @@ pub struct SessionEnded {
 /// A session. Dropping the last handle ends it.
 #[derive(Debug, Clone)]
 pub struct Session {
-    open: Arc<Open>,
+    pub(crate) open: Arc<Open>,
     _held: Arc<Held>,
 }
 
@@ -135,7 +137,12 @@ pub(crate) struct Open {
     reason: watch::Sender<Option<SessionEnd>>,
     ended: watch::Sender<Option<SessionEnded>>,
     /// One set at a time is kept of it, so that the last one stays.
-    keeping: Mutex<()>,
+    pub(crate) keeping: Mutex<()>,
+    /// Held by every run; and alone by whoever needs that nothing runs.
+    pub(crate) gate: Arc<RwLock<()>>,
+    pub(crate) runs: Mutex<Runs>,
+    pub(crate) shelf: Mutex<Option<Shelf>>,
+    pub(crate) engine: Arc<Inner>,
 }
 
 /// What a session is opened with, once its wall stands.
@@ -159,20 +166,42 @@ struct Activity {
     since: Instant,
 }
 
-/// One run of a session; counted until it is dropped.
+/// Something that a session must not end under; counted until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Active(Arc<Open>);
+pub(crate) struct Active {
+    open: Arc<Open>,
+    /// A run's id, and its share of the gate.
+    run: Option<(RunId, OwnedRwLockReadGuard<()>)>,
+}
 
 impl Active {
-    pub(crate) fn new(open: &Arc<Open>) -> Self {
+    /// A run, which waits while the workspace must be left alone.
+    pub(crate) async fn begin(open: &Arc<Open>, run: &RunId, work: &Work) -> Self {
+        let gate = Arc::clone(&open.gate).read_owned().await;
+        open.runs().begin(run, judge::describe(work));
+        let mut active = Self::beside(open);
+        active.run = Some((run.clone(), gate));
+        active
+    }
+
+    /// Anything else.
+    pub(crate) fn beside(open: &Arc<Open>) -> Self {
         open.activity.send_modify(|activity| activity.running += 1);
-        Self(Arc::clone(open))
+        Self { open: Arc::clone(open), run: None }
+    }
+
+    /// The run ended.
+    pub(crate) fn end(self, outcome: &Outcome) {
+        self.open.runs().end(outcome);
     }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.0.activity.send_modify(|activity| {
+        if let Some((run, _)) = &self.run {
+            self.open.runs().forget(run);
+        }
+        self.open.activity.send_modify(|activity| {
             activity.running = activity.running.saturating_sub(1);
             activity.since = Instant::now();
         });
@@ -189,6 +218,10 @@ impl Session {
             reason: watch::Sender::new(None),
             ended: watch::Sender::new(None),
             keeping: Mutex::default(),
+            gate: Arc::default(),
+            runs: Mutex::default(),
+            shelf: Mutex::default(),
+            engine: Arc::clone(engine),
         });
         tokio::spawn(watch_over(Arc::clone(&open), Arc::clone(engine)));
         Self { _held: Arc::new(Held(Arc::clone(&open))), open }
@@ -273,8 +306,17 @@ impl Session {
 
 impl Open {
     /// What a set of its changes says of it.
-    fn about(&self) -> About<'_> {
+    pub(crate) fn about(&self) -> About<'_> {
         About { run_id: &self.with.id, subject: "a session", began: self.with.began, policy: &self.with.policy }
+    }
+
+    pub(crate) fn runs(&self) -> MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is over, or about to be.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.reason.borrow().is_some() || self.ended.borrow().is_some()
     }
 
     fn end_for(&self, reason: SessionEnd) {
@@ -340,6 +382,9 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
         let _one = open.keeping.lock().unwrap_or_else(PoisonError::into_inner);
         workspace::keep_left(&engine.state, left.layer, open.about())
     });
+    // They can be restored here only, and here is no more.
+    let shelf = open.shelf.lock().unwrap_or_else(PoisonError::into_inner).take();
+    waiting(|| drop(shelf));
     let (found, mut error) = match kept {
         Ok(found) => (found, None),
         Err(error) => (None, Some(error.failure())),

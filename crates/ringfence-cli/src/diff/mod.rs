@@ -13,14 +13,14 @@ use ringfence::workspace::change::Change;
 use ringfence::workspace::diff::{Body, Contents, Effort, HostFiles, MOST_BYTES, Row, compare, rows};
 use ringfence::workspace::flag::{Judgement, judge};
 use ringfence::workspace::selection::{NotAmongThem, Selection};
-use ringfence::workspace::{ChangeSet, Node, ObjectId, Place, Stamp};
+use ringfence::workspace::{ChangeSet, Node, ObjectId, Objects, Place, Stamp};
 
 use crate::terminal::plain_path;
 use crate::{Done, Fatal, chosen, setup};
 
 use self::paint::Paint;
 
-pub(crate) use self::args::DiffArgs;
+pub(crate) use self::args::{ColourArg, DiffArgs};
 
 #[derive(Debug, thiserror::Error)]
 enum DiffFailure {
@@ -80,13 +80,20 @@ impl View<'_> {
 
 pub(crate) fn diff(args: &DiffArgs) -> Done {
     let state = setup::state().map_err(DiffFailure::State)?;
-    let here = std::env::current_dir().and_then(|here| here.canonicalize()).map_err(DiffFailure::Here)?;
-    let (kept, set) = chosen::find(&state, &args.run, &here)?;
-    let chosen = Selection::of(&set, &args.paths, &here).map_err(DiffFailure::Selection)?;
-    let objects = kept.objects();
+    let (kept, set) = chosen::find(&state, &args.run, &here()?)?;
+    show_set(&set, &kept.objects(), args)
+}
+
+fn here() -> Result<std::path::PathBuf, DiffFailure> {
+    std::env::current_dir().and_then(|here| here.canonicalize()).map_err(DiffFailure::Here)
+}
+
+/// Shows `set`, whose contents are in `objects`.
+pub(crate) fn show_set(set: &ChangeSet, objects: &Objects, args: &DiffArgs) -> Done {
+    let chosen = Selection::of(set, &args.paths, &here()?).map_err(DiffFailure::Selection)?;
     let host = HostFiles::open(&set.workspace, set.workspace_is);
     // All are judged and paired before some are chosen: what a file means can depend on its neighbours.
-    let judgements = judge(&set, &objects);
+    let judgements = judge(set, objects);
     let is_denied = |(_, judgement): &(&Change, &Judgement)| matches!(judgement, Judgement::Denied(_));
     let denied: HashSet<&Place> =
         set.changes.iter().zip(&judgements).filter(is_denied).map(|(change, _)| &change.place).collect();
@@ -98,9 +105,9 @@ pub(crate) fn diff(args: &DiffArgs) -> Done {
     };
     let contents = Contents { kept: &from_kept, host: &from_host };
     let is_chosen = |change: usize| set.changes.get(change).is_some_and(|change| chosen.has(&change.place));
-    let mut rows = rows(&set, &contents);
+    let mut rows = rows(set, &contents);
     rows.retain(|row| is_chosen(row.change) || row.from.is_some_and(is_chosen));
-    let view = View { set: &set, judgements: &judgements, rows: &rows, contents: &contents };
+    let view = View { set, judgements: &judgements, rows: &rows, contents: &contents };
     let mut out = BufWriter::new(io::stdout().lock());
     let shown = show(&view, args, &mut out).and_then(|()| out.flush());
     match shown {

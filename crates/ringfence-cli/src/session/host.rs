@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ringfence::checkpoint::CheckpointError;
 use ringfence::launcher::Launcher;
 use ringfence::request::TerminalSize;
 use ringfence::run::RunControl;
@@ -18,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::store::{Held, Info};
-use super::wire::{Call, Exec, HEADER, Kind, Look, MOST_WORD, announced, message, read_call};
+use super::wire::{Call, CheckpointCall, Exec, HEADER, Kind, Look, MOST_WORD, announced, message, read_call};
 use super::{SessionFailure, SessionName};
 use crate::args::{OutputArgs, SessionStartArgs};
 use crate::run::{finish, wall_overrides, workspace_at};
@@ -154,6 +155,7 @@ impl Keeper {
                 std::mem::forget((from, to));
                 told
             }
+            Call::Checkpoint(call) => to.write_all(&message(Kind::Answer, &self.checkpoint(call).await?)?).await,
             Call::Signal { run, signal } => {
                 let control = self.find(&run).map(|(control, _)| control);
                 match (control, Signal::from_named_raw(signal)) {
@@ -171,6 +173,17 @@ impl Keeper {
                 let ended = outcome.wait_for(Option::is_some).await.map_err(io::Error::other)?.clone();
                 to.write_all(&message(Kind::Ended, &serde_json::to_vec(&ended)?)?).await
             }
+        }
+    }
+
+    /// Does something with the session's checkpoints. The answer is an `Ok` or an `Err` of the call's own type.
+    async fn checkpoint(&self, call: CheckpointCall) -> io::Result<Vec<u8>> {
+        match call {
+            CheckpointCall::Create { name } => answer(self.session.checkpoint(name).await),
+            CheckpointCall::List => answer(Ok(self.session.checkpoints())),
+            CheckpointCall::Compare { from, to } => answer(self.session.compare(from, to).await),
+            CheckpointCall::Restore { to, behind } => answer(self.session.restore(to, behind).await),
+            CheckpointCall::Drop { which } => answer(self.session.drop_checkpoints(which).await),
         }
     }
 
@@ -237,6 +250,10 @@ impl Keeper {
         request.metadata.labels = vec![("session".to_owned(), self.name.to_string())];
         Ok(request)
     }
+}
+
+fn answer<T: serde::Serialize>(done: Result<T, CheckpointError>) -> io::Result<Vec<u8>> {
+    postcard::to_stdvec(&done.map_err(|error| error.failure())).map_err(io::Error::other)
 }
 
 /// Passes on what happens until the run is over. A command that goes away takes its run with it.

@@ -1,5 +1,6 @@
 //! `ringfence session`: a sandbox that is kept for many runs, by a process of its own.
 
+pub(crate) mod checkpoint;
 mod client;
 mod host;
 mod store;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
+use ringfence::outcome::{Failure, FailureKind};
 use ringfence::session::SessionEnded;
 use ringfence::state::StateError;
 
@@ -86,13 +88,23 @@ pub(crate) enum SessionFailure {
     NoTerminal,
     #[error("could not listen for signals")]
     Signals(#[source] io::Error),
+    #[error("{}", .0.chain.first().map_or("it failed", String::as_str))]
+    Told(Failure),
 }
 
 impl Fatal for SessionFailure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Taken(_) | Self::Unknown(_) | Self::NoSuchRun(_) | Self::NoTerminal => 2,
+            Self::Told(failure) if failure.kind == FailureKind::BadRequest => 2,
             _ => crate::OUR_FAILURE,
+        }
+    }
+
+    fn details(&self) -> Option<String> {
+        match self {
+            Self::Told(failure) => Some(render::failure(failure)),
+            _ => None,
         }
     }
 

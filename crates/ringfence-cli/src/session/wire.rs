@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use ringfence::checkpoint::{CheckpointName, LeftBehind, Point};
 use ringfence::{Language, Work};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -36,6 +37,23 @@ pub(super) enum Call {
     Look,
     /// End the session.
     Stop,
+    /// Something about its checkpoints.
+    Checkpoint(CheckpointCall),
+}
+
+/// What a command wants of checkpoints. Each has an answer of its own type, or a failure.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum CheckpointCall {
+    /// Make one: a `Checkpoint`.
+    Create { name: Option<CheckpointName> },
+    /// All of them: a list of `Checkpoint`.
+    List,
+    /// What differs: `Compared`.
+    Compare { from: Option<Point>, to: Point },
+    /// Go back: `Restored`.
+    Restore { to: Point, behind: LeftBehind },
+    /// Forget some, or all: how many.
+    Drop { which: Option<Vec<Point>> },
 }
 
 /// Something to run, as flags said it.

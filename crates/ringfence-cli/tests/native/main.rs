@@ -11,6 +11,7 @@ mod applied;
 mod calls;
 mod changes;
 mod check;
+mod checkpoints;
 mod files;
 mod guest;
 mod image;

@@ -14,27 +14,27 @@ use crate::probe::{interpreter, walled, walled_with};
 use crate::stage::{Ended, Invocation, SOON, Stage};
 
 /// A session of a stage, stopped when dropped.
-struct Session<'a> {
+pub(crate) struct Session<'a> {
     stage: &'a Stage,
     name: &'static str,
     info: Value,
 }
 
 impl<'a> Session<'a> {
-    fn start(stage: &'a Stage, name: &'static str, flags: &[&str]) -> Self {
+    pub(crate) fn start(stage: &'a Stage, name: &'static str, flags: &[&str]) -> Self {
         let info = stage.ringfence([&["session", "start", "--json", name], flags].concat()).run().expect(0, &[]).json();
         Self { stage, name, info }
     }
 
-    fn exec(&self, flags: &[&str], argv: &[&str]) -> Invocation<'a> {
+    pub(crate) fn exec(&self, flags: &[&str], argv: &[&str]) -> Invocation<'a> {
         self.stage.ringfence([&["session", "exec"], flags, &[self.name, "--"], argv].concat())
     }
 
-    fn sh(&self, script: &str) -> Ended {
+    pub(crate) fn sh(&self, script: &str) -> Ended {
         self.exec(&[], &["sh", "-c", script]).run()
     }
 
-    fn keeper(&self) -> u32 {
+    pub(crate) fn keeper(&self) -> u32 {
         u32::try_from(self.info["pid"].as_u64().unwrap()).unwrap()
     }
 

@@ -99,6 +99,9 @@ help_pages! {
     help_of_log_show: "log" "show";
     help_of_log_verify: "log" "verify";
     help_of_diff: "diff";
+    help_of_checkpoint: "checkpoint";
+    help_of_checkpoint_diff: "checkpoint" "diff";
+    help_of_checkpoint_restore: "checkpoint" "restore";
     help_of_doctor: "doctor";
     help_of_check: "check";
     help_of_completions: "completions";

@@ -337,6 +337,11 @@ impl<'a> Behind<'a> {
         self.inside.kept_layer()
     }
 
+    /// The folder with that layer, as programs see it.
+    pub fn shown_workspace(&self) -> Option<BorrowedFd<'_>> {
+        self.inside.shown()
+    }
+
     /// Whether more could be written to the file system of all that can be.
     pub fn room(&self) -> Room {
         self.inside.room()

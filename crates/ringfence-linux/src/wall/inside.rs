@@ -103,6 +103,11 @@ impl Inside {
         self.layers.iter().find_map(PrivateLayer::kept)
     }
 
+    /// The folder with that layer, as programs see it.
+    pub(super) fn shown(&self) -> Option<BorrowedFd<'_>> {
+        self.layers.iter().find_map(PrivateLayer::shown)
+    }
+
     /// Whether more could be written. What cannot be looked at is not said to be full.
     pub(super) fn room(&self) -> Room {
         let is_full = |stat: rustix::fs::StatFs| stat.f_bfree == 0 || stat.f_ffree == 0;
@@ -111,7 +116,7 @@ impl Inside {
 
     /// Closes every descriptor from `first` on but our own and `other`.
     pub(super) fn close_all_but_ours(&self, first: i32, other: i32) -> Result<(), i32> {
-        let layers = self.layers.iter().map(PrivateLayer::descriptor);
+        let layers = self.layers.iter().flat_map(PrivateLayer::descriptors);
         let mut kept: Vec<i32> = layers.chain([self.quota.as_raw_fd(), other]).collect();
         kept.sort_unstable();
         let mut next = first;

@@ -19,24 +19,35 @@ struct Content {
     modes: u64,
 }
 
+/// A layer that was laid over a folder.
+#[derive(Debug)]
+pub(super) struct Laid {
+    /// The layer itself.
+    pub(super) upper: OwnedFd,
+    /// Both as one folder, as programs see them.
+    pub(super) merged: OwnedFd,
+}
+
 /// A layer, and what we put into it ourselves.
 #[derive(Debug)]
 pub(super) struct PrivateLayer {
     folder: OwnedFd,
+    /// What programs see: the layer and what it lies over.
+    merged: OwnedFd,
     at_start: Content,
     written: Written,
 }
 
 impl PrivateLayer {
-    /// The layer in `folder`, into which nothing was put.
-    pub(super) fn empty(folder: OwnedFd, written: Written) -> Self {
-        Self { folder, at_start: Content::default(), written }
+    /// The layer of `laid`, into which nothing was put.
+    pub(super) fn empty(laid: Laid, written: Written) -> Self {
+        Self { folder: laid.upper, merged: laid.merged, at_start: Content::default(), written }
     }
 
-    /// The layer in `folder`, as it is before the program runs.
-    pub(super) fn new(folder: OwnedFd, written: Written) -> rustix::io::Result<Self> {
-        let at_start = content(&folder)?;
-        Ok(Self { folder, at_start, written })
+    /// The layer of `laid`, as it is before the program runs.
+    pub(super) fn new(laid: Laid, written: Written) -> rustix::io::Result<Self> {
+        let at_start = content(&laid.upper)?;
+        Ok(Self { at_start, ..Self::empty(laid, written) })
     }
 
     /// Something more was put into it, before the program runs.
@@ -45,13 +56,18 @@ impl PrivateLayer {
         Ok(())
     }
 
-    pub(super) fn descriptor(&self) -> i32 {
-        self.folder.as_raw_fd()
+    pub(super) fn descriptors(&self) -> [i32; 2] {
+        [self.folder.as_raw_fd(), self.merged.as_raw_fd()]
     }
 
     /// The layer itself, when it is to be handed to the host.
     pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
         (self.written == Written::Kept).then(|| self.folder.as_fd())
+    }
+
+    /// What programs see of a layer that is to be handed to the host.
+    pub(super) fn shown(&self) -> Option<BorrowedFd<'_>> {
+        (self.written == Written::Kept).then(|| self.merged.as_fd())
     }
 
     /// Whether something was written, changed or removed. What cannot be looked at was made so by the program.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use super::layer::PrivateLayer;
+use super::layer::{Laid, PrivateLayer};
 use super::mount_api::{
     INERT, READ_ONLY, attach, attach_over, clone_below, clone_tree, make_private_with, new_file_system,
 };
@@ -323,12 +323,12 @@ pub(super) fn build(
                 root.show(&inside_path(path), &quota.clone(&name)?, FileType::Directory)?;
             }
             (Entry::CopyOnWrite { at: path, absent, access, written, .. }, Some(tree)) => {
-                let upper = copy_on_write(root, &inside_path(path), &tree, (absent, &[]), *access, quota)?;
+                let laid = copy_on_write(root, &inside_path(path), &tree, (absent, &[]), *access, quota)?;
                 // What is never written is never looked at.
                 if *access == Access::ReadWrite {
                     let layer = match absent.as_slice() {
-                        [] => PrivateLayer::empty(upper, *written),
-                        _ => PrivateLayer::new(upper, *written).map_err(at("look at the private layer"))?,
+                        [] => PrivateLayer::empty(laid, *written),
+                        _ => PrivateLayer::new(laid, *written).map_err(at("look at the private layer"))?,
                     };
                     layers.push((path, layer));
                 }
@@ -375,7 +375,8 @@ fn kind_of(tree: &OwnedFd) -> Result<FileType, SetupError> {
 }
 
 /// The lower tree is attached where overlay can name it, and stays hidden below the overlay's own place. Of it some paths
-/// are absent; the folders of others are given to us, so that something can be made there. Returns the private layer.
+/// are absent; the folders of others are given to us, so that something can be made there. Returns the private layer,
+/// and what is seen with it.
 pub(super) fn copy_on_write(
     root: &mut Root,
     path: &Path,
@@ -383,7 +384,7 @@ pub(super) fn copy_on_write(
     (absent, changed): (&[PathBuf], &[PathBuf]),
     access: Access,
     quota: &mut Quota,
-) -> Result<OwnedFd, SetupError> {
+) -> Result<Laid, SetupError> {
     restrict(path, lower, INERT | READ_ONLY)?;
     let stat = rustix::fs::fstat(lower).map_err(at("look at what is laid over"))?;
     root.show(path, lower, FileType::from_raw_mode(stat.st_mode))?;
@@ -410,7 +411,7 @@ pub(super) fn copy_on_write(
     let tree = new_file_system("overlay", &options, INERT | read_only_if(access))
         .map_err(at(format_args!("lay a private layer over {}", path.display())))?;
     root.attach_over(path, &tree)?;
-    Ok(upper_folder)
+    Ok(Laid { upper: upper_folder, merged: tree })
 }
 
 /// Makes `path` of the lower folder be absent, by a mark for overlay in the upper one.

@@ -128,7 +128,11 @@ pub(super) fn as_keepers(report: Report) -> io::Result<ringfence_linux::Report> 
             Ok(ringfence_linux::Report::Ended { wait_status, usage, left })
         }
         Report::Gone { usage, layer, .. } => Ok(ringfence_linux::Report::Gone { usage, layer }),
-        Report::Proven(_) | Report::Measured { .. } | Report::Layer { .. } | Report::Failed { .. } => {
+        Report::Proven(_)
+        | Report::Measured { .. }
+        | Report::Layer { .. }
+        | Report::Workspace { .. }
+        | Report::Failed { .. } => {
             Err(io::Error::new(io::ErrorKind::InvalidData, "the guest said something out of turn"))
         }
     }
@@ -139,6 +143,9 @@ const REPORTS_OF_A_PROGRAM: usize = 2;
 
 /// A report that nobody waits for.
 struct OutOfTurn;
+
+/// Those who wait for a descriptor, in the order in which they asked.
+type Waiting = VecDeque<oneshot::Sender<Option<OwnedFd>>>;
 
 /// A guest that is kept, and serves several programs at once.
 #[derive(Debug, Clone)]
@@ -153,7 +160,9 @@ struct Shared {
     /// Questions that are not answered yet.
     asked: AtomicU32,
     /// Those who wait for the private layer.
-    layers: Mutex<VecDeque<oneshot::Sender<Option<OwnedFd>>>>,
+    layers: Mutex<Waiting>,
+    /// Those who wait for the workspace with it.
+    workspaces: Mutex<Waiting>,
     /// Turns true when the guest is gone.
     gone: watch::Sender<bool>,
     /// What it left, until somebody takes it.
@@ -171,6 +180,7 @@ impl Kept {
             measured: watch::Sender::new(None),
             asked: AtomicU32::new(0),
             layers: Mutex::default(),
+            workspaces: Mutex::default(),
             gone: watch::Sender::new(false),
             left: Mutex::default(),
             reader: Mutex::new(None),
@@ -189,7 +199,9 @@ impl Kept {
             link.kill();
             if let Some(shared) = weak.upgrade() {
                 shared.programs.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                shared.layers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                for waiting in [&shared.layers, &shared.workspaces] {
+                    waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                }
                 *shared.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
                 shared.gone.send_replace(true);
             }
@@ -244,18 +256,27 @@ impl Kept {
 
     /// Asks the guest for the private layer that is kept, as it is now.
     pub(super) async fn layer(&self) -> io::Result<Option<OwnedFd>> {
-        let (sender, layer) = oneshot::channel();
+        self.ask_for(&self.0.layers, &Order::Layer).await
+    }
+
+    /// Asks the guest for the folder with that layer, as programs see it.
+    pub(super) async fn workspace(&self) -> io::Result<Option<OwnedFd>> {
+        self.ask_for(&self.0.workspaces, &Order::Workspace).await
+    }
+
+    async fn ask_for(&self, waiting: &Mutex<Waiting>, order: &Order) -> io::Result<Option<OwnedFd>> {
+        let (sender, handed) = oneshot::channel();
         {
             // The order goes out under the lock: answers come in the order in which they were asked for.
-            let mut waiting = self.0.layers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
             if *self.0.gone.borrow() {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the session is gone"));
             }
             waiting.push_back(sender);
-            self.order(&Order::Layer)?;
+            self.order(order)?;
         }
-        match tokio::time::timeout(ANSWERS, layer).await {
-            Ok(Ok(layer)) => Ok(layer),
+        match tokio::time::timeout(ANSWERS, handed).await {
+            Ok(Ok(handed)) => Ok(handed),
             Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the session is gone")),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
@@ -285,8 +306,12 @@ impl Shared {
                 self.measured.send_replace(Some((*tasks, *resident_bytes)));
                 return asked.map(|_| ()).map_err(|_| OutOfTurn);
             }
-            Report::Layer { .. } => {
-                let waiting = self.layers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            Report::Layer { .. } | Report::Workspace { .. } => {
+                let asked = match received.report {
+                    Report::Layer { .. } => &self.layers,
+                    _ => &self.workspaces,
+                };
+                let waiting = asked.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                 // Whoever has given up waiting needs none.
                 waiting.ok_or(OutOfTurn)?.send(received.descriptor).ok();
                 return Ok(());

@@ -15,6 +15,7 @@ use crate::outcome::{Failure, FailureKind};
 use crate::plan::Plan;
 use crate::scratch::ScratchError;
 use crate::workspace::layer::PrivateLayer;
+use crate::workspace::merged::Merged;
 
 pub(crate) mod environment;
 mod guest;
@@ -65,6 +66,8 @@ pub trait KeptWall: Backend {
     fn measure(&self) -> BoxFuture<'_, io::Result<InUse>>;
     /// Likewise, as the host sees it, without asking anybody.
     fn sample(&self) -> InUse;
+    /// Kills every program behind it, and keeps the place.
+    fn kill_programs(&self) -> io::Result<()>;
     /// Ends everything behind it.
     fn end(&self);
     /// Likewise, without the guest's help.
@@ -75,6 +78,8 @@ pub trait KeptWall: Backend {
     fn take_left(&self) -> Left;
     /// The workspace's private layer as it is now, when there is one that is kept.
     fn layer(&self) -> BoxFuture<'_, io::Result<Option<PrivateLayer>>>;
+    /// The workspace with that layer, as programs see it, to be written to.
+    fn workspace(&self) -> BoxFuture<'_, io::Result<Option<Merged>>>;
 }
 
 /// What is left of a wall when nothing runs behind it any more.

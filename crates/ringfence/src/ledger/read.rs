@@ -85,6 +85,8 @@ pub fn summaries(state: &StateFolder, most: usize) -> Result<Vec<RunSummary>, Re
             | Kind::Discarded
             | Kind::Applied
             | Kind::Undone
+            | Kind::Checkpointed
+            | Kind::Restored
             | Kind::Recovered => {}
         }
     })?;

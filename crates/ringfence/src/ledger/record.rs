@@ -31,6 +31,10 @@ pub enum Kind {
     Applied,
     /// Changes that were made are about to be taken back; durable before the first.
     Undone,
+    /// The workspace of a session was remembered as it was.
+    Checkpointed,
+    /// The workspace of a session is about to be what it was before.
+    Restored,
     /// An earlier write was cut off; the chain goes on after it.
     Recovered,
 }

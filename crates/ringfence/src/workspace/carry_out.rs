@@ -422,7 +422,7 @@ pub(super) fn part_of(intent: &Intent) -> String {
 }
 
 /// Leaves out zeros: a file that is mostly holes must not fill the host's disk.
-struct Holes<'a>(&'a mut File);
+pub(super) struct Holes<'a>(pub(super) &'a mut File);
 
 impl Write for Holes<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

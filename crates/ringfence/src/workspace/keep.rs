@@ -4,7 +4,7 @@ use std::io;
 
 use ringfence_policy::ResolvedPolicy;
 
-use super::change::{ChangeSet, Moment};
+use super::change::{Change, ChangeSet, Moment};
 use super::harvest::{Bounds, HarvestError, harvest};
 use super::kept::{self, Kept};
 use super::layer::PrivateLayer;
@@ -81,9 +81,7 @@ impl KeepError {
 pub(crate) fn keep(state: &StateFolder, layer: &PrivateLayer, about: About<'_>) -> Result<Option<Found>, KeepError> {
     let scratch = Scratch::create(state, &RunId::generate()?)?;
     let unfinished = Kept::at(scratch.path().join(UNFINISHED));
-    let fs = &about.policy.fs;
-    let bounds = Bounds { began: about.began, most_bytes: fs.size.value.get().saturating_mul(READ_FOR_WRITTEN) };
-    let changes = harvest(layer, bounds, &unfinished.objects())?;
+    let changes = harvest(layer, bounds(about), &unfinished.objects())?;
     let finished = kept::of(state, about.run_id);
     if changes.is_empty() {
         return match finished.remove() {
@@ -91,23 +89,34 @@ pub(crate) fn keep(state: &StateFolder, layer: &PrivateLayer, about: About<'_>) 
             Ok(()) | Err(_) => Ok(None),
         };
     }
+    let set = set_of(layer, about, changes);
+    let list = unfinished.keep(&set).map_err(KeepError::Write)?;
+    unfinished.put_at(&finished).map_err(KeepError::Write)?;
+    Ok(Some(Found { set, list }))
+}
+
+/// What a harvest may cost under a policy.
+pub(crate) fn bounds(about: About<'_>) -> Bounds {
+    let most_bytes = about.policy.fs.size.value.get().saturating_mul(READ_FOR_WRITTEN);
+    Bounds { began: about.began, most_bytes }
+}
+
+/// The set of `changes` in `layer`.
+pub(crate) fn set_of(layer: &PrivateLayer, about: About<'_>, changes: Vec<Change>) -> ChangeSet {
     let texts = |globs: &[ringfence_policy::Sourced<ringfence_policy::Glob>]| {
         globs.iter().map(|glob| glob.value.as_str().to_owned()).collect()
     };
-    let set = ChangeSet {
+    ChangeSet {
         run_id: about.run_id.clone(),
         workspace: layer.lower().path().to_owned(),
         workspace_is: layer.lower().is(),
         subject: about.subject.to_owned(),
         began: about.began,
         ended: Moment::now(),
-        deny: texts(&fs.deny),
-        protect: texts(&fs.protect),
+        deny: texts(&about.policy.fs.deny),
+        protect: texts(&about.policy.fs.protect),
         changes,
-    };
-    let list = unfinished.keep(&set).map_err(KeepError::Write)?;
-    unfinished.put_at(&finished).map_err(KeepError::Write)?;
-    Ok(Some(Found { set, list }))
+    }
 }
 
 /// Keeps what was changed in a layer that a wall left.

@@ -92,7 +92,7 @@ pub fn find(state: &StateFolder, prefix: &str) -> Result<RunId, FindError> {
 
 impl Kept {
     /// A set in a folder of its own, wherever that is.
-    pub(super) fn at(folder: PathBuf) -> Self {
+    pub(crate) fn at(folder: PathBuf) -> Self {
         Self { folder }
     }
 

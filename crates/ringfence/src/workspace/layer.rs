@@ -91,9 +91,14 @@ impl Lower {
         self.made.binary_search_by(|known| known.as_path().cmp(path)).is_ok()
     }
 
+    /// Whether the wall put something of its own at `path`, or in it.
+    pub(crate) fn leads_to_made(&self, path: &Path) -> bool {
+        self.is_made(path) || holds(&self.made, path)
+    }
+
     /// Whether the wall may have made the folder `path` itself, for something of its own or to take something away.
     pub(super) fn is_on_our_way(&self, path: &Path) -> bool {
-        self.is_made(path) || holds(&self.made, path) || self.holds_absent(path)
+        self.leads_to_made(path) || self.holds_absent(path)
     }
 }
 

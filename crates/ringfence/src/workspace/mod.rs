@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod at_once;
 pub mod beneath;
+pub mod between;
 mod carry_out;
 pub mod change;
 pub mod compare;
@@ -18,6 +19,7 @@ pub mod journal;
 mod keep;
 pub mod kept;
 pub mod layer;
+pub mod merged;
 mod node;
 pub mod objects;
 mod overlay;
@@ -25,11 +27,12 @@ mod resume;
 pub mod selection;
 mod swap;
 pub mod undo;
+pub mod untouched;
 
 pub use at_once::AtOnce;
 pub use change::{Before, Change, ChangeSet, Counts, Node, Place, Stamp, Was};
 pub use keep::KeepError;
-pub(crate) use keep::{About, Found, keep, keep_left};
+pub(crate) use keep::{About, Found, bounds, keep, keep_left, set_of};
 pub use objects::{ObjectId, Objects};
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Contents of files, each under the hash of what it holds. What comes out is what went in, or an error.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -109,6 +110,22 @@ impl Objects {
         let id = ObjectId(*hasher.finalize().as_bytes());
         fs::rename(unfinished, self.path(id))?;
         Ok((id, size))
+    }
+
+    /// Removes everything but the contents `ids`.
+    pub fn keep_only(&self, ids: &HashSet<ObjectId>) -> io::Result<()> {
+        let names: HashSet<String> = ids.iter().map(ObjectId::to_string).collect();
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().to_str().is_none_or(|name| !names.contains(name)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the contents `ids` are on the disk.

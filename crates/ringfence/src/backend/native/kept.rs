@@ -22,6 +22,7 @@ use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::request::Work;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
+use crate::workspace::merged::Merged;
 
 /// A wall with a guest that starts programs one after the other, or several at once.
 #[derive(Debug)]
@@ -144,6 +145,10 @@ impl KeptWall for Standing {
         InUse { tasks: sample.tasks, memory_bytes: sample.resident_bytes }
     }
 
+    fn kill_programs(&self) -> io::Result<()> {
+        self.guest.order(&Order::KillAll)
+    }
+
     fn end(&self) {
         if self.guest.order(&Order::End).is_err() {
             self.guest.kill();
@@ -173,6 +178,18 @@ impl KeptWall for Standing {
                 None => {
                     Err(io::Error::new(io::ErrorKind::InvalidData, "the guest did not hand over the private layer"))
                 }
+            }
+        })
+    }
+
+    fn workspace(&self) -> BoxFuture<'_, io::Result<Option<Merged>>> {
+        Box::pin(async {
+            if self.lower.is_none() {
+                return Ok(None);
+            }
+            match self.guest.workspace().await? {
+                Some(folder) => Merged::new(folder).map(Some),
+                None => Err(io::Error::new(io::ErrorKind::InvalidData, "the guest did not hand over the workspace")),
             }
         })
     }

@@ -91,6 +91,24 @@ pub fn protected_by(place: &Place) -> Option<&'static Rule> {
         .find(|rule| rule.protected)
 }
 
+/// Whether a policy's `fs.deny` names a place, or something above it.
+pub(crate) struct Denied(Patterns);
+
+impl Denied {
+    /// By these patterns. One that means nothing denies every place.
+    pub(crate) fn by(patterns: &[String]) -> Self {
+        Self(Patterns::of(patterns))
+    }
+
+    /// Whether one of them names `place`.
+    pub(crate) fn names(&self, place: &Place) -> bool {
+        let folded = place.as_path().to_string_lossy().to_lowercase();
+        self.0.unreadable.is_some()
+            || Patterns::naming(&self.0.exact, place.as_path(), false).is_some()
+            || Patterns::naming(&self.0.folded, Path::new(&folded), false).is_some()
+    }
+}
+
 /// Patterns of a policy, as written and without regard to case.
 struct Patterns {
     exact: Vec<Glob>,

@@ -6,11 +6,11 @@
 
 mod before;
 mod error;
+mod file;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,10 @@ use rustix::io::Errno;
 use self::before::Contents;
 pub use self::error::HarvestError;
 use self::error::{LONGEST, MOST_ENTRIES, MOST_LETTERS, at, io_at, marks_of};
+pub use self::file::Remembered;
 use super::change::{Before, Change, Moment, Node, Place};
 use super::layer::{Life, Lower, PrivateLayer};
-use super::node::{
-    hold, is_closed_inside, kind_of, link_target, moment, open_file, open_folder, open_up, other_kind, stat_of,
-};
+use super::node::{hold, is_closed_inside, kind_of, link_target, open_file, open_folder, open_up, other_kind, stat_of};
 use super::objects::{ObjectId, Objects};
 use super::overlay::Marks;
 
@@ -40,6 +39,17 @@ pub struct Bounds {
 
 /// All that differs between `layer` and the workspace below it, sorted by place. Contents go to `objects`.
 pub fn harvest(layer: &PrivateLayer, bounds: Bounds, objects: &Objects) -> Result<Vec<Change>, HarvestError> {
+    harvest_again(layer, bounds, objects, &Remembered::default()).map(|(changes, _)| changes)
+}
+
+/// Likewise, after an earlier look at the same layer: files that are as they were then are not read again. Their contents must
+/// still be in `objects`. What comes out is remembered only if nobody wrote to the layer meanwhile.
+pub fn harvest_again(
+    layer: &PrivateLayer,
+    bounds: Bounds,
+    objects: &Objects,
+    known: &Remembered,
+) -> Result<(Vec<Change>, Remembered), HarvestError> {
     let mut harvest = Harvest {
         layer,
         lower: layer.lower(),
@@ -49,6 +59,8 @@ pub fn harvest(layer: &PrivateLayer, bounds: Bounds, objects: &Objects) -> Resul
         changes: Vec::new(),
         made: Vec::new(),
         linked: HashMap::new(),
+        known,
+        seen: Remembered::begin(),
         entries: 0,
         letters: 0,
         read: 0,
@@ -60,7 +72,7 @@ pub fn harvest(layer: &PrivateLayer, bounds: Bounds, objects: &Objects) -> Resul
     harvest.list_made();
     let mut changes = harvest.changes;
     changes.sort_by(|one, other| one.place.cmp(&other.place));
-    Ok(changes)
+    Ok((changes, harvest.seen))
 }
 
 /// A folder that is still to be looked through.
@@ -76,6 +88,8 @@ struct Folder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Upper {
     Here,
+    /// It is, in a folder that was made anew: of what the workspace has in its place, nothing is seen in it.
+    Anew,
     /// It was removed, or became something else: all that was in it is gone.
     Gone,
 }
@@ -113,6 +127,9 @@ struct Harvest<'a> {
     made: Vec<Change>,
     /// Contents of files that have several names.
     linked: HashMap<(u64, u64), (ObjectId, u64)>,
+    /// What an earlier look found, and what this one did.
+    known: &'a Remembered,
+    seen: Remembered,
     entries: usize,
     letters: usize,
     read: u64,
@@ -124,7 +141,7 @@ impl Harvest<'_> {
         let path = folder.place.as_ref().map_or(Path::new("."), Place::as_path);
         let failed = |attempt: &'static str| at(attempt, path);
         let upper = match folder.upper {
-            Upper::Here => Some(self.open_upper_folder(path)?),
+            Upper::Here | Upper::Anew => Some(self.open_upper_folder(path)?),
             Upper::Gone => None,
         };
         // Something that was taken away because nobody here may look into it: what is there is not known.
@@ -148,14 +165,17 @@ impl Harvest<'_> {
         };
         let marks = match &upper {
             Some(upper) => marks_of(upper, path)?,
-            None => Marks { opaque: true, ..Marks::default() },
+            None => Marks::default(),
         };
+        // Overlay marks the outermost folder that was made anew, and none below it.
+        let opaque = marks.opaque || folder.upper != Upper::Here;
+        let inner = if opaque { Upper::Anew } else { Upper::Here };
         let mut names = BTreeSet::new();
         let first = self.changes.len();
         if let Some(upper) = &upper {
             for name in self.names_in(upper, path)? {
                 let place = self.place(folder, &name)?;
-                self.look_at_upper(folder, (upper, lower.as_ref()), &name, place)?;
+                self.look_at_upper(folder, (upper, lower.as_ref()), &name, place, inner)?;
                 names.insert(name);
             }
         }
@@ -164,7 +184,7 @@ impl Harvest<'_> {
                 change.before = Before::Unknown;
             }
         }
-        let Some(lower) = lower.filter(|_| marks.opaque && folder.lower == Beneath::Beside) else { return Ok(()) };
+        let Some(lower) = lower.filter(|_| opaque && folder.lower == Beneath::Beside) else { return Ok(()) };
         let readable = match open_folder(&lower, Path::new(".")) {
             // The host has put something else there.
             Err(Errno::NOTDIR) => return Ok(()),
@@ -179,13 +199,14 @@ impl Harvest<'_> {
         Ok(())
     }
 
-    /// One name of the private layer.
+    /// One name of the private layer. A folder of this name is `inner`.
     fn look_at_upper(
         &mut self,
         folder: &Folder,
         (upper, lower): (&OwnedFd, Option<&OwnedFd>),
         name: &OsStr,
         place: Place,
+        inner: Upper,
     ) -> Result<(), HarvestError> {
         let path = place.as_path();
         let stat = rustix::fs::statat(upper, name, AtFlags::SYMLINK_NOFOLLOW).map_err(at("look at", path))?;
@@ -227,7 +248,7 @@ impl Harvest<'_> {
                     (false, false) if lost => Beneath::Lost,
                     (false, false) => Beneath::Nothing,
                 };
-                self.left.push_back(Folder { place: Some(place), upper: Upper::Here, lower: beneath });
+                self.left.push_back(Folder { place: Some(place), upper: inner, lower: beneath });
                 return Ok(());
             }
             FileType::RegularFile => {
@@ -312,53 +333,6 @@ impl Harvest<'_> {
         if kind_of(&below) == FileType::Directory {
             self.left.push_back(Folder { place: Some(place), upper: Upper::Gone, lower: Beneath::Beside });
         }
-        Ok(())
-    }
-
-    fn take_file(
-        &mut self,
-        lower: Option<&OwnedFd>,
-        name: &OsStr,
-        file: File,
-        old: &Old,
-        place: Place,
-    ) -> Result<(), HarvestError> {
-        let path = place.as_path();
-        let stat = rustix::fs::fstat(&file).map_err(at("look at", path))?;
-        let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-        let mode = stat.st_mode & 0o7777;
-        let below = old.stat.as_ref();
-        let same_kind = below.filter(|below| kind_of(below) == FileType::RegularFile && !old.hidden);
-        if let (Some(below), Some(lower)) = (same_kind, lower)
-            && below.st_size == stat.st_size
-            && below.st_mode & 0o7777 == mode
-            && self.is_same(lower, name, below, &file, size, path)?
-        {
-            return Ok(());
-        }
-        let key = (stat.st_dev, stat.st_ino);
-        let known = self.linked.get(&key).copied();
-        let (content, size) = match known {
-            Some(known) => known,
-            None => {
-                self.count_read(size)?;
-                // As it is now: what a program adds meanwhile belongs to a later look.
-                let mut whole = file.take(size);
-                let added = self.objects.add(&mut whole, size);
-                let added = added.map_err(|source| io_at("keep the contents of", path, source))?;
-                if stat.st_nlink > 1 {
-                    self.linked.insert(key, added);
-                }
-                added
-            }
-        };
-        let contents = if old.hidden { Contents::Left } else { Contents::Kept };
-        let before = match old.lost {
-            true => Before::Unknown,
-            false => self.before(lower, name, below, contents, path)?,
-        };
-        let modified = moment(stat.st_mtime, stat.st_mtime_nsec);
-        self.changes.push(Change { place, before, after: Some(Node::File { content, size, mode, modified }) });
         Ok(())
     }
 

@@ -309,3 +309,53 @@ proptest! {
         prop_assert_eq!(listed, expected);
     }
 }
+
+#[test]
+fn folders_in_one_that_was_made_anew_hide_what_was_in_the_old_ones() {
+    let made = Made::new();
+    made.file("lower/a/b/c/gone", "x").file("lower/a/b/kept", "x").file("lower/d/b/seen", "x");
+    made.file("upper/a/b/kept", "x").mark("upper/a", "opaque", b"y").file("upper/d/b/new", "x");
+    fs::create_dir(made.path("upper/a/b/c")).unwrap();
+    // The twin: in a folder that was not made anew, what is below is seen.
+    made.check(&["-a/b/c/gone", "+d/b/new"]);
+}
+
+#[test]
+fn a_file_that_is_as_it_was_is_not_read_again_and_one_that_may_have_changed_is() {
+    let made = Made::new();
+    made.file("lower/same", "same").file("lower/changed", "old").file("upper/same", "same");
+    made.file("upper/changed", "new").file("upper/kept", "kept").file("upper/touched", "one");
+    let open = |name: &str| OwnedFd::from(File::open(made.path(name)).unwrap());
+    let lower = Lower::new(open("lower"), made.path("lower"), Vec::new(), Vec::new()).unwrap();
+    let layer = PrivateLayer::unchecked(open("upper"), Arc::new(lower), Life::GoesOn);
+    let bounds = Bounds { began: Moment { seconds: i64::MAX, nanoseconds: 0 }, most_bytes: 1 << 20 };
+    let look = |known: &Remembered| harvest_again(&layer, bounds, &made.objects(), known).unwrap();
+    let contents = || fs::read_dir(made.path("objects")).map_or(0, Iterator::count);
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    let (first, known) = look(&Remembered::default());
+    assert_eq!((first.len(), contents()), (3, 4));
+    // Without contents, what is read again can be told from what is not.
+    fs::remove_dir_all(made.path("objects")).unwrap();
+    let (second, known) = look(&known);
+    assert_eq!((&second, contents()), (&first, 0));
+    // As large as before, and set back to the same time of writing: the kernel's own time tells.
+    let modified = fs::metadata(made.path("upper/touched")).unwrap().modified().unwrap();
+    fs::write(made.path("upper/touched"), "two").unwrap();
+    File::options().write(true).open(made.path("upper/touched")).unwrap().set_modified(modified).unwrap();
+    fs::write(made.path("lower/kept"), "kept").unwrap();
+    let (third, known) = look(&known);
+    let places: Vec<&Path> = third.iter().map(|change| change.place.as_path()).collect();
+    assert_eq!((places, contents()), (vec![Path::new("changed"), Path::new("touched")], 1), "one is the host's now");
+    assert_ne!(third[1], first[2]);
+    // What was written in the step of the clock in which it was looked at is looked at again. The step may end in between.
+    let hasty = |number: u32| {
+        let name = format!("now-{number}");
+        made.file(&format!("upper/{name}"), "now");
+        let (_, seen) = look(&known);
+        assert!(seen.knows("changed"));
+        !seen.knows(&name)
+    };
+    assert!((0..100).any(hasty));
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    assert!(look(&known).1.knows("now-0"));
+}
