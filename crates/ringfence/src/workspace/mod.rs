@@ -9,6 +9,7 @@ pub mod beneath;
 mod carry_out;
 pub mod change;
 pub mod compare;
+pub mod copy;
 pub mod diff;
 pub mod discard;
 pub mod flag;

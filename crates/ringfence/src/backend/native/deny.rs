@@ -16,6 +16,7 @@ use super::linked::{self, LinksError};
 use super::pinned::Pinned;
 use super::{StartError, WallError};
 use crate::state::StateFolder;
+use crate::workspace::copy::Kind;
 
 /// More entries than this are not looked through.
 pub(super) const MOST_ENTRIES: usize = 200_000;
@@ -202,6 +203,12 @@ pub(super) fn open(root: &OwnedFd, folder: &Path) -> rustix::io::Result<OwnedFd>
     let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+}
+
+/// Whether a rule matches `path`, relative to the workspace, in no folder that one matches.
+pub(in crate::backend) fn denies(deny: &[Sourced<Glob>], path: &Path, kind: Kind) -> bool {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return false };
+    is_denied(deny, folder, name, kind == Kind::Folder)
 }
 
 /// Whether a rule matches what `folder` has under `name`. A rule for all below a folder is a rule for the folder.

@@ -1,16 +1,18 @@
-//! Finds what a program changed: walks a private layer beside the workspace that it lies over.
+//! Finds what a program changed: walks a private layer beside the workspace that it lies over, or that it is a copy of.
 //!
-//! The layer was written by an untrusted program, through overlay: names, links, permissions and contents are its own. Nothing
+//! The layer was written by an untrusted program, perhaps through overlay: names, links, permissions and contents are its own. Nothing
 //! here follows a link or leaves the two folders, no path is looked up that is not below one of them, and whatever is not
 //! understood ends the harvest: a list that leaves something out is worse than none.
 
 mod before;
+mod copied;
+mod error;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -18,67 +20,16 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use self::before::Contents;
+pub use self::error::HarvestError;
+use self::error::{LONGEST, MOST_ENTRIES, MOST_LETTERS};
 use super::change::{Before, Change, Moment, Node, Place};
+use super::copy::Manifest;
 use super::layer::{Life, Lower, PrivateLayer};
 use super::node::{
     hold, is_closed_inside, kind_of, link_target, moment, open_file, open_folder, open_up, other_kind, stat_of,
 };
 use super::objects::{ObjectId, Objects};
-use super::overlay::{self, Marks, MarksError};
-
-/// Places that are looked at or listed.
-const MOST_ENTRIES: usize = 200_000;
-/// Of the letters in all of them.
-const MOST_LETTERS: usize = 64 * 1024 * 1024;
-/// Of the letters in one: no program of the host could name a longer one.
-const LONGEST: usize = 4095;
-
-/// Why there is no list of changes.
-#[derive(Debug, thiserror::Error)]
-pub enum HarvestError {
-    /// The system refused something.
-    #[error("could not {attempt} {place:?}")]
-    Io {
-        /// What was attempted.
-        attempt: &'static str,
-        /// With what, relative to the workspace.
-        place: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// Too many places differ.
-    #[error("more than {MOST_ENTRIES} files and folders would have to be listed")]
-    TooMany,
-    /// Their names are too long, taken together.
-    #[error("the names of what was changed are together longer than {MOST_LETTERS} bytes")]
-    TooLong,
-    /// One name is.
-    #[error("the path that begins with {begin:?} is longer than {LONGEST} bytes, so no program could use it")]
-    LongPath {
-        /// Its first letters.
-        begin: String,
-    },
-    /// There is too much to read.
-    #[error("the files that were made or changed are together larger than {most} bytes, holes in them included")]
-    TooMuch {
-        /// What may be read.
-        most: u64,
-    },
-    /// Overlay wrote something that this version does not know, or somebody else did.
-    #[error("{place:?} is marked in the private layer in a way that is not known: {mark}")]
-    NotUnderstood {
-        /// Where.
-        place: PathBuf,
-        /// The mark.
-        mark: &'static str,
-    },
-    /// It changed while it was looked at.
-    #[error("{place:?} became something else while it was looked at")]
-    Moving {
-        /// Where.
-        place: PathBuf,
-    },
-}
+use super::overlay::Marks;
 
 /// What a harvest may cost, and from when on a change on the host counts.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +45,7 @@ pub fn harvest(layer: &PrivateLayer, bounds: Bounds, objects: &Objects) -> Resul
     let mut harvest = Harvest {
         layer,
         lower: layer.lower(),
+        copied: layer.copied(),
         bounds,
         objects,
         left: VecDeque::from([Folder { place: None, upper: Upper::Here, lower: Beneath::Beside }]),
@@ -156,6 +108,8 @@ struct Old {
 struct Harvest<'a> {
     layer: &'a PrivateLayer,
     lower: &'a Lower,
+    /// What was copied, when the layer is a copy: it has everything that is seen, and no marks.
+    copied: Option<&'a Manifest>,
     bounds: Bounds,
     objects: &'a Objects,
     left: VecDeque<Folder>,
@@ -189,7 +143,7 @@ impl Harvest<'_> {
             },
         };
         let marks = match &upper {
-            Some(upper) => marks_of(upper, path)?,
+            Some(upper) => self.marks_of(upper, path)?,
             None => Marks { opaque: true, ..Marks::default() },
         };
         let mut names = BTreeSet::new();
@@ -226,7 +180,7 @@ impl Harvest<'_> {
         let path = place.as_path();
         let stat = rustix::fs::statat(upper, name, AtFlags::SYMLINK_NOFOLLOW).map_err(at("look at", path))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
-        if kind == FileType::CharacterDevice && stat.st_rdev == 0 {
+        if kind == FileType::CharacterDevice && stat.st_rdev == 0 && self.copied.is_none() {
             return self.take_whiteout(folder, lower, name, place);
         }
         let hidden = folder.lower == Beneath::Hidden || self.lower.is_in_absent(path);
@@ -234,20 +188,24 @@ impl Harvest<'_> {
             Some(lower) => stat_of(lower, name).map_err(at("look at", path))?,
             None => None,
         };
+        if self.is_untouched(path, &stat, below.as_ref()) {
+            return Ok(());
+        }
         let mode = stat.st_mode & 0o7777;
         match kind {
             FileType::Directory => {
                 let was_folder = below.as_ref().is_some_and(|below| kind_of(below) == FileType::Directory);
-                let same = was_folder && !hidden && below.as_ref().is_some_and(|below| below.st_mode & 0o7777 == mode);
+                let same = was_folder && !hidden && below.as_ref().is_some_and(|it| self.old_mode(path, it) == mode);
                 // Overlay moves no folder that it has copied, so the host has removed this one.
-                let lost = below.is_none() && marks_of(self.open_upper_folder(path)?, path)?.copied_up;
+                let lost = self.is_lost_folder(path, was_folder)
+                    || below.is_none() && self.marks_of(self.open_upper_folder(path)?, path)?.copied_up;
                 if !same {
                     let before = match lost {
                         true => Before::Unknown,
                         false => self.before(lower, name, below.as_ref(), Contents::Left, path)?,
                     };
                     let change = Change { place: place.clone(), before, after: Some(Node::Folder { mode }) };
-                    if below.is_none() && self.lower.is_on_our_way(path) {
+                    if self.copied.is_some() && lost || below.is_none() && self.lower.is_on_our_way(path) {
                         self.made.push(change);
                     } else {
                         self.changes.push(change);
@@ -264,7 +222,7 @@ impl Harvest<'_> {
             }
             FileType::RegularFile => {
                 let file = self.open_upper_file(upper, name, &stat, path)?;
-                let marks = marks_of(&file, path)?;
+                let marks = self.marks_of(&file, path)?;
                 if marks.whiteout {
                     return self.take_whiteout(folder, lower, name, place);
                 }
@@ -274,8 +232,10 @@ impl Harvest<'_> {
                 }
                 // One that was copied may have been moved here; or the host has removed what was here.
                 let lost = below.is_none()
-                    && marks.copied_up
-                    && (folder.lower == Beneath::Lost || lower.is_some_and(|lower| self.is_changed_since(lower)));
+                    && (self.copied.is_some_and(|copied| copied.has(path))
+                        || marks.copied_up
+                            && (folder.lower == Beneath::Lost
+                                || lower.is_some_and(|lower| self.is_changed_since(lower))));
                 let old = Old { stat: below, hidden, lost };
                 self.take_file(lower, name, file, &old, place.clone())?;
             }
@@ -333,7 +293,7 @@ impl Harvest<'_> {
 
     /// What the workspace has, and is no more. What a program never saw, it has not removed.
     fn remove(&mut self, lower: &OwnedFd, name: &OsStr, place: Place) -> Result<(), HarvestError> {
-        if self.lower.is_absent(place.as_path()) {
+        if self.lower.is_absent(place.as_path()) || !self.was_seen(place.as_path()) {
             return Ok(());
         }
         let below = stat_of(lower, name).map_err(at("look at", place.as_path()))?;
@@ -362,7 +322,7 @@ impl Harvest<'_> {
         let same_kind = below.filter(|below| kind_of(below) == FileType::RegularFile && !old.hidden);
         if let (Some(below), Some(lower)) = (same_kind, lower)
             && below.st_size == stat.st_size
-            && below.st_mode & 0o7777 == mode
+            && self.old_mode(path, below) == mode
             && self.is_same(lower, name, below, &file, size, path)?
         {
             return Ok(());
@@ -414,7 +374,9 @@ impl Harvest<'_> {
         if length > LONGEST {
             return Err(HarvestError::LongPath { begin: path.to_string_lossy().chars().take(64).collect() });
         }
-        self.letters += length;
+        if !self.is_known(&path) {
+            self.letters += length;
+        }
         if self.letters > MOST_LETTERS {
             return Err(HarvestError::TooLong);
         }
@@ -430,11 +392,14 @@ impl Harvest<'_> {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            self.entries += 1;
+            let name = OsStr::from_bytes(name.to_bytes());
+            if self.copied.is_none() || !self.is_known(&path.join(name)) {
+                self.entries += 1;
+            }
             if self.entries > MOST_ENTRIES {
                 return Err(HarvestError::TooMany);
             }
-            names.push(OsStr::from_bytes(name.to_bytes()).to_owned());
+            names.push(name.to_owned());
         }
         Ok(names)
     }
@@ -480,13 +445,6 @@ impl Harvest<'_> {
 fn at(attempt: &'static str, place: &Path) -> impl FnOnce(Errno) -> HarvestError {
     let place = place.to_owned();
     move |errno| HarvestError::Io { attempt, place, source: errno.into() }
-}
-
-fn marks_of(node: impl AsFd, place: &Path) -> Result<Marks, HarvestError> {
-    overlay::marks_of(node).map_err(|error| match error {
-        MarksError::Read(errno) => at("read the attributes of", place)(errno),
-        MarksError::NotUnderstood(mark) => HarvestError::NotUnderstood { place: place.to_owned(), mark },
-    })
 }
 
 fn io_at(attempt: &'static str, place: &Path, source: io::Error) -> HarvestError {
