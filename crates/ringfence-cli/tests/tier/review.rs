@@ -100,7 +100,7 @@ fn f01_links_out_of_a_copy_lead_to_nothing_that_can_be_opened() {
     fs::write(&file, &word).unwrap();
     std::os::unix::fs::symlink(&file, stage.work().join("link")).unwrap();
     std::os::unix::fs::symlink(outside(&stage), stage.work().join("folder")).unwrap();
-    let canary = FileCanary::set(&outside(&stage)).unwrap();
+    let canary = FileCanary::set(outside(&stage)).unwrap();
     let script = "cat link folder/secret; echo x >> link; echo x > folder/new; rm -f folder/secret";
     let ended = sh(&stage, Wall::Tier, script, &[]);
     assert!(!ended.text().contains(&word), "{ended:?}");
@@ -124,7 +124,8 @@ fn a_workspace_larger_than_what_may_be_written_is_refused_with_the_key() {
 #[test]
 fn a_program_of_the_workspace_runs_as_it_is_in_the_copy_and_in_its_folder() {
     let Some(stage) = reviewed("") else { return };
-    let script = stage.write("tools/run.sh", "#!/bin/sh\necho \"in $(basename \"$PWD\")\"; echo more >> run.sh; cat data\n");
+    let script =
+        stage.write("tools/run.sh", "#!/bin/sh\necho \"in $(basename \"$PWD\")\"; echo more >> run.sh; cat data\n");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     stage.write("tools/data", "data\n");
     let ended = run(&stage, Wall::Tier, &["--cwd", "tools"], &["./run.sh"]).expect(0, &[]);
@@ -137,7 +138,8 @@ fn a_copy_that_was_written_through_memory_is_seen_to_be_changed() {
     let Some(stage) = reviewed("") else { return };
     stage.write("file", "x".repeat(4096));
     std::thread::sleep(Duration::from_millis(20));
-    let code = "import mmap\nwith open('file', 'r+b') as f:\n    m = mmap.mmap(f.fileno(), 0)\n    m[0]\n    m[0] = 65\n";
+    let code =
+        "import mmap\nwith open('file', 'r+b') as f:\n    m = mmap.mmap(f.fileno(), 0)\n    m[0]\n    m[0] = 65\n";
     let ended = run(&stage, Wall::Tier, &["--json"], &[PYTHON, "-c", code]).json();
     assert_eq!(ended["changes"]["changed"], 1, "{ended:#}");
 }

@@ -172,7 +172,10 @@ pub(super) fn in_session(
 }
 
 fn no_last_word_of_the_keeper() -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, "the keeper ended before it could say that nothing of the program is left")
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the keeper ended before it could say that nothing of the program is left",
+    )
 }
 
 fn watch(source: io::Error) -> StartError {

@@ -50,7 +50,9 @@ pub enum CopyError {
     #[error("the workspace has more than {MOST_ENTRIES} files and folders, so it was not copied")]
     TooMany,
     /// They are too large.
-    #[error("the files of the workspace are together larger than the {most} bytes of `fs.size`, so they were not copied")]
+    #[error(
+        "the files of the workspace are together larger than the {most} bytes of `fs.size`, so they were not copied"
+    )]
     TooMuch {
         /// What may be copied.
         most: u64,
@@ -79,8 +81,10 @@ impl CopyError {
             }
             Self::Mounted { .. } => "unmount it, or name another folder with --workspace",
             Self::Moving { .. } => "wait until whatever writes to it is done, or list it under `fs.deny`",
-            Self::Io { .. } => "without namespaces a program under review works in a copy, in the state folder: make room \
-                there, or set RINGFENCE_STATE_DIR to a folder on a larger disk",
+            Self::Io { .. } => {
+                "without namespaces a program under review works in a copy, in the state folder: make room \
+                there, or set RINGFENCE_STATE_DIR to a folder on a larger disk"
+            }
         }
     }
 }

@@ -126,7 +126,11 @@ fn kept(version: i32) -> Vec<(Guarantee, Strength, &'static str)> {
     if version >= FILES_SINCE {
         kept.extend([
             (Guarantee::FsConfined, Strength::Enforced, "Landlock; names that are known can be looked up"),
-            (Guarantee::FsDeny, Strength::Enforced, "files that matched at the start cannot be opened, and are not copied"),
+            (
+                Guarantee::FsDeny,
+                Strength::Enforced,
+                "files that matched at the start cannot be opened, and are not copied",
+            ),
             (Guarantee::FsProtect, Strength::Enforced, "nothing of the host can be written"),
             (Guarantee::FsWorkspaceMode, Strength::Enforced, "Landlock; under review, a private copy"),
         ]);

@@ -39,8 +39,9 @@ impl Harvest<'_> {
     }
 
     /// Whether a folder that was copied is none on the host any more.
-    pub(super) fn is_lost_folder(&self, path: &Path, was_folder: bool) -> bool {
-        !was_folder && self.copied.is_some_and(|copied| copied.has_folder(path))
+    pub(super) fn is_lost_folder(&self, path: &Path, below: Option<&Stat>) -> bool {
+        let is_folder = below.is_some_and(|below| kind_of(below) == FileType::Directory);
+        !is_folder && self.copied.is_some_and(|copied| copied.has_folder(path))
     }
 
     /// The permissions with which the program found what is `below` in the workspace.

@@ -197,7 +197,7 @@ impl Harvest<'_> {
                 let was_folder = below.as_ref().is_some_and(|below| kind_of(below) == FileType::Directory);
                 let same = was_folder && !hidden && below.as_ref().is_some_and(|it| self.old_mode(path, it) == mode);
                 // Overlay moves no folder that it has copied, so the host has removed this one.
-                let lost = self.is_lost_folder(path, was_folder)
+                let lost = self.is_lost_folder(path, below.as_ref())
                     || below.is_none() && self.marks_of(self.open_upper_folder(path)?, path)?.copied_up;
                 if !same {
                     let before = match lost {
