@@ -48,7 +48,12 @@ pub fn harvest(layer: &PrivateLayer, bounds: Bounds, objects: &Objects) -> Resul
         copied: layer.copied(),
         bounds,
         objects,
-        left: VecDeque::from([Folder { place: None, upper: Upper::Here, lower: Beneath::Beside }]),
+        left: VecDeque::from([Folder {
+            place: None,
+            upper: Upper::Here,
+            lower: Beneath::Beside,
+            hides: Hides::Nothing,
+        }]),
         changes: Vec::new(),
         made: Vec::new(),
         linked: HashMap::new(),
@@ -58,7 +63,7 @@ pub fn harvest(layer: &PrivateLayer, bounds: Bounds, objects: &Objects) -> Resul
         bases: 0,
     };
     while let Some(folder) = harvest.left.pop_front() {
-        harvest.look_through(&folder)?;
+        harvest.look_through(folder)?;
     }
     harvest.list_made();
     let mut changes = harvest.changes;
@@ -73,6 +78,22 @@ struct Folder {
     place: Option<Place>,
     upper: Upper,
     lower: Beneath,
+    hides: Hides,
+}
+
+/// Whether what the workspace has in a folder can be seen where the private layer has nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hides {
+    Nothing,
+    /// It is opaque, or in a folder that is: overlay marks only the outermost.
+    All,
+}
+
+impl Folder {
+    /// A folder of the workspace that is none any more.
+    fn gone(place: Place) -> Self {
+        Self { place: Some(place), upper: Upper::Gone, lower: Beneath::Beside, hides: Hides::All }
+    }
 }
 
 /// Whether a folder is in the private layer.
@@ -125,7 +146,7 @@ struct Harvest<'a> {
 }
 
 impl Harvest<'_> {
-    fn look_through(&mut self, folder: &Folder) -> Result<(), HarvestError> {
+    fn look_through(&mut self, folder: Folder) -> Result<(), HarvestError> {
         let path = folder.place.as_ref().map_or(Path::new("."), Place::as_path);
         let failed = |attempt: &'static str| at(attempt, path);
         let upper = match folder.upper {
@@ -146,6 +167,8 @@ impl Harvest<'_> {
             Some(upper) => self.marks_of(upper, path)?,
             None => Marks { opaque: true, ..Marks::default() },
         };
+        let hides = if marks.opaque { Hides::All } else { folder.hides };
+        let folder = &Folder { hides, place: folder.place.clone(), ..folder };
         let mut names = BTreeSet::new();
         if let Some(upper) = &upper {
             for name in self.names_in(upper, path)? {
@@ -154,7 +177,9 @@ impl Harvest<'_> {
                 names.insert(name);
             }
         }
-        let Some(lower) = lower.filter(|_| marks.opaque && folder.lower == Beneath::Beside) else { return Ok(()) };
+        let Some(lower) = lower.filter(|_| hides == Hides::All && folder.lower == Beneath::Beside) else {
+            return Ok(());
+        };
         let readable = match open_folder(&lower, Path::new(".")) {
             // The host has put something else there.
             Err(Errno::NOTDIR) => return Ok(()),
@@ -217,7 +242,8 @@ impl Harvest<'_> {
                     (false, false) if lost => Beneath::Lost,
                     (false, false) => Beneath::Nothing,
                 };
-                self.left.push_back(Folder { place: Some(place), upper: Upper::Here, lower: beneath });
+                let hides = folder.hides;
+                self.left.push_back(Folder { place: Some(place), upper: Upper::Here, lower: beneath, hides });
                 return Ok(());
             }
             FileType::RegularFile => {
@@ -263,7 +289,7 @@ impl Harvest<'_> {
         }
         // Where a folder was is none any more, and all that was in it is gone.
         if below.is_some_and(|below| kind_of(&below) == FileType::Directory) && !hidden {
-            self.left.push_back(Folder { place: Some(place), upper: Upper::Gone, lower: Beneath::Beside });
+            self.left.push_back(Folder::gone(place));
         }
         Ok(())
     }
@@ -301,7 +327,7 @@ impl Harvest<'_> {
         let before = self.before(Some(lower), name, Some(&below), Contents::Left, place.as_path())?;
         self.changes.push(Change { place: place.clone(), before, after: None });
         if kind_of(&below) == FileType::Directory {
-            self.left.push_back(Folder { place: Some(place), upper: Upper::Gone, lower: Beneath::Beside });
+            self.left.push_back(Folder::gone(place));
         }
         Ok(())
     }
