@@ -87,6 +87,8 @@ fn f11_what_is_denied_is_not_in_a_copy_under_any_of_its_names() {
     let ended = sh(&stage, Wall::Tier, script, &[text(&work)]);
     assert!(!words.iter().any(|word| ended.text().contains(word)), "{ended:?}");
     assert!(ended.text().starts_with("seen\n") && !ended.text().contains("notes.txt"), "{ended:?}");
+    let told = run(&stage, Wall::Tier, &["--json"], &["true"]).json()["enforced"].to_string();
+    assert!(told.contains("without 4 that are denied, another name of one"), "{told}");
     // Without a copy, the same files are closed.
     let ended = run(&stage, Wall::Tier, &["--mode", "read-only"], &["sh", "-c", script, "sh", text(&work)]);
     assert!(!words.iter().any(|word| ended.text().contains(word)) && ended.text().starts_with("seen\n"), "{ended:?}");

@@ -24,7 +24,7 @@ use super::node::{kind_of, link_target, open_file, open_folder, stamp_of, stat_o
 const MOST_ENTRIES: usize = 200_000;
 /// How often a file is copied that changes meanwhile.
 const ATTEMPTS: usize = 4;
-/// No clock of a file system goes in longer steps.
+/// The kernel's clock for files goes in steps of 10 ms at most.
 const TICK: Duration = Duration::from_millis(11);
 const PIECE: usize = 128 * 1024;
 /// Set-user-id and set-group-id are not for a copy.

@@ -48,7 +48,11 @@ pub(super) fn make(plan: &Plan, state: &StateFolder, to: &Path) -> Result<Copied
 impl Copied {
     /// What can be told of it.
     pub(super) fn proof(&self) -> (String, String) {
-        let found = format!("a private copy of {} files and folders", self.manifest.len());
+        let copied = format!("a private copy of {} files and folders", self.manifest.len());
+        let found = match self.manifest.left_out().len() {
+            0 => copied,
+            left_out => format!("{copied}, without {left_out} that are denied, another name of one, or closed"),
+        };
         (Guarantee::FsWorkspaceMode.name().to_owned(), found)
     }
 
