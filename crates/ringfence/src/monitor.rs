@@ -106,6 +106,7 @@ pub(crate) async fn watch(
             message: format!("all of the {size} that may be written was in use at the end, or as many files as may be"),
         });
     }
+    let layer = sandbox.take_layer();
     let wall = seen.ended_at.unwrap_or_else(Instant::now).duration_since(started);
     let cpu_us = seen.usage.user_us.saturating_add(seen.usage.system_us);
     Watched {
@@ -121,8 +122,9 @@ pub(crate) async fn watch(
         violations: seen.violations,
         stdout,
         stderr,
-        layer_changed: seen.layer_changed,
-        layer: sandbox.take_layer(),
+        // Whether a copy was changed is known when it has been compared.
+        layer_changed: seen.layer_changed || matches!(layer, Ok(Some(_))),
+        layer,
     }
 }
 

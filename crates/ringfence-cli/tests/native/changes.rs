@@ -165,6 +165,13 @@ fn a_folder_that_is_made_anew_hides_what_was_in_the_old_one() {
             "folder/sub/gone: file without contents -> nothing",
         ],
     );
+    mode(&stage, "folder/sub", 0o755);
+    // Overlay marks only the outer one as made anew.
+    check(
+        &stage,
+        "rm -r folder; mkdir -p folder/sub; printf 'as it was' > folder/kept",
+        &["folder/gone: file without contents -> nothing", "folder/sub/gone: file without contents -> nothing"],
+    );
     check(
         &stage,
         "rm -r folder; echo x > folder",

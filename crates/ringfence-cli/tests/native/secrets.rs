@@ -4,7 +4,7 @@ use std::fs;
 
 use ringfence_testkit::canary::{FileCanary, secret};
 
-use crate::probe::{Wall, field, python, run, sh, text, walled};
+use crate::probe::{Wall, field, python, run, sh, text, walled, walled_with};
 use crate::stage::Stage;
 
 #[test]
@@ -249,4 +249,24 @@ libc.syscall(250, 9, key, -4)
 ";
     python(&stage, Wall::Bare, remove, &[&name]);
     assert!(!ended.text().contains(&name), "{ended:?}");
+}
+
+#[test]
+fn f11_another_name_of_a_denied_file_is_denied_as_the_file_is() {
+    let Some(stage) = walled_with("fs: { deny: [\"keys/**\"] }\n") else { return };
+    let words = [secret().unwrap(), secret().unwrap()];
+    let env = stage.write(".env", &words[0]);
+    let key = stage.write("keys/one", &words[1]);
+    stage.write("deep/seen", "seen\n");
+    fs::hard_link(env, stage.work().join("notes.txt")).unwrap();
+    fs::hard_link(key, stage.work().join("deep/key")).unwrap();
+    fs::hard_link(stage.work().join("deep/seen"), stage.work().join("deep/again")).unwrap();
+    let script = "cat .env notes.txt keys/one deep/key; cat deep/seen deep/again; ls . deep";
+    let bare = sh(&stage, Wall::Bare, script, &[]);
+    assert!(words.iter().all(|word| bare.text().contains(word)), "the twin: {bare:?}");
+    for mode in ["review", "read-only"] {
+        let ended = run(&stage, Wall::Native, &["--mode", mode], &["sh", "-c", script]).run();
+        assert!(!words.iter().any(|word| ended.text().contains(word)), "{mode}: {ended:?}");
+        assert!(ended.text().starts_with("seen\nseen\n") && !ended.text().contains("notes.txt"), "{mode}: {ended:?}");
+    }
 }

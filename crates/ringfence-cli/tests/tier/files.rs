@@ -148,7 +148,6 @@ fn an_ephemeral_workspace_is_empty_and_nothing_of_it_stays() {
 fn what_cannot_be_shown_as_the_policy_says_is_refused_with_what_to_do() {
     let Some(stage) = fenced() else { return };
     let policies = [
-        ("fs: { workspace: { mode: review } }", "--mode read-only"),
         ("fs: { workspace: { mode: direct } }", "--mode read-only"),
         ("fs: { workspace: { mode: read-only }, mounts: [{ tmpfs: /t, size: 1MiB }] }", "take them out"),
         ("fs: { workspace: { mode: read-only } }\nnet: { mode: open }", "mode: none"),

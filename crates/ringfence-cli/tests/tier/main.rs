@@ -12,6 +12,7 @@ mod namespaces;
 mod outside;
 mod probe;
 mod promises;
+mod review;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;

@@ -75,6 +75,19 @@ pub(super) fn cases() -> Vec<Case> {
             },
         },
         Case {
+            id: "F11-another-name-of-a-denied-file",
+            guarantee: Guarantee::FsDeny,
+            setting: Setting { fs: ", deny: [\"**/.env\"]", ..Setting::DIRECT },
+            allowed: works,
+            forbidden: |place| {
+                let secret = secret()?;
+                place.write(".env", &secret)?;
+                let workspace = place.workspace();
+                fs::hard_link(workspace.join(".env"), workspace.join("notes")).map_err(Trouble::io("link a file"))?;
+                Ok(steals(place, "cat notes > stolen1; cp notes stolen2; ln notes stolen3; mv notes stolen4", secret))
+            },
+        },
+        Case {
             id: "F06-make-a-file-that-the-host-obeys",
             guarantee: Guarantee::FsProtect,
             setting: Setting::DIRECT,

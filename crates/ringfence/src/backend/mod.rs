@@ -14,6 +14,7 @@ use crate::language::Language;
 use crate::outcome::{Failure, FailureKind};
 use crate::plan::Plan;
 use crate::scratch::ScratchError;
+use crate::workspace::copy::CopyError;
 use crate::workspace::layer::PrivateLayer;
 use crate::workspace::merged::Merged;
 
@@ -221,6 +222,9 @@ pub enum StartError {
         /// Which backend.
         kind: BackendKind,
     },
+    /// The workspace could not be copied; nothing ran.
+    #[error("could not make a private copy of the workspace")]
+    Copy(#[from] CopyError),
     /// Pipes, descriptors.
     #[error("could not {attempt}")]
     Io {
@@ -264,6 +268,7 @@ impl StartError {
                 Some("an image is a folder with a root, such as `./rootfs`, or an OCI layout, such as `oci:./image:NAME`".to_owned()),
             ),
             Self::Wall(_) => (FailureKind::Start, Some("`ringfence doctor` says what this host is missing".to_owned())),
+            Self::Copy(error) => (FailureKind::Start, Some(error.hint().to_owned())),
             Self::NoSessions { .. } => (
                 FailureKind::BackendUnavailable,
                 Some("use a backend that isolates, such as `native`, or single runs".to_owned()),

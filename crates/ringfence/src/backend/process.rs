@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -56,6 +57,10 @@ pub struct Sandbox {
     pub(super) lower: Option<Arc<Lower>>,
     /// What the guest of this program alone left, once it is gone.
     left: std::sync::Mutex<Option<guest::Left>>,
+    /// The copy of the workspace that the program works in. After the supervisor, as the files are.
+    pub(super) copy: std::sync::Mutex<Option<PrivateLayer>>,
+    /// The keeper said that nothing of the program is left.
+    is_gone: AtomicBool,
 }
 
 /// Who starts, signals and kills the program, and tells of it.
@@ -105,6 +110,8 @@ impl Pipes {
             image: None,
             lower: None,
             left: std::sync::Mutex::default(),
+            copy: std::sync::Mutex::default(),
+            is_gone: AtomicBool::new(false),
         })
     }
 
@@ -155,11 +162,20 @@ pub(super) fn in_session(
             counted_before: None,
             lower: None,
             left: std::sync::Mutex::default(),
+            copy: std::sync::Mutex::default(),
+            is_gone: AtomicBool::new(false),
         });
     };
     let given: io::Result<Vec<OwnedFd>> =
         pipes.program_ends(plan)?.iter().map(|end| end.try_clone_to_owned()).collect();
     pipes.into_sandbox(Supervisor::Kept(in_session(start, given.map_err(watch)?))).map_err(watch)
+}
+
+fn no_last_word_of_the_keeper() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the keeper ended before it could say that nothing of the program is left",
+    )
 }
 
 fn watch(source: io::Error) -> StartError {
@@ -288,7 +304,11 @@ impl Sandbox {
                 control.readable().await?;
                 match control.try_io(Interest::READABLE, || keeper.receive()) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    report => return report,
+                    report => {
+                        let gone = matches!(report, Ok(Some(Report::Gone { .. })));
+                        self.is_gone.fetch_or(gone, Ordering::Relaxed);
+                        return report;
+                    }
                 }
             },
             Supervisor::Guest(link) => match link.next().await? {
@@ -306,6 +326,11 @@ impl Sandbox {
 
     /// The private layer that the program left changed; nothing when it is not kept, or in a session.
     pub(crate) fn take_layer(&self) -> io::Result<Option<PrivateLayer>> {
+        if let Some(copy) = self.copy.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // Somebody who lives on might still write to it.
+            let gone = self.is_gone.load(Ordering::Relaxed);
+            return if gone { Ok(Some(copy)) } else { Err(no_last_word_of_the_keeper()) };
+        }
         let Some(lower) = &self.lower else { return Ok(None) };
         match self.left.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             Some(left) => left.take_layer(lower),

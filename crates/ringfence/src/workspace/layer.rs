@@ -1,11 +1,14 @@
-//! The private layer of a workspace, as a wall handed it out, and the folder that it lies over.
+//! The private layer of a workspace, as a wall handed it out, and the folder that it lies over or was copied from.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where all private layers are: nothing of the host's own.
+use super::copy::Manifest;
+use crate::scratch::Scratch;
+
+/// Where all layers of overlay are: nothing of the host's own.
 const TMPFS: u64 = 0x0102_1994;
 
 /// The workspace below a private layer.
@@ -34,6 +37,16 @@ pub struct PrivateLayer {
     upper: OwnedFd,
     lower: Arc<Lower>,
     life: Life,
+    source: Source,
+}
+
+/// How a layer and its workspace belong together. Whatever makes layers in another way needs one more of these.
+#[derive(Debug)]
+enum Source {
+    /// The layer has what was changed, and marks for what was removed.
+    Overlay,
+    /// It has everything that the program sees, in a folder that is removed with it.
+    Copy { manifest: Manifest, _folder: Scratch },
 }
 
 impl Lower {
@@ -121,16 +134,30 @@ impl PrivateLayer {
         let is_folder = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory;
         let on = u64::try_from(rustix::fs::fstatfs(&upper)?.f_type).unwrap_or(0);
         if is_folder && on == TMPFS {
-            Ok(Self { upper, lower, life })
+            Ok(Self { upper, lower, life, source: Source::Overlay })
         } else {
             Err(io::Error::new(io::ErrorKind::InvalidData, "the guest sent something that is no private layer"))
+        }
+    }
+
+    /// The copy in `upper`, a part of `folder`, which is removed with the layer. It is looked at when all has ended.
+    pub(crate) fn copy(upper: OwnedFd, lower: Lower, manifest: Manifest, folder: Scratch) -> Self {
+        let source = Source::Copy { manifest, _folder: folder };
+        Self { upper, lower: Arc::new(lower), life: Life::Over, source }
+    }
+
+    /// What was copied, when it is a copy.
+    pub(super) fn copied(&self) -> Option<&Manifest> {
+        match &self.source {
+            Source::Overlay => None,
+            Source::Copy { manifest, .. } => Some(manifest),
         }
     }
 
     /// A layer that was made by hand, wherever it lies.
     #[cfg(test)]
     pub(super) fn unchecked(upper: OwnedFd, lower: Arc<Lower>, life: Life) -> Self {
-        Self { upper, lower, life }
+        Self { upper, lower, life, source: Source::Overlay }
     }
 
     /// What lies in it.

@@ -11,6 +11,7 @@ pub mod between;
 mod carry_out;
 pub mod change;
 pub mod compare;
+pub mod copy;
 pub mod diff;
 pub mod discard;
 pub mod flag;

@@ -1,13 +1,15 @@
 //! `landlock`: what can be had without namespaces, for ordinary users who may not make them. Used only when it is named.
 //!
-//! It keeps fewer guarantees than a wall and claims no others. What it cannot show as the policy says, such as a workspace
-//! under review, it refuses.
+//! It keeps fewer guarantees than a wall and claims no others. What it cannot show as the policy says, it refuses. Nothing can
+//! lie over a workspace without a mount, so under review a program works in a copy of it.
 
+mod copy;
 mod shown;
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 use ringfence_linux::fence::{FILES_SINCE, Fence, SIGNALS_SINCE};
 use ringfence_linux::wall::landlock_abi;
@@ -23,6 +25,7 @@ use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
+use crate::waiting::waiting;
 
 /// Folders of a run that can be written, below its scratch folder.
 const HOME: &str = ".home";
@@ -87,13 +90,11 @@ fn needs() -> Result<i32, Unavailable> {
 
 /// What of a policy cannot be had, and what to do instead. Doing less in silence would be a lie, and more as well.
 fn cannot(policy: &ResolvedPolicy) -> Option<(&'static str, &'static str)> {
-    const MODES: &str = "choose `--mode read-only` or `--mode ephemeral`, or say so under `fs.workspace` in the policy";
-    match policy.fs.mode.value {
-        WorkspaceMode::ReadOnly | WorkspaceMode::Ephemeral => {}
-        WorkspaceMode::Review => return Some(("layer for changes, so no `review` of the workspace", MODES)),
-        WorkspaceMode::Direct => {
-            return Some(("way to protect files in a workspace that can be written (`direct`)", MODES));
-        }
+    if policy.fs.mode.value == WorkspaceMode::Direct {
+        return Some((
+            "way to protect files in a workspace that can be written (`direct`)",
+            "choose `--mode review` or `--mode read-only`, or say so under `fs.workspace` in the policy",
+        ));
     }
     if !policy.fs.mounts.is_empty() {
         return Some(("other place for a file, so no `fs.mounts`", "take them out of the policy"));
@@ -125,26 +126,39 @@ fn kept(version: i32) -> Vec<(Guarantee, Strength, &'static str)> {
     if version >= FILES_SINCE {
         kept.extend([
             (Guarantee::FsConfined, Strength::Enforced, "Landlock; names that are known can be looked up"),
-            (Guarantee::FsDeny, Strength::Enforced, "files that matched at the start cannot be opened"),
+            (
+                Guarantee::FsDeny,
+                Strength::Enforced,
+                "files that matched at the start cannot be opened, and are not copied",
+            ),
             (Guarantee::FsProtect, Strength::Enforced, "nothing of the host can be written"),
-            (Guarantee::FsWorkspaceMode, Strength::Enforced, "Landlock"),
+            (Guarantee::FsWorkspaceMode, Strength::Enforced, "Landlock; under review, a private copy"),
         ]);
     }
     kept
 }
 
 fn prepare(plan: &Plan, state: &StateFolder) -> Result<Sandbox, StartError> {
-    let program = program::find(plan, state)?;
-    let scratch = match program.scratch {
+    let mut program = program::find(plan, state)?;
+    let scratch = match program.scratch.take() {
         Some(scratch) => scratch,
         None => Scratch::create(state, plan.run_id())?,
     };
     for folder in [HOME, TEMPORARY, WORKSPACE] {
         scratch.make_folder(folder)?;
     }
-    let workspace = match plan.policy().fs.mode.value {
-        WorkspaceMode::Ephemeral => scratch.path().join(WORKSPACE),
-        WorkspaceMode::ReadOnly | WorkspaceMode::Review | WorkspaceMode::Direct => plan.workspace().to_owned(),
+    let own = scratch.path().join(WORKSPACE);
+    let (workspace, copied) = match plan.policy().fs.mode.value {
+        WorkspaceMode::Ephemeral => (own, None),
+        WorkspaceMode::Review => {
+            let copied = waiting(|| copy::make(plan, state, &own))?;
+            // One of the workspace's own is executed as it is in the copy.
+            if let Ok(below) = program.file.strip_prefix(plan.workspace()) {
+                program.file = own.join(below);
+            }
+            (own, Some(copied))
+        }
+        WorkspaceMode::ReadOnly | WorkspaceMode::Direct => (plan.workspace().to_owned(), None),
     };
     let cwd = open_cwd(&workspace, plan.cwd())?;
     let fence = fence(plan, state, &scratch)?;
@@ -166,8 +180,14 @@ fn prepare(plan: &Plan, state: &StateFolder) -> Result<Sandbox, StartError> {
         fence: Some(&fence),
     })?;
     let mut sandbox = pipes.kept_by(keeper)?;
-    sandbox.scratch = Some(scratch);
     sandbox.proofs = proofs(fence.version());
+    match copied {
+        Some(copied) => {
+            sandbox.proofs.push(copied.proof());
+            *sandbox.copy.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(copied.into_layer(scratch));
+        }
+        None => sandbox.scratch = Some(scratch),
+    }
     Ok(sandbox)
 }
 

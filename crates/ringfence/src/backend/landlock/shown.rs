@@ -74,10 +74,14 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const MOST_RULES: usize = 20_000;
 
 /// The rules of one run: `code` may be read, `writable` be written.
-pub(super) fn rules(plan: &Plan, state: &StateFolder, code: &Path, writable: &[PathBuf]) -> Result<Rules, StartError> {
+pub(super) fn rules(
+    plan: &Plan,
+    state_folder: &StateFolder,
+    code: &Path,
+    writable: &[PathBuf],
+) -> Result<Rules, StartError> {
     let mut list = List { rules: Rules::new().map_err(failed)?, count: 0 };
-    let state =
-        state.path().canonicalize().map_err(|error| refuse(format!("could not find the state folder: {error}")))?;
+    let state = real(state_folder)?;
     for folder in system(plan) {
         let real = match folder.canonicalize() {
             Ok(real) => real,
@@ -105,8 +109,10 @@ pub(super) fn rules(plan: &Plan, state: &StateFolder, code: &Path, writable: &[P
     for folder in writable {
         list.allow(&open(folder)?, Reach::Write)?;
     }
-    if plan.policy().fs.mode.value != WorkspaceMode::Ephemeral {
-        workspace(plan, &state, &mut list)?;
+    match plan.policy().fs.mode.value {
+        WorkspaceMode::ReadOnly | WorkspaceMode::Direct => workspace(plan, state_folder, &mut list)?,
+        // The program has one of its own.
+        WorkspaceMode::Ephemeral | WorkspaceMode::Review => {}
     }
     Ok(list.rules)
 }
@@ -128,17 +134,28 @@ fn system(plan: &Plan) -> Vec<PathBuf> {
     folders
 }
 
-fn workspace(plan: &Plan, state: &Path, list: &mut List) -> Result<(), StartError> {
+/// Where the state folder really is.
+fn real(state: &StateFolder) -> Result<PathBuf, StartError> {
+    state.path().canonicalize().map_err(|error| refuse(format!("could not find the state folder: {error}")))
+}
+
+/// The state folder, relative to a workspace that it lies in.
+pub(super) fn state_below(workspace: &Path, state: &StateFolder) -> Result<Option<PathBuf>, StartError> {
+    match real(state)?.strip_prefix(workspace) {
+        Ok(below) if below.as_os_str().is_empty() => {
+            let why = "the workspace is the folder that holds the ledger: name another with --workspace";
+            Err(refuse(why.to_owned()))
+        }
+        Ok(below) => Ok(Some(below.to_owned())),
+        Err(_) => Ok(None),
+    }
+}
+
+fn workspace(plan: &Plan, state: &StateFolder, list: &mut List) -> Result<(), StartError> {
     let root = plan.workspace();
     let mut denied: BTreeSet<PathBuf> = deny::find(root, &plan.policy().fs.deny, None)?.into_iter().collect();
     // The ledger is outside, also when it lies below the workspace.
-    if let Ok(below) = state.strip_prefix(root) {
-        if below.as_os_str().is_empty() {
-            let why = "the workspace is the folder that holds the ledger: name another with --workspace";
-            return Err(refuse(why.to_owned()));
-        }
-        denied.insert(below.to_owned());
-    }
+    denied.extend(state_below(root, state)?);
     let opened = open(root)?;
     if denied.is_empty() {
         return list.allow(&opened, Reach::Read);
@@ -198,7 +215,7 @@ impl List {
     }
 }
 
-fn open(path: &Path) -> Result<OwnedFd, StartError> {
+pub(super) fn open(path: &Path) -> Result<OwnedFd, StartError> {
     rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| StartError::WorkingDirectory { path: path.to_owned(), source: errno.into() })
 }

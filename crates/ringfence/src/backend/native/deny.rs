@@ -12,19 +12,21 @@ use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
 use super::known::{self, Known, Names, Place};
+use super::linked::{self, LinksError};
 use super::pinned::Pinned;
 use super::{StartError, WallError};
 use crate::state::StateFolder;
+use crate::workspace::copy::Kind;
 
 /// More entries than this are not looked through.
-const MOST_ENTRIES: usize = 200_000;
+pub(super) const MOST_ENTRIES: usize = 200_000;
 /// More matches than this are not masked one by one.
 const MOST_MATCHES: usize = 4_096;
 /// A folder's names are read in pieces of this size.
-const PIECE: usize = 64 * 1024;
+pub(super) const PIECE: usize = 64 * 1024;
 
-/// The denied paths below `workspace`, relative to it. What lies below a denied folder is not listed again. What was found
-/// is remembered in `state`, where there is one.
+/// The denied paths below `workspace`, relative to it, with every other name of a denied file. What lies below a denied
+/// folder is not listed again. What was found is remembered in `state`, where there is one.
 pub(in crate::backend) fn find(
     workspace: &Path,
     deny: &[Sourced<Glob>],
@@ -114,6 +116,14 @@ fn walk(
     if let Some(place) = place {
         place.keep(known);
     }
+    let linked = linked::other_names(&root, &walk.found).map_err(|error| match error {
+        LinksError::TooMany => too_large("more than 200,000 entries in what is denied"),
+        LinksError::Folder(folder, errno) => failed(&folder, errno),
+    })?;
+    walk.found.extend(linked);
+    if walk.found.len() > MOST_MATCHES {
+        return Err(too_large("more than 4,096 denied files"));
+    }
     Ok(walk.found)
 }
 
@@ -189,10 +199,16 @@ impl Read {
 }
 
 /// Opens a folder below the workspace. No link is followed: one that came in its place since leads elsewhere.
-fn open(root: &OwnedFd, folder: &Path) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open(root: &OwnedFd, folder: &Path) -> rustix::io::Result<OwnedFd> {
     let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+}
+
+/// Whether a rule matches `path`, relative to the workspace, in no folder that one matches.
+pub(in crate::backend) fn denies(deny: &[Sourced<Glob>], path: &Path, kind: Kind) -> bool {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return false };
+    is_denied(deny, folder, name, kind == Kind::Folder)
 }
 
 /// Whether a rule matches what `folder` has under `name`. A rule for all below a folder is a rule for the folder.
@@ -360,6 +376,37 @@ mod tests {
         let deny = rules(&["**/.env"]);
         assert_eq!(find_at(&workspace, &deny, Some(&state), SystemTime::now()).unwrap().len(), 1);
         assert_eq!(remembered(&state), 0);
+    }
+
+    #[test]
+    fn f11_another_name_of_a_denied_file_is_denied_also_when_all_was_remembered() {
+        let (home, workspace, state, later) = at_rest();
+        let deny = rules(&["**/.env", "**/.ssh/**"]);
+        fs::create_dir(workspace.join("5/.ssh")).unwrap();
+        fs::write(workspace.join("5/.ssh/key"), "").unwrap();
+        let look = |state: Option<&StateFolder>| {
+            let mut found = find_at(&workspace, &deny, state, later).unwrap();
+            found.sort();
+            found
+        };
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let plain = paths(&["5/.ssh", "7/inner/.env"]);
+        assert_eq!(look(Some(&state)), plain);
+        assert_eq!(remembered(&state), 1);
+        // Outside the workspace a name shows nothing, and two denied names are denied already.
+        fs::hard_link(workspace.join("7/inner/.env"), home.path().join("outside")).unwrap();
+        assert_eq!(look(Some(&state)), plain);
+        fs::hard_link(workspace.join("7/inner/.env"), workspace.join("8/notes.txt")).unwrap();
+        fs::hard_link(workspace.join("5/.ssh/key"), workspace.join("9/inner/public\n")).unwrap();
+        fs::write(workspace.join("8/one"), "").unwrap();
+        fs::hard_link(workspace.join("8/one"), workspace.join("8/two")).unwrap();
+        let all = paths(&["5/.ssh", "7/inner/.env", "8/notes.txt", "9/inner/public\n"]);
+        for state in [Some(&state), Some(&state), None] {
+            assert_eq!(look(state), all, "and a link between two files that are not denied is none of ours");
+        }
+        fs::remove_file(workspace.join("8/notes.txt")).unwrap();
+        fs::remove_file(workspace.join("9/inner/public\n")).unwrap();
+        assert_eq!(look(Some(&state)), plain);
     }
 
     #[test]

@@ -28,8 +28,8 @@ const MOST_BYTES: u64 = 64 * 1024 * 1024;
 const MOST_FILES: usize = 64;
 /// A folder must have been at rest for so long when it was read. Far above the tick of every file system below.
 const AT_REST_SECONDS: i64 = 3;
-/// ext2 to ext4, XFS, btrfs, tmpfs, f2fs: local, with times of their own kernel.
-const KEEP_THEIR_TIMES: [u32; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];
+/// ext2 to ext4, XFS, btrfs, tmpfs, f2fs: local, with times of their own kernel, and the same numbers in lists of names.
+pub(super) const KEEP_THEIR_TIMES: [u32; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];
 const HASH: usize = 32;
 
 /// What the kernel says of a folder; equal as long as no name in it came or went.

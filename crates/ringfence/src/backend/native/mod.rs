@@ -5,6 +5,7 @@ pub(super) mod deny;
 mod image;
 mod kept;
 mod known;
+mod linked;
 mod pinned;
 pub(super) mod toolchain;
 mod view;

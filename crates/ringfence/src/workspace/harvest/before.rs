@@ -88,7 +88,7 @@ impl Harvest<'_> {
     ) -> Result<Before, HarvestError> {
         let (Some(lower), Some(below)) = (lower, below) else { return Ok(Before::Nothing) };
         let stamp = stamp_of(below);
-        if stamp.changed >= self.bounds.began {
+        if self.is_unknown(path, stamp) {
             return Ok(Before::Unknown);
         }
         let kind = match kind_of(below) {

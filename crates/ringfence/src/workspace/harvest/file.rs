@@ -94,7 +94,7 @@ impl Harvest<'_> {
         let same_kind = below.filter(|below| kind_of(below) == FileType::RegularFile && !old.hidden);
         if let (Some(below), Some(lower)) = (same_kind, lower)
             && below.st_size == stat.st_size
-            && below.st_mode & 0o7777 == mode
+            && self.old_mode(path, below) == mode
             && self.is_same(lower, name, below, &file, size, path)?
         {
             self.seen.remember(place, &stat, old, None);

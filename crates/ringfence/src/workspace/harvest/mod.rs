@@ -1,10 +1,11 @@
-//! Finds what a program changed: walks a private layer beside the workspace that it lies over.
+//! Finds what a program changed: walks a private layer beside the workspace that it lies over, or that it is a copy of.
 //!
 //! The layer was written by an untrusted program, through overlay: names, links, permissions and contents are its own. Nothing
 //! here follows a link or leaves the two folders, no path is looked up that is not below one of them, and whatever is not
 //! understood ends the harvest: a list that leaves something out is worse than none.
 
 mod before;
+mod copied;
 mod error;
 mod file;
 
@@ -20,9 +21,10 @@ use rustix::io::Errno;
 
 use self::before::Contents;
 pub use self::error::HarvestError;
-use self::error::{LONGEST, MOST_ENTRIES, MOST_LETTERS, at, io_at, marks_of};
+use self::error::{LONGEST, MOST_ENTRIES, MOST_LETTERS, at, io_at};
 pub use self::file::Remembered;
 use super::change::{Before, Change, Moment, Node, Place};
+use super::copy::Manifest;
 use super::layer::{Life, Lower, PrivateLayer};
 use super::node::{hold, is_closed_inside, kind_of, link_target, open_file, open_folder, open_up, other_kind, stat_of};
 use super::objects::{ObjectId, Objects};
@@ -53,6 +55,7 @@ pub fn harvest_again(
     let mut harvest = Harvest {
         layer,
         lower: layer.lower(),
+        copied: layer.copied(),
         bounds,
         objects,
         left: VecDeque::from([Folder { place: None, upper: Upper::Here, lower: Beneath::Beside }]),
@@ -119,6 +122,8 @@ struct Old {
 struct Harvest<'a> {
     layer: &'a PrivateLayer,
     lower: &'a Lower,
+    /// What was copied, when the layer is a copy: it has everything that is seen, and no marks.
+    copied: Option<&'a Manifest>,
     bounds: Bounds,
     objects: &'a Objects,
     left: VecDeque<Folder>,
@@ -164,7 +169,7 @@ impl Harvest<'_> {
             },
         };
         let marks = match &upper {
-            Some(upper) => marks_of(upper, path)?,
+            Some(upper) => self.marks_of(upper, path)?,
             None => Marks::default(),
         };
         // Overlay marks the outermost folder that was made anew, and none below it.
@@ -211,32 +216,36 @@ impl Harvest<'_> {
         let path = place.as_path();
         let stat = rustix::fs::statat(upper, name, AtFlags::SYMLINK_NOFOLLOW).map_err(at("look at", path))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
-        if kind == FileType::CharacterDevice && stat.st_rdev == 0 {
+        if kind == FileType::CharacterDevice && stat.st_rdev == 0 && self.copied.is_none() {
             return self.take_whiteout(folder, lower, name, place);
         }
         let below = match lower {
             Some(lower) => stat_of(lower, name).map_err(at("look at", path))?,
             None => None,
         };
+        if self.is_untouched(path, &stat, below.as_ref()) {
+            return Ok(());
+        }
         let was_whole = below.as_ref().is_some_and(|below| self.is_taken_away_whole(below, path));
         let hidden = folder.lower == Beneath::Hidden
             || self.lower.is_in_absent(path)
             // A folder there is ours, made to take something away in it, unless overlay says that it is new.
-            || (was_whole && (kind != FileType::Directory || marks_of(self.open_upper_folder(path)?, path)?.opaque));
+            || (was_whole && (kind != FileType::Directory || self.marks_of(self.open_upper_folder(path)?, path)?.opaque));
         let mode = stat.st_mode & 0o7777;
         match kind {
             FileType::Directory => {
                 let was_folder = below.as_ref().is_some_and(|below| kind_of(below) == FileType::Directory);
-                let same = was_folder && !hidden && below.as_ref().is_some_and(|below| below.st_mode & 0o7777 == mode);
+                let same = was_folder && !hidden && below.as_ref().is_some_and(|it| self.old_mode(path, it) == mode);
                 // Overlay moves no folder that it has copied, so the host has removed this one.
-                let lost = below.is_none() && marks_of(self.open_upper_folder(path)?, path)?.copied_up;
+                let lost = self.is_lost_folder(path, below.as_ref())
+                    || below.is_none() && self.marks_of(self.open_upper_folder(path)?, path)?.copied_up;
                 if !same {
                     let before = match lost {
                         true => Before::Unknown,
                         false => self.before(lower, name, below.as_ref(), Contents::Left, path)?,
                     };
                     let change = Change { place: place.clone(), before, after: Some(Node::Folder { mode }) };
-                    if below.is_none() && self.lower.is_on_our_way(path) {
+                    if self.copied.is_some() && lost || below.is_none() && self.lower.is_on_our_way(path) {
                         self.made.push(change);
                     } else {
                         self.changes.push(change);
@@ -253,7 +262,7 @@ impl Harvest<'_> {
             }
             FileType::RegularFile => {
                 let file = self.open_upper_file(upper, name, &stat, path)?;
-                let marks = marks_of(&file, path)?;
+                let marks = self.marks_of(&file, path)?;
                 if marks.whiteout {
                     return self.take_whiteout(folder, lower, name, place);
                 }
@@ -263,8 +272,10 @@ impl Harvest<'_> {
                 }
                 // One that was copied may have been moved here; or the host has removed what was here.
                 let lost = below.is_none()
-                    && marks.copied_up
-                    && (folder.lower == Beneath::Lost || lower.is_some_and(|lower| self.is_changed_since(lower)));
+                    && (self.copied.is_some_and(|copied| copied.has(path))
+                        || marks.copied_up
+                            && (folder.lower == Beneath::Lost
+                                || lower.is_some_and(|lower| self.is_changed_since(lower))));
                 let old = Old { stat: below, hidden, lost };
                 self.take_file(lower, name, file, &old, place.clone())?;
             }
@@ -321,7 +332,7 @@ impl Harvest<'_> {
 
     /// What the workspace has, and is no more. What a program never saw, it has not removed.
     fn remove(&mut self, lower: &OwnedFd, name: &OsStr, place: Place) -> Result<(), HarvestError> {
-        if self.lower.is_absent(place.as_path()) {
+        if self.lower.is_absent(place.as_path()) || !self.was_seen(place.as_path()) {
             return Ok(());
         }
         let below = stat_of(lower, name).map_err(at("look at", place.as_path()))?;
@@ -357,7 +368,9 @@ impl Harvest<'_> {
         if length > LONGEST {
             return Err(HarvestError::LongPath { begin: path.to_string_lossy().chars().take(64).collect() });
         }
-        self.count_letters(length)?;
+        if !self.is_known(&path) {
+            self.count_letters(length)?;
+        }
         // A name from the kernel is plain: no separator, never empty, and neither of the two that are left out.
         Place::new(path).map_err(|_| HarvestError::NotUnderstood { place: PathBuf::from(name), mark: "its name" })
     }
@@ -375,11 +388,14 @@ impl Harvest<'_> {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            self.entries += 1;
+            let name = OsStr::from_bytes(name.to_bytes());
+            if self.copied.is_none() || !self.is_known(&path.join(name)) {
+                self.entries += 1;
+            }
             if self.entries > MOST_ENTRIES {
                 return Err(HarvestError::TooMany);
             }
-            names.push(OsStr::from_bytes(name.to_bytes()).to_owned());
+            names.push(name.to_owned());
         }
         Ok(names)
     }

@@ -102,6 +102,14 @@ fn an_opaque_folder_hides_all_that_it_does_not_have_itself() {
 }
 
 #[test]
+fn a_folder_in_an_opaque_one_hides_as_much_without_a_mark_of_its_own() {
+    let made = Made::new();
+    made.file("lower/d/sub/gone", "").file("lower/d/sub/deep/gone", "").file("lower/d/sub/same", "same");
+    made.file("upper/d/sub/same", "same").file("upper/d/sub/deep/new", "").mark("upper/d", "opaque", b"y");
+    made.check(&["-d/sub/deep/gone", "+d/sub/deep/new", "-d/sub/gone"]);
+}
+
+#[test]
 fn what_overlay_would_not_write_ends_the_harvest() {
     for (attribute, value) in [("redirect", &b"/etc"[..]), ("metacopy", b""), ("opaque", b"z"), ("unheard-of", b"")] {
         let made = Made::new();
