@@ -346,7 +346,7 @@ async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, a
     };
     let mut outcome = outcome;
     if args.apply {
-        apply_if_clean(&mut outcome)?;
+        apply_if_clean(&mut outcome, engine.policy().fs.size.value.get())?;
     }
     let screen = match printer.finish(Event::Ended(outcome.clone())).await {
         Ok(screen) => screen,
@@ -440,15 +440,14 @@ pub(crate) fn describe_changes(counts: Counts, applied: Option<&AtOnce>, id: &Ru
 }
 
 /// Applies what a run changed, if it succeeded and nobody needs to look at it first.
-fn apply_if_clean(outcome: &mut Outcome) -> Result<(), RunFailure> {
+fn apply_if_clean(outcome: &mut Outcome, most: u64) -> Result<(), RunFailure> {
     let succeeded = (outcome.status, outcome.exit_code, &outcome.error) == (Status::Exited, Some(0), &None);
     if outcome.changes.is_none() || outcome.applied.is_some() || !succeeded {
         return Ok(());
     }
     let state = setup::state()?;
-    let kept = kept::of(&state, &outcome.run_id);
-    let set = kept.load().map_err(RunFailure::Changes)?;
-    let applied = apply_at_once(&state, &Ledger::open(&state)?, &kept, &set, Terms::AllOrNothing)?;
+    let set = kept::of(&state, &outcome.run_id).load().map_err(RunFailure::Changes)?;
+    let applied = apply_at_once(&state, &Ledger::open(&state)?, &set, Terms::AllOrNothing, most)?;
     outcome.applied = Some(applied);
     Ok(())
 }

@@ -8,7 +8,7 @@ use ringfence::launcher::Launcher;
 use ringfence::layers::{self, LoadError, Loaded, LoadedFile, OPERATOR_FILE, Operators, Project, Sources};
 use ringfence::state::StateError;
 use ringfence::{Engine, StateFolder};
-use ringfence_policy::{Diagnostic, Grant, Layer};
+use ringfence_policy::{Diagnostic, Glob, Grant, Layer, Origin, Sourced};
 
 use crate::Fatal;
 use crate::args::LayerArgs;
@@ -147,14 +147,33 @@ pub(crate) fn engine(context: Context, launcher: Launcher) -> Result<Engine, Set
 
 /// What an engine for a context is made from.
 pub(crate) fn engine_setup(context: Context, launcher: Launcher) -> Result<Setup, SetupFailure> {
+    let mut policy = context.loaded.policy;
+    policy.fs.protect.extend(own_files(&context.loaded.files, &context.workspace));
     Ok(Setup {
-        policy: context.loaded.policy,
+        policy,
         workspace: context.workspace,
         environment: std::env::vars_os().collect(),
         state: state()?,
         grants: context.grants,
         launcher,
     })
+}
+
+/// The files that say what is permitted, where they lie in the workspace: no program may change them, whatever they are called.
+fn own_files(files: &[LoadedFile], workspace: &Path) -> Vec<Sourced<Glob>> {
+    let below = |file: &LoadedFile| {
+        let path = Path::new(&*file.name).canonicalize().ok()?;
+        let path = path.strip_prefix(workspace).ok()?.to_str()?;
+        let literal: String = path
+            .chars()
+            .flat_map(|letter| {
+                ['\\', letter].into_iter().skip(usize::from(letter.is_alphanumeric() || "/._-".contains(letter)))
+            })
+            .collect();
+        literal.parse::<Glob>().ok()
+    };
+    let origin = || Origin { layer: Layer::Default, place: None };
+    files.iter().filter_map(below).map(|value| Sourced { value, origin: origin() }).collect()
 }
 
 /// The state folder of this user.

@@ -95,6 +95,17 @@ impl Launcher {
         }
     }
 
+    /// Ends what was prepared: it is not how things are any more.
+    pub fn forget(&self) -> io::Result<()> {
+        match &self.0 {
+            Raiser::Here(spare) => {
+                drop(lock(spare).take());
+                Ok(())
+            }
+            Raiser::Process(socket) => send(lock(socket).as_fd(), PREPARE, &[]),
+        }
+    }
+
     /// Raises the wall of `launch`, in which process 1 lives `life`; see [`wall::start`]. A launcher of its own process was
     /// told which life when it began to serve. Returns process 1 and our end of its control socket.
     pub fn start(

@@ -12,7 +12,7 @@ use crate::diagnostic::Diagnostic;
 use crate::entry::read_allow;
 use crate::host::NetRule;
 use crate::name::Named;
-use crate::path::{Glob, LiteralPath};
+use crate::path::{Glob, LiteralPath, parse_file_pattern};
 use crate::policy::{BackendChoice, Firmness, NetMode, WorkspaceMode};
 use crate::reader::Reader;
 use crate::section::{parse_amount, parse_count, parse_memory, parse_socket, read_env, read_ports, values};
@@ -155,9 +155,9 @@ impl Overrides {
 fn read_fs(reader: &mut Reader<'_>, node: &Node) -> FsOverrides {
     let fields = reader.fields(node, "fs", &FS_KEYS);
     let mode = fields.get("mode").and_then(|node| reader.scalar(node, "fs.mode", WorkspaceMode::read));
-    let deny = fields
-        .get("deny")
-        .and_then(|node| reader.list(node, "fs.deny", |reader, node| reader.scalar(node, "fs.deny", str::parse)));
+    let deny = fields.get("deny").and_then(|node| {
+        reader.list(node, "fs.deny", |reader, node| reader.scalar(node, "fs.deny", parse_file_pattern))
+    });
     let size = fields.get("size").and_then(|node| reader.scalar(node, "fs.size", parse_amount));
     FsOverrides { mode: mode.map(|it| it.value), deny: deny.map(values), size: size.map(|it| it.value) }
 }

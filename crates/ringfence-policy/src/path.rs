@@ -197,6 +197,23 @@ fn compile(text: &str) -> Option<GlobMatcher> {
     set.is_ok().then(|| glob.compile_matcher())
 }
 
+/// A pattern for files. It is held against paths below the workspace: one that is written otherwise would match nothing, and
+/// deny nothing.
+pub(crate) fn parse_file_pattern(text: &str) -> Result<Glob, Invalid> {
+    let (problem, instead) = if text.starts_with('/') {
+        ("begins with `/`", "write it from the workspace on, such as `secrets/key`, or `**/key` for any depth")
+    } else if text.starts_with('~') {
+        ("begins with `~`", "write it from the workspace on; a home outside of it is never shown")
+    } else if text.ends_with('/') {
+        ("ends with `/`", "write the folder's name alone: what is in it is meant, too")
+    } else if !text.is_empty() && text.split('/').any(|part| matches!(part, "." | ".." | "")) {
+        ("has a part `.` or `..`, or an empty one", "write plain names, such as `secrets/key`")
+    } else {
+        return text.parse();
+    };
+    Err(Invalid::new(BAD_GLOB, format!("{} {problem}, so it would match nothing", quote(text)), instead))
+}
+
 impl FromStr for Glob {
     type Err = Invalid;
 

@@ -5,7 +5,7 @@ use crate::entry::{read_allow, read_command, read_deny, read_mounts};
 use crate::file::{FsFile, NetFile, PolicyFile, ProcFile};
 use crate::host::parse_port;
 use crate::name::Named;
-use crate::path::{Glob, LiteralPath, check_source, check_target};
+use crate::path::{Glob, LiteralPath, check_source, check_target, parse_file_pattern};
 use crate::policy::{BackendChoice, BackendKind, Field, Firmness, NetMode, Preset, WorkspaceMode};
 use crate::reader::{Fields, Reader, Written};
 use crate::units::Bytes;
@@ -163,7 +163,7 @@ fn read_fs(reader: &mut Reader<'_>, node: &Node) -> FsFile {
 }
 
 fn read_globs(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Vec<Written<Glob>>> {
-    reader.list(node, path, |reader, node| reader.scalar(node, path, str::parse))
+    reader.list(node, path, |reader, node| reader.scalar(node, path, parse_file_pattern))
 }
 
 /// `default` adds nothing: what is protected by default always is.
@@ -174,7 +174,7 @@ fn read_protect(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Written<Glob
             let written = reader.list(node, "fs.protect", |reader, node| {
                 reader.scalar(node, "fs.protect", |text| match text {
                     "default" => Ok(None),
-                    _ => text.parse().map(Some),
+                    _ => parse_file_pattern(text).map(Some),
                 })
             })?;
             let keep = |entry: Written<Option<Glob>>| {

@@ -31,11 +31,9 @@ use crate::scratch;
 use crate::session::{Active, Open, Opening, Session, SessionRequest};
 use crate::state::StateFolder;
 use crate::waiting::waiting;
-use crate::workspace::apply::ApplyError;
-use crate::workspace::at_once::{AtOnce, Terms, apply_at_once};
 use crate::workspace::change::Moment;
 use crate::workspace::discard::{DiscardError, discard};
-use crate::workspace::{self, About, Found};
+use crate::workspace::{self, About};
 use crate::written::{ended_body, ledger_failure, planned_body, record_grant, requested_body};
 
 /// Events that wait for a slow listener.
@@ -51,7 +49,7 @@ pub(crate) struct Inner {
     workspace: PathBuf,
     environment: Vec<(OsString, OsString)>,
     pub(crate) backends: Vec<Box<dyn Backend>>,
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     grants: Value,
     approver: Arc<dyn Approver>,
 }
@@ -312,19 +310,13 @@ impl Inner {
                     if let Some(found) = &found
                         && plan.policy().fs.mode.value == WorkspaceMode::Direct
                     {
-                        conclude::applied(&mut outcome, waiting(|| self.apply_directly(found)));
+                        conclude::applied(&mut outcome, waiting(|| self.apply_directly(found, plan.policy())));
                     }
                     return self.write_end_with(&run_id, outcome, found.as_ref().map(|found| found.list.as_str()));
                 }
             }
         };
         self.write_end(&run_id, outcome)
-    }
-
-    /// Takes what was changed straight to the host, as the policy says.
-    pub(crate) fn apply_directly(&self, found: &Found) -> Result<AtOnce, ApplyError> {
-        let kept = workspace::kept::of(&self.state, &found.set.run_id);
-        apply_at_once(&self.state, &self.ledger, &kept, &found.set, Terms::Direct)
     }
 
     async fn open_session(self: &Arc<Self>, run_id: RunId, wanted: SessionRequest) -> Result<Session, Outcome> {

@@ -14,6 +14,7 @@ pub mod check;
 pub mod checkpoint;
 mod choose;
 mod conclude;
+mod direct;
 pub mod engine;
 pub mod event;
 pub mod guarantee;

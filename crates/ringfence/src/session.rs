@@ -393,7 +393,7 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
     if let Some(found) = &found
         && open.with.policy.fs.mode.value == WorkspaceMode::Direct
     {
-        match waiting(|| engine.apply_directly(found)) {
+        match waiting(|| engine.apply_directly(found, &open.with.policy)) {
             Ok(done) => applied = Some(done),
             Err(failed) => error = Some(conclude::not_applied(&failed)),
         }

@@ -25,7 +25,10 @@ pub(super) fn write(view: &View<'_>, depth: Depth, out: &mut dyn Write) -> io::R
     put_path(&mut head, "workspace", &view.set.workspace);
     head.insert("subject".to_owned(), view.set.subject.as_str().into());
     head.insert("endedSeconds".to_owned(), view.set.ended.seconds.into());
-    let count = |wanted: fn(&Judgement) -> bool| view.rows.iter().filter(|row| wanted(view.judgement(row))).count();
+    // Also of what a rename took away.
+    let shown = |row: &Row| [Some(row.change), row.from].into_iter().flatten().collect::<Vec<_>>();
+    let judged = || view.rows.iter().flat_map(shown).filter_map(|change| view.judgements.get(change));
+    let count = |wanted: fn(&Judgement) -> bool| judged().filter(|judgement| wanted(judgement)).count();
     head.insert("flagged".to_owned(), count(|judgement| matches!(judgement, Judgement::Flagged(_))).into());
     head.insert("denied".to_owned(), count(|judgement| matches!(judgement, Judgement::Denied(_))).into());
     let head = serde_json::to_string(&head)?;

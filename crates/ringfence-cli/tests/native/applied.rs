@@ -242,3 +242,38 @@ fn f08_git_on_the_host_executes_nothing_that_was_held_back() {
     git(&stage, "sub", &["status"]);
     assert!(mark.exists(), "the probe of a bare repository does not work");
 }
+
+#[test]
+fn s07_direct_never_changes_the_policy_that_was_named_nor_our_own_program() {
+    let Some(stage) = walled() else { return };
+    stage.write("my.yaml", "version: 1\nfs: { workspace: { mode: direct } }\n");
+    let script = "echo 'version: 1' > my.yaml; mkdir -p .config/ringfence; echo x > .config/ringfence/policy.yaml; echo fine > fine";
+    let ended = aloud(&stage, &["--policy", "my.yaml"], script);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(stage.read("fine").as_deref(), Some("fine\n"), "{ended:?}");
+    assert!(stage.read("my.yaml").unwrap().contains("direct"), "the policy was changed: {ended:?}");
+    assert_eq!(stage.read(".config/ringfence/policy.yaml"), None, "{ended:?}");
+}
+
+#[test]
+fn direct_holds_back_links_that_lead_to_protected_files_or_out() {
+    let Some(stage) = walled_with("fs: { workspace: { mode: direct } }\n") else { return };
+    stage.write("logs", "x");
+    let script = "ln -s .git/hooks/pre-commit todo.txt; ln -s ../../../etc/cron.d/x notes.md; ln -sf /home logs; ln -s fine good; echo fine > fine";
+    let ended = aloud(&stage, &[], script);
+    for held in ["todo.txt", "notes.md"] {
+        assert!(fs::symlink_metadata(stage.work().join(held)).is_err(), "{held}: {ended:?}");
+    }
+    assert_eq!(stage.read("logs").as_deref(), Some("x"), "{ended:?}");
+    assert_eq!(stage.read("good").as_deref(), Some("fine\n"), "a link inside is fine: {ended:?}");
+}
+
+#[test]
+fn r03_hard_links_do_not_multiply_what_may_be_written() {
+    let Some(stage) = walled_with("fs: { workspace: { mode: direct }, size: 16MiB }\n") else { return };
+    let script = "head -c 8000000 /dev/zero > a; n=0; while [ $n -lt 40 ]; do ln a b$n; n=$((n+1)); done";
+    let ended = aloud(&stage, &[], script);
+    let size: u64 = fs::read_dir(stage.work()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    assert!(size < 70_000_000, "{size} bytes are on the host: {ended:?}");
+    assert!(ended.stderr.contains("16777216 may be written"), "{ended:?}");
+}

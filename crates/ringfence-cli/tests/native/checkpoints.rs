@@ -62,7 +62,7 @@ fn a_workspace_becomes_what_it_was_whatever_programs_did_to_it() {
     checkpoint(&stage, "restore", &["0"]).expect(0, &[]);
     session.sh("rm tree/deep/leaf; echo more >> changed; cat tree/other").expect(0, &[]);
     assert_eq!(canary.change().unwrap(), None, "the host's files");
-    stage.ringfence(["session", "stop", "work"]).run().expect(0, &["2 files changed (1 changed, 1 removed)"]);
+    stage.ringfence(["session", "stop", "work"]).run().expect(0, &["2 changes (1 changed, 1 removed)"]);
     stage.ringfence(["log", "verify"]).run().expect(0, &[]);
 }
 

@@ -86,7 +86,7 @@ impl Spare {
         if sent.len() > MOST_DESCRIPTORS {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
         }
-        send(&self.socket, &(launch, descriptors.trees.len()), &sent)
+        send(&self.socket, &(launch, [descriptors.trees.len(), groups.len()]), &sent)
     }
 }
 
@@ -140,7 +140,11 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
     let Ok(Some((wall, _))) = receive::<Wall>(&socket) else { return };
     seccomp::program();
     let begun = Begun::begin(&wall, &[]);
-    let Ok(Some(((launch, trees), came))) = receive::<(WallLaunch, usize)>(&socket) else { return };
+    let Ok(Some(((launch, [trees, groups]), came))) = receive::<(WallLaunch, [usize; 2])>(&socket) else { return };
+    if came.len() != FIXED + trees + groups {
+        // Some were lost on the way, such as for want of numbers for them.
+        return;
+    }
     let mut came = came.into_iter();
     let fixed: Vec<OwnedFd> = came.by_ref().take(FIXED).collect();
     let trees: Vec<OwnedFd> = came.by_ref().take(trees).collect();

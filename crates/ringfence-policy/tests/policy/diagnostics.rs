@@ -304,3 +304,17 @@ proptest! {
         drop(parse("p.yaml", &kept));
     }
 }
+
+#[test]
+fn a_file_pattern_that_could_match_nothing_is_refused() {
+    let read = |key: &str, text: &str| parse("p.yaml", &format!("version: 1\nfs: {{ {key}: [\"{text}\"] }}\n"));
+    for key in ["deny", "protect"] {
+        for text in ["/etc/x", "~/x", "./secret", "secret/", "a/../b", "a//b"] {
+            let refused = read(key, text).unwrap_err();
+            assert!(format!("{refused:?}").contains("would match nothing"), "{key} {text}: {refused:?}");
+        }
+        for text in ["secret", "**/.env", "a/b/**", ".x/*"] {
+            assert!(read(key, text).is_ok(), "{key} {text}");
+        }
+    }
+}

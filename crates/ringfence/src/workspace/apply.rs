@@ -79,13 +79,18 @@ pub(super) fn propose_judged(
     let mut proposal = Proposal::default();
     let objects = kept.objects();
     let ours = kept.state_folder().map(|state| state.canonicalize().unwrap_or_else(|_| state.to_owned()));
-    let is_ours = |place: &Place| ours.as_ref().is_some_and(|ours| host.path().join(place.as_path()).starts_with(ours));
+    let program = std::env::current_exe().ok().map(|path| path.canonicalize().unwrap_or(path));
+    let is_ours = |place: &Place| {
+        let path = host.path().join(place.as_path());
+        ours.as_ref().is_some_and(|ours| path.starts_with(ours))
+            || program.as_ref().is_some_and(|program| program.starts_with(&path))
+    };
     let unjudged = Judgement::Denied("it was not judged".to_owned());
     let judged = judgements.iter().chain(std::iter::repeat(&unjudged));
     for (change, judgement) in set.changes.iter().zip(judged).filter(|(change, _)| selection.has(&change.place)) {
         let place = change.place.clone();
         let held = match (judgement, &change.after) {
-            _ if is_ours(&place) => Some(Why::Denied("the state folder is nobody's to change".to_owned())),
+            _ if is_ours(&place) => Some(Why::Denied("what is Ringfence's own is nobody's to change".to_owned())),
             (Judgement::Denied(rule), _) => Some(Why::Denied(rule.clone())),
             (_, Some(Node::Other(kind))) => Some(Why::NotCarried(*kind)),
             (Judgement::Flagged(flags), _) if flagged.leaves(flags) => {
@@ -226,6 +231,14 @@ pub enum ApplyError {
     /// The ledger cannot be written.
     #[error("nothing was changed, because it could not be written to the ledger")]
     Ledger(#[from] LedgerError),
+    /// On the host it would take more room than may be written.
+    #[error("what was changed would take {bytes} bytes on the host, and {most} may be written")]
+    TooMuch {
+        /// All files together: there each name is a file of its own, and holes are none.
+        bytes: u64,
+        /// `fs.size`.
+        most: u64,
+    },
     /// There is nothing to take back.
     #[error("nothing is left to take back in {0}; `ringfence undo --list` lists what was applied")]
     NothingToUndo(PathBuf),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::apply::{self, Applied, ApplyError, Flagged, Left, Site, Why};
-use super::change::ChangeSet;
-use super::kept::Kept;
+use super::change::{Change, ChangeSet, Node};
+use super::kept;
 use super::selection::Selection;
 use crate::ledger::Ledger;
 use crate::run_id::RunId;
@@ -66,14 +66,24 @@ impl Named {
     }
 }
 
-/// Applies `set` on `terms`. Of what is applied in whole by [`Terms::Direct`] nothing is kept but the way back.
+/// Applies `set`, which is kept, on `terms`, if it is not larger than `most` bytes: nobody looks, so `fs.size` has to hold for it. Of what is
+/// applied in whole by [`Terms::Direct`] nothing is kept but the way back.
 pub fn apply_at_once(
     state: &StateFolder,
     ledger: &Ledger,
-    kept: &Kept,
     set: &ChangeSet,
     terms: Terms,
+    most: u64,
 ) -> Result<AtOnce, ApplyError> {
+    let kept = &kept::of(state, &set.run_id);
+    let size = |change: &Change| match &change.after {
+        Some(Node::File { size, .. }) => *size,
+        _ => 0,
+    };
+    let bytes = set.changes.iter().map(size).fold(0u64, u64::saturating_add);
+    if bytes > most {
+        return Err(ApplyError::TooMuch { bytes, most });
+    }
     let site = open(state, set)?;
     let flagged = match terms {
         Terms::AllOrNothing => Flagged::Leave,

@@ -4,7 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ringfence_linux::launcher::{Launcher, MOST_TREES};
+use ringfence_linux::kernel_file;
+use ringfence_linux::launcher::{Launcher, MOST_TREES, Prepares};
 use ringfence_linux::wall::{self, Entry, Identity, Wall};
 use ringfence_policy::{ResolvedPolicy, UserId};
 
@@ -19,6 +20,8 @@ const BELIEVED: Duration = Duration::from_secs(1);
 pub(super) struct Begun {
     wall: Wall,
     at: Instant,
+    /// The host's mounts then: the guest has a copy of them, in which those that came or went since did not.
+    mounts: Option<String>,
 }
 
 /// Begins the next wall under `policy`. Without one, the next run only takes a little longer.
@@ -26,9 +29,16 @@ pub(super) fn begin(launcher: &Launcher, begun: &Mutex<Option<Begun>>, policy: &
     let Ok(id) = RunId::generate() else { return };
     let identity = identity(policy.proc.user.value, &id);
     let wall = wall_for(policy, identity, view::system(identity));
-    if launcher.prepare(&wall).is_ok() {
-        *begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Begun { wall, at: Instant::now() });
+    // Before the guest is made. One that this process has made itself is used at once.
+    let mounts = (launcher.prepares() == Prepares::Again).then(mounts);
+    if mounts.as_ref().is_none_or(Option::is_some) && launcher.prepare(&wall).is_ok() {
+        let begin = Begun { wall, at: Instant::now(), mounts: mounts.flatten() };
+        *begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(begin);
     }
+}
+
+fn mounts() -> Option<String> {
+    kernel_file::read("/proc/self/mountinfo").ok()
 }
 
 /// A wall with these entries.
@@ -52,11 +62,21 @@ pub(super) fn identity(user: UserId, id: &RunId) -> Identity {
     Identity { uid: user.uid, gid: user.gid, host_uid, host_gid }
 }
 
-/// Who the program of the next wall is, and the system that it sees: as it was begun, if it was.
-pub(super) fn take(begun: &Mutex<Option<Begun>>, policy: &ResolvedPolicy, id: &RunId) -> (Identity, Vec<Entry>) {
+/// Who the program of the next wall is, and the system that it sees: as it was begun, if it was and the host's mounts are the
+/// same.
+pub(super) fn take(
+    launcher: &Launcher,
+    begun: &Mutex<Option<Begun>>,
+    policy: &ResolvedPolicy,
+    id: &RunId,
+) -> Result<(Identity, Vec<Entry>), StartError> {
     let user = policy.proc.user.value;
-    let begun = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match begun.filter(|begun| (begun.wall.identity.uid, begun.wall.identity.gid) == (user.uid, user.gid)) {
+    let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if begun.as_ref().is_some_and(|begun| begun.mounts.is_some() && begun.mounts != mounts()) {
+        launcher.forget().map_err(|error| wall_error("end a guest that was made too early", &error))?;
+        begun = None;
+    }
+    Ok(match begun.filter(|begun| (begun.wall.identity.uid, begun.wall.identity.gid) == (user.uid, user.gid)) {
         Some(begun) if begun.at.elapsed() < BELIEVED => (begun.wall.identity, begun.wall.entries),
         // If the system still looks the same, the wall that was begun is the right one.
         Some(begun) => (begun.wall.identity, view::system(begun.wall.identity)),
@@ -64,7 +84,7 @@ pub(super) fn take(begun: &Mutex<Option<Begun>>, policy: &ResolvedPolicy, id: &R
             let identity = identity(user, id);
             (identity, view::system(identity))
         }
-    }
+    })
 }
 
 /// Makes the entries of `wall` after the first `system` ones fit for somebody who has become the program's user already and

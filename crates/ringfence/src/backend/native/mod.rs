@@ -351,7 +351,7 @@ fn view(
             let identity = begun::identity(plan.policy().proc.user.value, plan.run_id());
             (identity, root.system(identity)?)
         }
-        None => begun::take(&native.begun, plan.policy(), plan.run_id()),
+        None => begun::take(&native.launcher, &native.begun, plan.policy(), plan.run_id())?,
     };
     let system = if root.is_none() { entries.len() } else { 0 };
     if root.is_none() {

@@ -190,13 +190,9 @@ fn is_dangerous(key: &str) -> bool {
 
 /// Whether a text is git's configuration of a repository, or would be dangerous as one.
 pub(super) fn is_git_config(text: &str) -> bool {
-    git_settings(text).iter().any(|(key, _)| {
-        key.starts_with("core.repositoryformat")
-            || key.starts_with("core.bare")
-            || key.starts_with("core.fsmonitor")
-            || key.starts_with("core.hookspath")
-            || key.starts_with("core.sshcommand")
-    })
+    git_settings(text)
+        .iter()
+        .any(|(key, _)| key.starts_with("core.repositoryformat") || key.starts_with("core.bare") || is_dangerous(key))
 }
 
 /// Every key with its value, loosely read: sections and keys in lower case.
@@ -260,6 +256,14 @@ const PACKAGE_FIELDS: &[&str] = &[
     "trustedDependencies",
     "scripts-descriptions",
     "plugins",
+    "eslintConfig",
+    "prettier",
+    "jest",
+    "babel",
+    "stylelint",
+    "ava",
+    "mocha",
+    "nyc",
 ];
 /// Scripts that an install executes.
 const INSTALL_SCRIPTS: &[&str] = &["preinstall", "install", "postinstall", "prepare", "preprepare", "postprepare"];

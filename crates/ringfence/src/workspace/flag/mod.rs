@@ -10,6 +10,7 @@ mod links;
 mod names;
 mod rules;
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -29,6 +30,8 @@ pub use self::rules::{Rule, rules};
 
 /// Contents that are larger are not looked into, and taken for the worst.
 const MOST_BYTES: u64 = 1024 * 1024;
+/// Of all that is read to judge one set.
+const MOST_READ: usize = 64 * 1024 * 1024;
 
 /// What is to become of a change unless somebody says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +81,7 @@ pub fn judge_by(set: &ChangeSet, read: &dyn Fn(ObjectId) -> Option<Vec<u8>>) -> 
         bare: Bare::find(&set.changes),
         gone: gone_repositories(&set.changes),
         read,
+        read_so_far: Cell::new(0),
     };
     set.changes.iter().map(|change| court.judge(change)).collect()
 }
@@ -154,6 +158,7 @@ struct Court<'a> {
     bare: Bare,
     gone: HashSet<&'a Path>,
     read: &'a dyn Fn(ObjectId) -> Option<Vec<u8>>,
+    read_so_far: Cell<usize>,
 }
 
 /// What becomes of a place.
@@ -263,9 +268,16 @@ impl Court<'_> {
         }
     }
 
+    /// What is not read counts as whatever it could be. Many names of one content are no reason to read for ever.
     fn text(&self, id: ObjectId) -> Text {
+        if self.read_so_far.get() > MOST_READ {
+            return Text::Unknown;
+        }
         match (self.read)(id).map(String::from_utf8) {
-            Some(Ok(text)) => Text::Known(text),
+            Some(Ok(text)) => {
+                self.read_so_far.set(self.read_so_far.get().saturating_add(text.len()));
+                Text::Known(text)
+            }
             Some(Err(_)) | None => Text::Unknown,
         }
     }
@@ -277,7 +289,8 @@ impl Court<'_> {
             // Without the rest of it, even data must not go: half a repository is worse than none.
             let all_gone =
                 !self.gone.is_empty() && change.place.as_path().ancestors().any(|path| self.gone.contains(path));
-            if flags.is_empty() && (all_gone || becomes == Becomes::Link || !is_git_data(rest)) {
+            if !flags.iter().any(|flag| flag.protected) && (all_gone || becomes == Becomes::Link || !is_git_data(rest))
+            {
                 let reason = "is a part of a repository: git obeys it at commands in this folder";
                 let detail = all_gone.then(|| "all of the repository was removed".to_owned());
                 flags.push(Flag { protected: true, detail, ..flag("git.repository", reason) });
@@ -310,7 +323,8 @@ impl Court<'_> {
         let folded_path: std::path::PathBuf = folded.iter().collect();
         if let Some(rule) = Patterns::naming(&self.deny.folded, &folded_path, becomes.is_folder()) {
             let reason = "on a file system that folds case this is a file that the policy denies";
-            flags.push(Flag { detail: Some(rule.as_str().to_owned()), ..flag("policy.deny", reason) });
+            let detail = Some(rule.as_str().to_owned());
+            flags.push(Flag { detail, protected: true, ..flag("policy.deny", reason) });
         }
         let exact = Patterns::naming(&self.protect.exact, path, becomes.is_folder());
         let rule = exact.or_else(|| Patterns::naming(&self.protect.folded, &folded_path, becomes.is_folder()));
@@ -351,22 +365,22 @@ impl Court<'_> {
         if replaces {
             let reason =
                 "stands where something else was: what reads or writes that path reaches the link's target instead";
-            flags.push(Flag { detail: detail.clone(), ..flag("link.replaces", reason) });
+            flags.push(Flag { detail: detail.clone(), protected: true, ..flag("link.replaces", reason) });
         }
         match leads(&change.place, target, &self.nodes) {
             Leads::Out => {
                 let reason = "points out of the workspace: programs on the host that follow it read or write there";
-                flags.push(Flag { detail, ..flag("link.out", reason) });
+                flags.push(Flag { detail, protected: true, ..flag("link.out", reason) });
             }
             Leads::Unclear => {
                 let reason = "may point out of the workspace: where it leads cannot be told";
-                flags.push(Flag { detail, ..flag("link.unclear", reason) });
+                flags.push(Flag { detail, protected: true, ..flag("link.unclear", reason) });
             }
             Leads::Inside(path) => {
                 let to = Place::new(path).ok();
                 if to.as_ref().is_some_and(|to| protected_by(to).is_some()) {
                     let reason = "points at a protected file: what is written to this path changes that one";
-                    flags.push(Flag { detail, ..flag("link.protected", reason) });
+                    flags.push(Flag { detail, protected: true, ..flag("link.protected", reason) });
                 }
             }
         }
@@ -426,8 +440,9 @@ fn is_git_data_below(rest: &[String]) -> bool {
 
 /// Whether a file called HEAD is one of a repository.
 fn looks_like_head(text: &str) -> bool {
-    let text = text.trim();
-    text.starts_with("ref:") || (text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    let text = text.trim_start().as_bytes();
+    // Git reads as many digits as it needs, and nothing after them.
+    text.starts_with(b"ref:") || text.get(..40).is_some_and(|start| start.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Folders that have `HEAD`, `objects` and `refs` after the changes, without being called `.git`. Known by a hash of their

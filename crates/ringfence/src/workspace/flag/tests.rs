@@ -126,6 +126,9 @@ fn f09_a_bare_repository_is_found_wherever_it_lies() {
     check("x/config", "[core]\n\tbare = true\n", &["git.bare"]);
     check("x/config", "[Core]HooksPath=.\n", &["git.bare"]);
     check("x/hooks/post-checkout", "sh\n", &["git.hook-script"]);
+    check("x/HEAD", "0123456789012345678901234567890123456789 and more\n", &["git.bare"]);
+    check("x/config", "[core]\n\tpager = touch x;cat\n", &["git.bare"]);
+    check("x/config", "[include]\n\tpath = other\n", &["git.bare"]);
     check("x/HEAD", "the head of a list\n", &[]);
     check("x/config", "port = 80\n", &[]);
 }
@@ -222,7 +225,10 @@ fn f01_links_that_lead_out_replace_or_stand_for_a_flagged_folder_are_flagged() {
     assert_eq!(rules(Case::default().links("a", "b/x").links("b", "..")), [["link.out"], ["link.out"]]);
     assert_eq!(rules(Case::default().links("a", "a")), [["link.unclear"]]);
     assert_eq!(rules(Case::default().links("a", ".git/hooks")), [["link.protected"]]);
-    assert_eq!(rules(Case::default().links(".github", "x")), [["agent.settings", "agent.instructions", "ci.pipeline"]]);
+    assert_eq!(
+        rules(Case::default().links(".github", "x")),
+        [["agent.settings", "agent.instructions", "ci.pipeline", "agent.further"]]
+    );
     for before in [WasKind::Folder, WasKind::File(None)] {
         let case = Case::default().with("a", was(before), Some(Node::Link { target: "b".into() }));
         assert_eq!(case.rules(), [["link.replaces"]]);
@@ -361,4 +367,21 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn f23_one_content_with_many_names_is_not_read_for_ever() {
+    let text = format!("{{\"name\":\"{}\"}}", "x".repeat(900_000));
+    let mut case = Case::default();
+    let node = case.file(&text);
+    for number in 0..300 {
+        case = case.with(format!("{number}/package.json"), Before::Nothing, Some(node.clone()));
+    }
+    let read = Cell::new(0);
+    let judged = judge_by(&case.set(), &|id| {
+        read.set(read.get() + 1);
+        case.contents.get(&id).cloned()
+    });
+    assert!(read.get() < 100, "it was read {} times", read.get());
+    assert!(judged.last() != Some(&Judgement::Free), "what was not read is not free");
 }

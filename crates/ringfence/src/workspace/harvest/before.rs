@@ -46,8 +46,8 @@ impl Harvest<'_> {
         size: u64,
         path: &Path,
     ) -> Result<bool, HarvestError> {
-        // Whether a guess was right is not told of a file that the program may not read itself.
-        if !is_readable_inside(below, self.lower.owner()) {
+        // Whether a guess was right is not told of a file that the program may not read itself. What was copied it has.
+        if self.copied.is_none() && !is_readable_inside(below, self.lower.owner()) {
             return Ok(false);
         }
         // One that may not be read cannot be compared, and is listed.

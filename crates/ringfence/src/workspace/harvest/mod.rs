@@ -12,6 +12,7 @@ mod file;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
+use std::ops::Bound;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -355,9 +356,15 @@ impl Harvest<'_> {
 
     /// Lists those folders of the wall's own that now hold something of the program's.
     fn list_made(&mut self) {
-        let used: BTreeSet<&Path> =
-            self.changes.iter().flat_map(|change| change.place.as_path().ancestors().skip(1)).collect();
-        let is_used = |made: &Change| used.contains(made.place.as_path());
+        if self.made.is_empty() {
+            return;
+        }
+        let places: BTreeSet<&Place> = self.changes.iter().map(|change| &change.place).collect();
+        // What is in a folder comes next after it.
+        let is_used = |made: &Change| {
+            let after = places.range::<&Place, _>((Bound::Excluded(&made.place), Bound::Unbounded)).next();
+            after.is_some_and(|place| place.as_path().starts_with(made.place.as_path()))
+        };
         let made: Vec<Change> = self.made.iter().filter(|made| is_used(made)).cloned().collect();
         self.changes.extend(made);
     }
