@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use ringfence_linux::wall::{Access, Entry, Identity, Written};
 use ringfence_policy::{ImageKind, ResolvedPolicy};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use super::pinned::Pinned;
 use super::{StartError, toolchain, view};
@@ -29,6 +30,8 @@ const NEVER: [&str; 6] = ["sys", "boot", "etc/shadow", "etc/shadow-", "etc/gshad
 /// In `/dev` everything is ours; these two are covered as they are.
 const COVERED_IN_DEV: [&str; 2] = ["pts", "shm"];
 const MOST_IN_DEV: usize = 1024;
+/// How often a look-up is tried that was disturbed.
+const MOST_TRIES: usize = 256;
 
 /// Why an image cannot be the root.
 #[derive(Debug, thiserror::Error)]
@@ -240,14 +243,18 @@ impl Root {
 
     /// Whether a program will find a file at `path`. Links are followed as they will be inside.
     pub(super) fn has_file(&self, path: &Path) -> bool {
-        let opened = rustix::fs::openat2(
-            self.folder.opened(),
-            path,
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-        );
-        let stat = opened.and_then(|file| rustix::fs::fstat(&file));
+        let open = || {
+            rustix::fs::openat2(
+                self.folder.opened(),
+                path,
+                OFlags::PATH | OFlags::CLOEXEC,
+                Mode::empty(),
+                ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+            )
+        };
+        // While something is mounted or renamed anywhere, the kernel may not be able to tell where `..` in a link leads.
+        let mut tries = (0..MOST_TRIES).map(|_| open()).skip_while(|opened| matches!(opened, Err(Errno::AGAIN)));
+        let stat = tries.next().unwrap_or(Err(Errno::AGAIN)).and_then(|file| rustix::fs::fstat(&file));
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
     }
 
