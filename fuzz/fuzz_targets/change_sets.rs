@@ -50,6 +50,8 @@ fuzz_target!(|input: Vec<(u8, Vec<u8>, Vec<u8>, Vec<u8>)>| {
         ended: MOMENT,
         deny: vec!["**/.env".to_owned(), "secrets/**".to_owned()],
         protect: vec!["deploy/**".to_owned()],
+        own: Vec::new(),
+        size: u64::MAX,
         changes,
     };
     let read = |id| kept.get(&id).cloned();

@@ -214,6 +214,7 @@ fn library(home: &Path, workspace: &Path) -> Way {
         environment: vec![("PATH".into(), PATH.into())],
         state: StateFolder::prepare(home.join("state")).unwrap(),
         grants: Vec::new(),
+        own: Vec::new(),
         launcher: Launcher::process(&std::env::current_exe().unwrap(), &["launcher"]).unwrap(),
     })
     .unwrap();

@@ -8,14 +8,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use ringfence::launcher::Launcher;
-use ringfence::ledger::LedgerError;
 use ringfence::request::{MOST_CODE_BYTES, WorkspaceAt};
 use ringfence::run_id::{NoRandomness, RunId};
-use ringfence::state::StateError;
-use ringfence::workspace::apply::ApplyError;
-use ringfence::workspace::at_once::{Terms, apply_at_once};
-use ringfence::workspace::{AtOnce, Counts, kept};
-use ringfence::{Engine, Event, Ledger, Outcome, Plan, Request, Run, Status, Stdin, Work};
+use ringfence::workspace::{AtOnce, Counts};
+use ringfence::{Engine, Event, Outcome, Plan, Request, Run, Status, Stdin, Work};
 use ringfence_policy::{Field, Grant, NetMode, Overrides, ResolvedPolicy};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -63,14 +59,6 @@ pub(crate) enum RunFailure {
     Json(#[from] serde_json::Error),
     #[error("there is no folder `{path}` below the workspace {workspace}")]
     Cwd { path: PathBuf, workspace: PathBuf },
-    #[error("could not read what the program changed")]
-    Changes(#[source] io::Error),
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-    #[error(transparent)]
-    State(#[from] StateError),
-    #[error("could not open the ledger")]
-    Ledger(#[from] LedgerError),
     #[error("--grant {0} permits nothing: no flag asks for more of it")]
     EmptyGrant(Field),
 }
@@ -92,10 +80,6 @@ impl Fatal for RunFailure {
             | Self::Abandoned
             | Self::Printer(_)
             | Self::Output(_)
-            | Self::Changes(_)
-            | Self::Apply(_)
-            | Self::State(_)
-            | Self::Ledger(_)
             | Self::Json(_) => crate::OUR_FAILURE,
         }
     }
@@ -346,7 +330,7 @@ async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, a
     };
     let mut outcome = outcome;
     if args.apply {
-        apply_if_clean(&mut outcome, engine.policy().fs.size.value.get())?;
+        engine.apply_if_clean(&mut outcome).await;
     }
     let screen = match printer.finish(Event::Ended(outcome.clone())).await {
         Ok(screen) => screen,
@@ -437,19 +421,6 @@ pub(crate) fn describe_changes(counts: Counts, applied: Option<&AtOnce>, id: &Ru
         ));
     }
     text
-}
-
-/// Applies what a run changed, if it succeeded and nobody needs to look at it first.
-fn apply_if_clean(outcome: &mut Outcome, most: u64) -> Result<(), RunFailure> {
-    let succeeded = (outcome.status, outcome.exit_code, &outcome.error) == (Status::Exited, Some(0), &None);
-    if outcome.changes.is_none() || outcome.applied.is_some() || !succeeded {
-        return Ok(());
-    }
-    let state = setup::state()?;
-    let set = kept::of(&state, &outcome.run_id).load().map_err(RunFailure::Changes)?;
-    let applied = apply_at_once(&state, &Ledger::open(&state)?, &set, Terms::AllOrNothing, most)?;
-    outcome.applied = Some(applied);
-    Ok(())
 }
 
 /// That there was no room, and how to get more.

@@ -8,7 +8,7 @@ use ringfence::launcher::Launcher;
 use ringfence::layers::{self, LoadError, Loaded, LoadedFile, OPERATOR_FILE, Operators, Project, Sources};
 use ringfence::state::StateError;
 use ringfence::{Engine, StateFolder};
-use ringfence_policy::{Diagnostic, Glob, Grant, Layer, Origin, Sourced};
+use ringfence_policy::{Diagnostic, Grant, Layer};
 
 use crate::Fatal;
 use crate::args::LayerArgs;
@@ -30,6 +30,8 @@ pub(crate) enum SetupFailure {
     Engine(#[from] SetupError),
     #[error("could not find the folder {path}")]
     Folder { path: PathBuf, source: std::io::Error },
+    #[error("could not find out where the policy's files are, so they could not be protected")]
+    OwnFiles(#[source] std::io::Error),
     #[error("could not start the event loop")]
     Runtime(#[source] std::io::Error),
     #[error("this process may have only {0} open files; a run needs at least {FEWEST_DESCRIPTORS}")]
@@ -50,6 +52,7 @@ impl Fatal for SetupFailure {
             Self::Policy(LoadError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 Some("`ringfence policy init` writes a policy to begin with".to_owned())
             }
+            Self::OwnFiles(_) => Some("look whether one was moved while it was read, and run it again".to_owned()),
             Self::FewDescriptors(_) => Some("raise it first, such as by `ulimit -n 1024`".to_owned()),
             _ => None,
         }
@@ -61,6 +64,7 @@ pub(crate) struct Context {
     pub(crate) loaded: Loaded,
     pub(crate) workspace: PathBuf,
     grants: Vec<Grant>,
+    own: Vec<PathBuf>,
 }
 
 fn variable(name: &str) -> Option<OsString> {
@@ -81,7 +85,8 @@ pub(crate) fn load(args: &LayerArgs, flag_grants: Vec<Grant>) -> Result<Context,
         match Grant::parse(&name, &text) {
             Ok(grant) => grants.push(grant),
             Err(diagnostics) => {
-                let file = LoadedFile { layer: Layer::Grant, name: name.into(), text, parsed: None };
+                let file =
+                    LoadedFile { layer: Layer::Grant, path: path.clone(), name: name.into(), text, parsed: None };
                 return Err(SetupFailure::Grant { diagnostics, file: Box::new(file) });
             }
         }
@@ -120,7 +125,10 @@ pub(crate) fn load(args: &LayerArgs, flag_grants: Vec<Grant>) -> Result<Context,
             absolute(&base, loaded.policy.fs.workspace.value.as_path())?
         }
     };
-    Ok(Context { loaded, workspace, grants })
+    let files = loaded.files.iter().map(|file| file.path.as_path());
+    let own = layers::own_files(files.chain(args.grant_file.iter().map(PathBuf::as_path)));
+    let own = own.map_err(SetupFailure::OwnFiles)?;
+    Ok(Context { loaded, workspace, grants, own })
 }
 
 fn absolute(base: &Path, path: &Path) -> Result<PathBuf, SetupFailure> {
@@ -147,33 +155,15 @@ pub(crate) fn engine(context: Context, launcher: Launcher) -> Result<Engine, Set
 
 /// What an engine for a context is made from.
 pub(crate) fn engine_setup(context: Context, launcher: Launcher) -> Result<Setup, SetupFailure> {
-    let mut policy = context.loaded.policy;
-    policy.fs.protect.extend(own_files(&context.loaded.files, &context.workspace));
     Ok(Setup {
-        policy,
+        policy: context.loaded.policy,
         workspace: context.workspace,
         environment: std::env::vars_os().collect(),
         state: state()?,
         grants: context.grants,
+        own: context.own,
         launcher,
     })
-}
-
-/// The files that say what is permitted, where they lie in the workspace: no program may change them, whatever they are called.
-fn own_files(files: &[LoadedFile], workspace: &Path) -> Vec<Sourced<Glob>> {
-    let below = |file: &LoadedFile| {
-        let path = Path::new(&*file.name).canonicalize().ok()?;
-        let path = path.strip_prefix(workspace).ok()?.to_str()?;
-        let literal: String = path
-            .chars()
-            .flat_map(|letter| {
-                ['\\', letter].into_iter().skip(usize::from(letter.is_alphanumeric() || "/._-".contains(letter)))
-            })
-            .collect();
-        literal.parse::<Glob>().ok()
-    };
-    let origin = || Origin { layer: Layer::Default, place: None };
-    files.iter().filter_map(below).map(|value| Sourced { value, origin: origin() }).collect()
 }
 
 /// The state folder of this user.

@@ -7,11 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ringfence_linux::Layer;
+use ringfence_linux::passing;
 use ringfence_linux::wall::Raised;
-use rustix::net::RecvFlags;
 
 use crate::protocol::{MOST_ORDER, Order, Reader, Report, encode};
-use crate::wire;
 
 /// How long it may take to end.
 const ENDS: Duration = Duration::from_secs(2);
@@ -89,7 +88,7 @@ impl Guest {
     /// Gives an order; `descriptors` go with it.
     pub fn send(&self, order: &Order, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let frame = encode(order, MOST_ORDER).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        match wire::send(self.control.as_fd(), &frame, descriptors) {
+        match passing::send(self.control.as_fd(), &frame, descriptors) {
             // It is gone, and with it all that it kept: what an order could have done, its end has.
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
             // A part of it may have been sent, and the next order would be read as its rest.
@@ -119,7 +118,7 @@ impl Guest {
                 self.gone.fetch_or(matches!(report, Report::Gone { .. }), Ordering::Relaxed);
                 return Ok(Some(Received { report, descriptor }));
             }
-            let (received, came) = wire::receive(self.control.as_fd(), &mut bytes, RecvFlags::empty())?;
+            let (received, came) = passing::receive(self.control.as_fd(), &mut bytes)?;
             if received == 0 {
                 return Ok(None);
             }

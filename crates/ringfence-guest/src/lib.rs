@@ -7,7 +7,6 @@ mod files;
 mod host;
 mod life;
 pub mod protocol;
-mod wire;
 
 pub use host::{Guest, Received, reap_guests};
 pub use life::live;

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use ringfence_linux::passing;
 use ringfence_linux::wall::{Behind, Failed, Program, Proof, Raising, Reaped, Stdio};
 use ringfence_linux::{Layer, tree};
-use rustix::net::RecvFlags;
 
 use crate::files::{self, Placed};
 use crate::protocol::{
     HEADER, MOST_ORDER, MOST_REPORT, ONLY, Order, ProgramNumber, Report, Start, body_length, decode, encode,
 };
-use crate::wire;
 
 /// Read at once of an order.
 const PIECE: usize = 64 * 1024;
@@ -42,7 +41,7 @@ pub fn live(raising: Raising<'_>) {
 fn tell(control: BorrowedFd<'_>, report: &Report, descriptor: Option<BorrowedFd<'_>>) {
     if let Ok(frame) = encode(report, MOST_REPORT) {
         let descriptors: Vec<BorrowedFd<'_>> = descriptor.into_iter().collect();
-        wire::send(control, &frame, &descriptors).ok();
+        passing::send(control, &frame, &descriptors).ok();
     }
 }
 
@@ -258,7 +257,7 @@ fn next_order(control: BorrowedFd<'_>) -> io::Result<Option<(Order, Vec<OwnedFd>
 fn read_whole(control: BorrowedFd<'_>, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<bool> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        let (received, came) = wire::receive(control, rest, RecvFlags::empty())?;
+        let (received, came) = passing::receive(control, rest)?;
         if received == 0 {
             return Ok(false);
         }

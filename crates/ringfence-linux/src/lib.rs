@@ -14,7 +14,7 @@ mod keeper_process;
 pub mod kernel_file;
 pub mod launcher;
 pub mod orphans;
-mod passing;
+pub mod passing;
 pub mod privileges;
 mod program_process;
 pub mod report;

@@ -1,19 +1,27 @@
-//! Bytes and descriptors over a unix socket whose other end is ours as well.
+//! Bytes and descriptors over a unix socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
 };
 
 /// With one message.
-pub(crate) const MOST_DESCRIPTORS: usize = 48;
+pub const MOST_DESCRIPTORS: usize = 48;
+/// How long the other end may leave bytes unread, where we do not wait by ourselves. It reads at once; one that does not is
+/// stuck.
+const TAKES_THEM: Duration = Duration::from_secs(2);
 
 /// Sends all of `bytes`; the descriptors go with the first of them.
-pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if descriptors.len() > MOST_DESCRIPTORS {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut rest = bytes;
     let mut descriptors = descriptors;
     while !rest.is_empty() {
@@ -28,14 +36,26 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[Borrowed
                 descriptors = &[];
             }
             Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => wait_for_room(socket)?,
             Err(errno) => return Err(errno.into()),
         }
     }
     Ok(())
 }
 
-/// Receives what there is, at most as much as `bytes` holds. Descriptors that came are closed on execution.
-pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+/// For the end that does not wait by itself.
+fn wait_for_room(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let limit = Timespec { tv_sec: TAKES_THEM.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: 0 };
+    match poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::OUT)], Some(&limit)) {
+        Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Receives what there is, at most as much as `bytes` holds. Descriptors that came are closed on execution; that some could
+/// not come is an error.
+pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
@@ -51,5 +71,26 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(u
             _ => Vec::new(),
         })
         .collect();
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "descriptors were lost on the way"));
+    }
     Ok((received.bytes, descriptors))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn descriptors_come_with_the_first_bytes_and_too_many_are_refused() {
+        let (one, other) = crate::keeper::stream_sockets().unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        send(one.as_fd(), b"hello", &[null.as_fd(), null.as_fd()]).unwrap();
+        let mut bytes = [0u8; 8];
+        let (received, came) = receive(other.as_fd(), &mut bytes).unwrap();
+        assert_eq!((&bytes[..received], came.len()), (b"hello".as_slice(), 2));
+        assert!(send(one.as_fd(), b"x", &[null.as_fd(); MOST_DESCRIPTORS + 1]).is_err());
+    }
 }

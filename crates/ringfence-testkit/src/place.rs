@@ -64,8 +64,16 @@ impl Place {
         let state = StateFolder::prepare(self.state()).map_err(|error| Trouble::Engine(Box::new(error)))?;
         let workspace = self.workspace().canonicalize().map_err(Trouble::io("find the workspace of the test"))?;
         let launcher = Launcher::process(&self.launcher, &[]).map_err(Trouble::io("start a launcher"))?;
-        Engine::new(Setup { policy: policy(text)?, workspace, environment, state, grants: Vec::new(), launcher })
-            .map_err(|error| Trouble::Engine(Box::new(error)))
+        Engine::new(Setup {
+            policy: policy(text)?,
+            workspace,
+            environment,
+            state,
+            grants: Vec::new(),
+            own: Vec::new(),
+            launcher,
+        })
+        .map_err(|error| Trouble::Engine(Box::new(error)))
     }
 
     /// The root of it all.

@@ -23,6 +23,7 @@ fn main() {
         environment: std::env::vars_os().collect(),
         state: StateFolder::prepare(home.path().join("state")).unwrap(),
         grants: Vec::new(),
+        own: Vec::new(),
         launcher: ringfence::launcher::Launcher::here(),
     })
     .unwrap();

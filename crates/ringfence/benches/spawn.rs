@@ -67,6 +67,7 @@ fn engine(home: &Path, backend: &str) -> Engine {
         environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
         state: StateFolder::prepare(home.join("state")).unwrap(),
         grants: Vec::new(),
+        own: Vec::new(),
         launcher: Launcher::process(&std::env::current_exe().unwrap(), &[LAUNCHER]).unwrap(),
     })
     .unwrap()

@@ -1,15 +1,38 @@
-//! A workspace whose changes go straight to the host.
+//! Changes that go to the host without anybody looking first.
 
-use ringfence_policy::ResolvedPolicy;
-
-use crate::engine::Inner;
-use crate::workspace::Found;
+use crate::conclude;
+use crate::engine::{Engine, Inner};
+use crate::outcome::{Failure, FailureKind, Outcome, Status};
+use crate::waiting::waiting;
 use crate::workspace::apply::ApplyError;
 use crate::workspace::at_once::{AtOnce, Terms, apply_at_once};
+use crate::workspace::{Found, kept};
 
 impl Inner {
     /// Takes what was changed straight to the host, as the policy says.
-    pub(crate) fn apply_directly(&self, found: &Found, policy: &ResolvedPolicy) -> Result<AtOnce, ApplyError> {
-        apply_at_once(&self.state, &self.ledger, &found.set, Terms::Direct, policy.fs.size.value.get())
+    pub(crate) fn apply_directly(&self, found: &Found) -> Result<AtOnce, ApplyError> {
+        apply_at_once(&self.state, &self.ledger, &found.set, Terms::Direct)
+    }
+}
+
+impl Engine {
+    /// Applies what the run of `outcome` changed, all of it, if it succeeded and nobody needs to look at it first; the outcome
+    /// then says what became of it. For a person who asked for that before the run.
+    pub async fn apply_if_clean(&self, outcome: &mut Outcome) {
+        let succeeded = outcome.status == Status::Exited && outcome.exit_code == Some(0) && outcome.error.is_none();
+        if outcome.changes.is_none() || outcome.applied.is_some() || !succeeded {
+            return;
+        }
+        let Inner { state, ledger, .. } = &*self.0;
+        let applied = waiting(|| {
+            let set = kept::of(state, &outcome.run_id).load().map_err(|error| {
+                Failure::new(FailureKind::Changes, &error).hint("what was kept was changed or cut short; run it again")
+            })?;
+            apply_at_once(state, ledger, &set, Terms::AllOrNothing).map_err(|error| conclude::not_applied(&error))
+        });
+        match applied {
+            Ok(applied) => outcome.applied = Some(applied),
+            Err(failure) => outcome.error = Some(failure),
+        }
     }
 }

@@ -40,7 +40,7 @@ use crate::written::{ended_body, ledger_failure, planned_body, record_grant, req
 const EVENTS_WAITING: usize = 16;
 /// Carries out requests under one policy, which is bound when the engine is made.
 #[derive(Debug, Clone)]
-pub struct Engine(Arc<Inner>);
+pub struct Engine(pub(crate) Arc<Inner>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -51,6 +51,7 @@ pub(crate) struct Inner {
     pub(crate) backends: Vec<Box<dyn Backend>>,
     pub(crate) ledger: Ledger,
     grants: Value,
+    pub(crate) own: Vec<PathBuf>,
     approver: Arc<dyn Approver>,
 }
 
@@ -67,6 +68,9 @@ pub struct Setup {
     pub state: StateFolder,
     /// The grants that went into the policy; every plan is written down with them.
     pub grants: Vec<Grant>,
+    /// The files that said what is permitted, as [`own_files`](crate::layers::own_files) gives them: in the
+    /// workspace they are protected, whatever they are called.
+    pub own: Vec<PathBuf>,
     /// Who raises native walls: this process while it has one thread, or a process started for it.
     pub launcher: Launcher,
 }
@@ -112,6 +116,7 @@ impl Engine {
             workspace: setup.workspace,
             environment: setup.environment,
             ledger: Ledger::open(&setup.state)?,
+            own: setup.own,
             grants: setup.grants.iter().map(record_grant).collect(),
             backends: vec![
                 Box::new(native),
@@ -126,11 +131,6 @@ impl Engine {
     /// The policy that was bound.
     pub fn policy(&self) -> &ResolvedPolicy {
         &self.0.policy
-    }
-
-    /// Where ledger, scratch folders and changes are.
-    pub(crate) fn state(&self) -> &StateFolder {
-        &self.0.state
     }
 
     /// Throws away what is kept of what `run` changed, and says how many bytes that frees.
@@ -304,13 +304,14 @@ impl Inner {
                     let layer = std::mem::replace(&mut watched.layer, Ok(None));
                     let mut outcome = conclude::ended(outcome, watched, plan.policy());
                     let subject = judge::describe(plan.work());
-                    let about = About { run_id: &run_id, subject: &subject, began, policy: plan.policy() };
+                    let about =
+                        About { run_id: &run_id, subject: &subject, began, policy: plan.policy(), own: &self.own };
                     let kept = waiting(|| workspace::keep_left(&self.state, layer, about));
                     let found = conclude::kept(&mut outcome, kept);
                     if let Some(found) = &found
                         && plan.policy().fs.mode.value == WorkspaceMode::Direct
                     {
-                        conclude::applied(&mut outcome, waiting(|| self.apply_directly(found, plan.policy())));
+                        conclude::applied(&mut outcome, waiting(|| self.apply_directly(found)));
                     }
                     return self.write_end_with(&run_id, outcome, found.as_ref().map(|found| found.list.as_str()));
                 }
@@ -364,6 +365,7 @@ impl Inner {
             id: run_id,
             began,
             policy: plan.policy().clone(),
+            own: self.own.clone(),
             wall,
             capabilities,
             fell_back: chosen.fell_back,

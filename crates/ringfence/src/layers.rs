@@ -72,6 +72,8 @@ pub struct Loaded {
 pub struct LoadedFile {
     /// Which layer.
     pub layer: Layer,
+    /// Where it is.
+    pub path: PathBuf,
     /// Its name in diagnostics.
     pub name: Arc<str>,
     /// What it says.
@@ -107,6 +109,21 @@ pub enum LoadError {
         /// The texts that the places point into.
         files: Vec<LoadedFile>,
     },
+}
+
+/// The real paths of `files`: those of links, and of what they lead to.
+pub fn own_files<'a>(files: impl Iterator<Item = &'a Path>) -> io::Result<Vec<PathBuf>> {
+    let mut own = Vec::new();
+    for file in files {
+        let file = std::path::absolute(file)?;
+        own.push(file.canonicalize()?);
+        if let (Some(folder), Some(name)) = (file.parent(), file.file_name()) {
+            own.push(folder.canonicalize()?.join(name));
+        }
+    }
+    own.sort();
+    own.dedup();
+    Ok(own)
 }
 
 /// Reads all layers of `sources` and resolves them.
@@ -172,7 +189,7 @@ fn parse_layer(layer: Layer, path: &Path, text: String, diagnostics: &mut Vec<Di
             None
         }
     };
-    LoadedFile { layer, name: name.into(), text, parsed }
+    LoadedFile { layer, path: path.to_owned(), name: name.into(), text, parsed }
 }
 
 /// The nearest project file, from `folder` up to the root of its repository; only in `folder` where there is none.

@@ -3,6 +3,7 @@
 //! Files, background programs and all else behind the wall stay from run to run. The wall is the one that the policy asked
 //! for when the session was opened; a run can narrow only what belongs to itself: its time, its output, its variables.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -151,6 +152,7 @@ pub(crate) struct Opening {
     pub(crate) id: RunId,
     pub(crate) began: Moment,
     pub(crate) policy: ResolvedPolicy,
+    pub(crate) own: Vec<PathBuf>,
     pub(crate) wall: Arc<dyn KeptWall>,
     pub(crate) capabilities: Capabilities,
     pub(crate) fell_back: Option<FellBack>,
@@ -288,7 +290,7 @@ impl Session {
     pub async fn changes(&self, engine: &crate::Engine) -> Result<Option<ChangeSet>, KeepError> {
         let layer = self.open.with.wall.layer().await.map_err(KeepError::Layer)?;
         let Some(layer) = layer else { return Ok(None) };
-        let (open, state) = (Arc::clone(&self.open), engine.state().clone());
+        let (open, state) = (Arc::clone(&self.open), engine.0.state.clone());
         let (sender, kept) = tokio::sync::oneshot::channel();
         // A thread of its own, which ends at once: it may take long, and others are watched meanwhile.
         std::thread::Builder::new()
@@ -307,7 +309,8 @@ impl Session {
 impl Open {
     /// What a set of its changes says of it.
     pub(crate) fn about(&self) -> About<'_> {
-        About { run_id: &self.with.id, subject: "a session", began: self.with.began, policy: &self.with.policy }
+        let Opening { id, began, policy, own, .. } = &self.with;
+        About { run_id: id, subject: "a session", began: *began, policy, own }
     }
 
     pub(crate) fn runs(&self) -> MutexGuard<'_, Runs> {
@@ -393,7 +396,7 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
     if let Some(found) = &found
         && open.with.policy.fs.mode.value == WorkspaceMode::Direct
     {
-        match waiting(|| engine.apply_directly(found, &open.with.policy)) {
+        match waiting(|| engine.apply_directly(found)) {
             Ok(done) => applied = Some(done),
             Err(failed) => error = Some(conclude::not_applied(&failed)),
         }

@@ -246,13 +246,51 @@ fn f08_git_on_the_host_executes_nothing_that_was_held_back() {
 #[test]
 fn s07_direct_never_changes_the_policy_that_was_named_nor_our_own_program() {
     let Some(stage) = walled() else { return };
-    stage.write("my.yaml", "version: 1\nfs: { workspace: { mode: direct } }\n");
-    let script = "echo 'version: 1' > my.yaml; mkdir -p .config/ringfence; echo x > .config/ringfence/policy.yaml; echo fine > fine";
-    let ended = aloud(&stage, &["--policy", "my.yaml"], script);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert_eq!(stage.read("fine").as_deref(), Some("fine\n"), "{ended:?}");
-    assert!(stage.read("my.yaml").unwrap().contains("direct"), "the policy was changed: {ended:?}");
-    assert_eq!(stage.read(".config/ringfence/policy.yaml"), None, "{ended:?}");
+    let policy = "version: 1\nfs: { workspace: { mode: direct } }\n";
+    let set = || {
+        stage.write("odd [name]*.yaml", policy);
+        stage.write("plain.yaml", policy);
+        fs::remove_file(stage.work().join("link.yaml")).ok();
+        symlink("plain.yaml", stage.work().join("link.yaml")).unwrap();
+        fs::copy(crate::stage::binary(), stage.work().join("ringfence")).unwrap();
+    };
+    let script = "for file in odd*.yaml plain.yaml ringfence; do echo evil > \"$file\"; done; rm link.yaml; echo evil > link.yaml; \
+                  mkdir -p .config/ringfence; echo x > .config/ringfence/policy.yaml; echo fine > fine";
+    let is_evil = |name: &str| stage.read(name).as_deref() == Some("evil\n");
+    for named in ["odd [name]*.yaml", "plain.yaml", "link.yaml"] {
+        set();
+        let ended = std::process::Command::new(stage.work().join("ringfence"))
+            .args(["run", "--policy", named, "--", "sh", "-c", script])
+            .current_dir(stage.work())
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", stage.path())
+            .env("RINGFENCE_STATE_DIR", stage.state())
+            .output()
+            .unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{named}: {ended:?}");
+        assert_eq!(stage.read("fine").as_deref(), Some("fine\n"), "{named}: the rest was not applied: {ended:?}");
+        assert!(!is_evil(named), "{named}: the policy was changed: {ended:?}");
+        assert!(named != "link.yaml" || !is_evil("plain.yaml"), "what the link leads to was changed: {ended:?}");
+        let program = fs::read(stage.work().join("ringfence")).unwrap();
+        assert!(program.len() > 1000, "{named}: our own program was changed: {ended:?}");
+        assert_eq!(stage.read(".config/ringfence/policy.yaml"), None, "{named}: {ended:?}");
+        // A file of the same kind that is nobody's policy goes through: the probe works.
+        assert!(named == "plain.yaml" || named == "link.yaml" || is_evil("plain.yaml"), "{named}: {ended:?}");
+        fs::remove_file(stage.work().join("fine")).unwrap();
+    }
+}
+
+#[test]
+fn run_with_apply_tells_the_outcome_even_when_nothing_could_be_applied() {
+    let Some(stage) = walled_with("fs: { size: 16MiB }\n") else { return };
+    let script = "head -c 8000000 /dev/zero > a; ln a b; ln a c";
+    let ended = stage.ringfence(["run", "--json", "--apply", "--", "sh", "-c", script]).run();
+    let outcome = ended.json();
+    assert_eq!((&outcome["exitCode"], &outcome["applied"]), (&0.into(), &serde_json::Value::Null), "{outcome}");
+    assert!(outcome["error"]["hint"].as_str().unwrap().contains("ringfence apply"), "{outcome}");
+    assert_eq!(stage.read("a"), None);
+    stage.ringfence(["apply"]).run().expect(0, &[]);
 }
 
 #[test]

@@ -38,6 +38,8 @@ impl Made {
             subject: "make \x1b[2J".to_owned(),
             deny: Vec::new(),
             protect: Vec::new(),
+            own: Vec::new(),
+            size: u64::MAX,
             began: THEN,
             ended: THEN,
             changes: Vec::new(),

@@ -51,6 +51,8 @@ impl<'a> Making<'a> {
             ended: MOMENT,
             deny: vec!["**/.env".to_owned()],
             protect: Vec::new(),
+            own: Vec::new(),
+            size: u64::MAX,
             changes: Vec::new(),
         };
         Self { stage, kept: kept::of(&state, &run_id), set }

@@ -116,6 +116,7 @@ impl Check {
             environment: environment.clone(),
             state: setup.state.clone(),
             grants: Vec::new(),
+            own: Vec::new(),
             launcher: Launcher::here(),
         };
         let state = setup.state.clone();

@@ -66,14 +66,13 @@ impl Named {
     }
 }
 
-/// Applies `set`, which is kept, on `terms`, if it is not larger than `most` bytes: nobody looks, so `fs.size` has to hold for it. Of what is
-/// applied in whole by [`Terms::Direct`] nothing is kept but the way back.
+/// Applies `set`, which is kept, on `terms`, if it is not larger than the run might write: nobody looks, so that has to hold
+/// on the host, too. Of what is applied in whole by [`Terms::Direct`] nothing is kept but the way back.
 pub fn apply_at_once(
     state: &StateFolder,
     ledger: &Ledger,
     set: &ChangeSet,
     terms: Terms,
-    most: u64,
 ) -> Result<AtOnce, ApplyError> {
     let kept = &kept::of(state, &set.run_id);
     let size = |change: &Change| match &change.after {
@@ -81,8 +80,8 @@ pub fn apply_at_once(
         _ => 0,
     };
     let bytes = set.changes.iter().map(size).fold(0u64, u64::saturating_add);
-    if bytes > most {
-        return Err(ApplyError::TooMuch { bytes, most });
+    if bytes > set.size {
+        return Err(ApplyError::TooMuch { bytes, most: set.size });
     }
     let site = open(state, set)?;
     let flagged = match terms {

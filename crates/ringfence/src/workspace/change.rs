@@ -210,6 +210,10 @@ pub struct ChangeSet {
     pub deny: Vec<String>,
     /// Patterns of the policy's `fs.protect`: what they name, a host would execute or obey.
     pub protect: Vec<String>,
+    /// Files of the workspace that say what is permitted, by whatever name.
+    pub own: Vec<Place>,
+    /// All that the run might write, in bytes.
+    pub size: u64,
     /// What differs.
     pub changes: Vec<Change>,
 }

@@ -1,10 +1,11 @@
 //! Keeps what a program changed: from a private layer to a finished set in the state folder, or nothing at all.
 
 use std::io;
+use std::path::PathBuf;
 
 use ringfence_policy::ResolvedPolicy;
 
-use super::change::{Change, ChangeSet, Moment};
+use super::change::{Change, ChangeSet, Moment, Place};
 use super::harvest::{Bounds, HarvestError, harvest};
 use super::kept::{self, Kept};
 use super::layer::PrivateLayer;
@@ -25,6 +26,8 @@ pub(crate) struct About<'a> {
     pub(crate) subject: &'a str,
     pub(crate) began: Moment,
     pub(crate) policy: &'a ResolvedPolicy,
+    /// Real paths of the files that say what is permitted.
+    pub(crate) own: &'a [PathBuf],
 }
 
 /// A set that is kept.
@@ -115,6 +118,13 @@ pub(crate) fn set_of(layer: &PrivateLayer, about: About<'_>, changes: Vec<Change
         ended: Moment::now(),
         deny: texts(&about.policy.fs.deny),
         protect: texts(&about.policy.fs.protect),
+        own: about
+            .own
+            .iter()
+            .filter_map(|path| path.strip_prefix(layer.lower().path()).ok())
+            .filter_map(|path| Place::new(path).ok())
+            .collect(),
+        size: about.policy.fs.size.value.get(),
         changes,
     }
 }

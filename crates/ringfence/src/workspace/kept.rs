@@ -21,7 +21,7 @@ const FOLDER: &str = "changes";
 const LIST: &str = "list";
 const OBJECTS: &str = "objects";
 /// Of a list on disk; the format before it is not read.
-pub(super) const VERSION: &[u8; 8] = b"RFCHNG01";
+pub(super) const VERSION: &[u8; 8] = b"RFCHNG02";
 const HASH: usize = 32;
 const MOST_BYTES: u64 = 512 * 1024 * 1024;
 /// What the kernel counts a file's blocks in.
@@ -221,6 +221,8 @@ mod tests {
             ended: moment,
             deny: Vec::new(),
             protect: Vec::new(),
+            own: Vec::new(),
+            size: u64::MAX,
             changes: vec![change],
         }
     }

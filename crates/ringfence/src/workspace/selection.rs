@@ -146,6 +146,8 @@ mod tests {
             subject: String::new(),
             deny: Vec::new(),
             protect: Vec::new(),
+            own: Vec::new(),
+            size: u64::MAX,
             began: moment,
             ended: moment,
             changes: places.iter().map(change).collect(),

@@ -69,6 +69,8 @@ impl Case {
             ended: MOMENT,
             deny: Vec::new(),
             protect: Vec::new(),
+            own: Vec::new(),
+            size: u64::MAX,
             changes: self.changes.clone(),
         }
     }

@@ -8,6 +8,7 @@
 mod contents;
 mod links;
 mod names;
+mod patterns;
 mod rules;
 
 use std::cell::Cell;
@@ -21,6 +22,8 @@ use serde::Serialize;
 
 use self::contents::{Check, Text, counts, is_git_config};
 use self::links::{Leads, Nodes, leads};
+pub(crate) use self::patterns::Denied;
+use self::patterns::Patterns;
 use self::rules::{Fit, under};
 use super::change::{Before, Change, ChangeSet, Node, Place, WasKind};
 use super::objects::{ObjectId, Objects};
@@ -77,6 +80,7 @@ pub fn judge_by(set: &ChangeSet, read: &dyn Fn(ObjectId) -> Option<Vec<u8>>) -> 
     let court = Court {
         deny: Patterns::of(&set.deny),
         protect: Patterns::of(&set.protect),
+        own: set.own.iter().map(names::folded).collect(),
         nodes: links::nodes(&set.changes),
         bare: Bare::find(&set.changes),
         gone: gone_repositories(&set.changes),
@@ -95,65 +99,11 @@ pub fn protected_by(place: &Place) -> Option<&'static Rule> {
         .find(|rule| rule.protected)
 }
 
-/// Whether a policy's `fs.deny` names a place, or something above it.
-pub(crate) struct Denied(Patterns);
-
-impl Denied {
-    /// By these patterns. One that means nothing denies every place.
-    pub(crate) fn by(patterns: &[String]) -> Self {
-        Self(Patterns::of(patterns))
-    }
-
-    /// Whether one of them names `place`.
-    pub(crate) fn names(&self, place: &Place) -> bool {
-        let folded = place.as_path().to_string_lossy().to_lowercase();
-        self.0.unreadable.is_some()
-            || Patterns::naming(&self.0.exact, place.as_path(), false).is_some()
-            || Patterns::naming(&self.0.folded, Path::new(&folded), false).is_some()
-    }
-}
-
-/// Patterns of a policy, as written and without regard to case.
-struct Patterns {
-    exact: Vec<Glob>,
-    folded: Vec<Glob>,
-    /// One that means nothing: then every place could be meant.
-    unreadable: Option<String>,
-}
-
-impl Patterns {
-    fn of(written: &[String]) -> Self {
-        let mut patterns = Self { exact: Vec::new(), folded: Vec::new(), unreadable: None };
-        for text in written {
-            match text.parse() {
-                Ok(glob) => patterns.exact.push(glob),
-                Err(_) => patterns.unreadable = Some(text.clone()),
-            }
-            // What cannot be folded is matched as it is written.
-            patterns.folded.extend(text.to_lowercase().parse::<Glob>().ok());
-        }
-        patterns
-    }
-
-    /// The pattern that names `path`, something above it, or all below it.
-    fn naming<'a>(globs: &'a [Glob], path: &Path, is_folder: bool) -> Option<&'a Glob> {
-        // From the outermost folder on: where nothing above matched, a rule that cannot end in a name does not match.
-        let mut above: Vec<&Path> = path.ancestors().filter(|path| !path.as_os_str().is_empty()).collect();
-        above.reverse();
-        let last = above.len().saturating_sub(1);
-        above.iter().enumerate().find_map(|(index, path)| {
-            let name = path.file_name()?;
-            let mut candidates = globs.iter().filter(|glob| glob.may_end_in(name)).peekable();
-            candidates.peek()?;
-            let below = (index < last || is_folder).then(|| path.join("x"));
-            candidates.find(|glob| glob.matches(path) || below.as_ref().is_some_and(|below| glob.matches(below)))
-        })
-    }
-}
-
 struct Court<'a> {
     deny: Patterns,
     protect: Patterns,
+    /// Our own files, by their folded names.
+    own: HashSet<Vec<String>>,
     nodes: Nodes<'a>,
     bare: Bare,
     gone: HashSet<&'a Path>,
@@ -206,10 +156,8 @@ impl Court<'_> {
         self.by_policy(path, becomes, &folded, &mut flags);
         self.by_node(change, &mut flags);
         if folded.iter().any(|name| names::is_short_name(name)) {
-            flags.push(flag(
-                "name.short",
-                "on Windows this short name can mean another file, such as `git~1` for `.git`",
-            ));
+            let reason = "on Windows this short name can mean another file, such as `git~1` for `.git`";
+            flags.push(flag("name.short", reason));
         }
         if flags.is_empty() { Judgement::Free } else { Judgement::Flagged(flags) }
     }
@@ -325,6 +273,12 @@ impl Court<'_> {
             let reason = "on a file system that folds case this is a file that the policy denies";
             let detail = Some(rule.as_str().to_owned());
             flags.push(Flag { detail, protected: true, ..flag("policy.deny", reason) });
+        }
+        let stands_for = |own: &Vec<String>| own.len() == folded.len() || !becomes.is_folder();
+        if self.own.iter().any(|own| own.starts_with(folded) && stands_for(own)) {
+            let reason =
+                "is, or stands in the way to, a file that says what is permitted: it is obeyed at the next run";
+            flags.push(Flag { protected: true, ..flag("ringfence.own", reason) });
         }
         let exact = Patterns::naming(&self.protect.exact, path, becomes.is_folder());
         let rule = exact.or_else(|| Patterns::naming(&self.protect.folded, &folded_path, becomes.is_folder()));

@@ -56,6 +56,8 @@ impl Case {
             ended: MOMENT,
             deny: self.deny.clone(),
             protect: self.protect.clone(),
+            own: Vec::new(),
+            size: u64::MAX,
             changes: self.changes.clone(),
         }
     }

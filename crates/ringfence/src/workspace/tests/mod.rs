@@ -185,6 +185,8 @@ impl Bench {
             subject: "make".to_owned(),
             deny: Vec::new(),
             protect: Vec::new(),
+            own: Vec::new(),
+            size: u64::MAX,
             began: THEN,
             ended: THEN,
             changes: self.changes.values().cloned().collect(),

@@ -1,0 +1,63 @@
+//! The policy's own patterns, held against places.
+
+use std::path::Path;
+
+use ringfence_policy::Glob;
+
+use crate::workspace::change::Place;
+
+/// Whether a policy's `fs.deny` names a place, or something above it.
+pub(crate) struct Denied(Patterns);
+
+impl Denied {
+    /// By these patterns. One that means nothing denies every place.
+    pub(crate) fn by(patterns: &[String]) -> Self {
+        Self(Patterns::of(patterns))
+    }
+
+    /// Whether one of them names `place`.
+    pub(crate) fn names(&self, place: &Place) -> bool {
+        let folded = place.as_path().to_string_lossy().to_lowercase();
+        self.0.unreadable.is_some()
+            || Patterns::naming(&self.0.exact, place.as_path(), false).is_some()
+            || Patterns::naming(&self.0.folded, Path::new(&folded), false).is_some()
+    }
+}
+
+/// Patterns of a policy, as written and without regard to case.
+pub(super) struct Patterns {
+    pub(super) exact: Vec<Glob>,
+    pub(super) folded: Vec<Glob>,
+    /// One that means nothing: then every place could be meant.
+    pub(super) unreadable: Option<String>,
+}
+
+impl Patterns {
+    pub(super) fn of(written: &[String]) -> Self {
+        let mut patterns = Self { exact: Vec::new(), folded: Vec::new(), unreadable: None };
+        for text in written {
+            match text.parse() {
+                Ok(glob) => patterns.exact.push(glob),
+                Err(_) => patterns.unreadable = Some(text.clone()),
+            }
+            // What cannot be folded is matched as it is written.
+            patterns.folded.extend(text.to_lowercase().parse::<Glob>().ok());
+        }
+        patterns
+    }
+
+    /// The pattern that names `path`, something above it, or all below it.
+    pub(super) fn naming<'a>(globs: &'a [Glob], path: &Path, is_folder: bool) -> Option<&'a Glob> {
+        // From the outermost folder on: where nothing above matched, a rule that cannot end in a name does not match.
+        let mut above: Vec<&Path> = path.ancestors().filter(|path| !path.as_os_str().is_empty()).collect();
+        above.reverse();
+        let last = above.len().saturating_sub(1);
+        above.iter().enumerate().find_map(|(index, path)| {
+            let name = path.file_name()?;
+            let mut candidates = globs.iter().filter(|glob| glob.may_end_in(name)).peekable();
+            candidates.peek()?;
+            let below = (index < last || is_folder).then(|| path.join("x"));
+            candidates.find(|glob| glob.matches(path) || below.as_ref().is_some_and(|below| glob.matches(below)))
+        })
+    }
+}
