@@ -3,6 +3,7 @@
 //! [`live`] is its whole life as process 1; [`Guest`] is the host's side. What a guest says is read as if an enemy had
 //! written it: frames have a cap, a version and one meaning, or the guest is given up.
 
+pub mod far;
 mod files;
 mod host;
 mod life;

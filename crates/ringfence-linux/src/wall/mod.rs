@@ -6,6 +6,7 @@
 
 mod clock;
 mod companion;
+mod contained;
 mod ground;
 mod guest;
 mod inside;
@@ -28,6 +29,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use contained::{Contained, Kernel, Writable};
 pub use guest::{Behind, Life, Raising, Reaped, WallDescriptors, WallLaunch, Woken, start};
 pub use inside::SetupError;
 pub(crate) use landlock::known as landlock_known;
