@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
@@ -32,7 +32,11 @@ const RAISE: &[u8] = b"raise";
 
 /// Who raises the walls of this process.
 #[derive(Debug)]
-pub struct Launcher(Raiser);
+pub struct Launcher {
+    raiser: Raiser,
+    /// What this process, or the one that was started, executes.
+    binary: PathBuf,
+}
 
 #[derive(Debug)]
 enum Raiser {
@@ -56,12 +60,12 @@ pub enum Prepares {
 impl Launcher {
     /// This process, which must have one thread whenever a wall is raised.
     pub fn here() -> Self {
-        Self(Raiser::Here(Mutex::new(None)))
+        Self::by_ourselves(None)
     }
 
     /// Likewise, with a guest that is made now: while it comes to life we can find out what it is for. It lives `life`.
     pub fn ahead(life: Life) -> io::Result<Self> {
-        Ok(Self(Raiser::Here(Mutex::new(Some(Spare::begin(life)?)))))
+        Ok(Self::by_ourselves(Some(Spare::begin(life)?)))
     }
 
     /// Starts `program` with `arguments` as a launcher; it must call [`serve`] at once. It runs as long as we do.
@@ -69,12 +73,21 @@ impl Launcher {
         let (ours, theirs) = message_sockets()?;
         // A group of its own, so that a signal for ours does not end it while guests are being made.
         Command::new(program).args(arguments).env_clear().stdin(theirs).process_group(0).spawn()?;
-        Ok(Self(Raiser::Process(Mutex::new(ours))))
+        Ok(Self { raiser: Raiser::Process(Mutex::new(ours)), binary: program.to_owned() })
+    }
+
+    fn by_ourselves(spare: Option<Spare>) -> Self {
+        Self { raiser: Raiser::Here(Mutex::new(spare)), binary: "/proc/self/exe".into() }
+    }
+
+    /// The binary that raises walls. It can live as a guest, too, where somebody else raised the wall.
+    pub fn binary(&self) -> &Path {
+        &self.binary
     }
 
     /// Whether [`Launcher::prepare`] does something.
     pub fn prepares(&self) -> Prepares {
-        match &self.0 {
+        match &self.raiser {
             Raiser::Here(spare) if lock(spare).is_some() => Prepares::Once,
             Raiser::Here(_) => Prepares::Nothing,
             Raiser::Process(_) => Prepares::Again,
@@ -83,7 +96,7 @@ impl Launcher {
 
     /// Begins a wall that is not needed yet: the next one that begins like `wall` is raised sooner.
     pub fn prepare(&self, wall: &Wall) -> io::Result<()> {
-        match &self.0 {
+        match &self.raiser {
             Raiser::Here(spare) => match &mut *lock(spare) {
                 Some(spare) => spare.prepare(wall.clone()),
                 None => Ok(()),
@@ -97,7 +110,7 @@ impl Launcher {
 
     /// Ends what was prepared: it is not how things are any more.
     pub fn forget(&self) -> io::Result<()> {
-        match &self.0 {
+        match &self.raiser {
             Raiser::Here(spare) => {
                 drop(lock(spare).take());
                 Ok(())
@@ -120,7 +133,7 @@ impl Launcher {
         if trees.len() > MOST_TREES {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
         }
-        let raised = match &self.0 {
+        let raised = match &self.raiser {
             Raiser::Here(spare) => raise(&mut lock(spare), launch, descriptors, life)?,
             Raiser::Process(socket) => ask(&lock(socket), launch, descriptors)?,
         };

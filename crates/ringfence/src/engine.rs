@@ -196,7 +196,7 @@ impl Engine {
         };
         let Prepared { plan, chosen, .. } =
             self.0.prepare(Place::Fresh, run_id, request).await.map_err(|stopped| Box::new(stopped.outcome))?;
-        match chosen.backend.image(&plan) {
+        match chosen.backend.image(&plan).await {
             Ok(_) => Ok(plan),
             Err(error) => {
                 let outcome = conclude::begin(plan.run_id().clone(), Some(&plan), plan.policy());
@@ -255,7 +255,7 @@ impl Inner {
         };
         let Prepared { plan, chosen, cleared } = prepared;
         // One that cannot be found, or is another by then, fails the start with its reason.
-        let image = chosen.backend.image(&plan).ok().flatten();
+        let image = chosen.backend.image(&plan).await.ok().flatten();
         if let Some(what) = image.as_ref().and_then(|image| image.preparing.clone()) {
             show(&events, Event::Preparing { what }).await;
         }
@@ -331,18 +331,22 @@ impl Inner {
             Err(stopped) => return Err(self.write_stopped(&run_id, requested, stopped)),
         };
         let Prepared { plan, chosen, cleared } = prepared;
-        let image = chosen.backend.image(&plan).ok().flatten().map(|image| image.name);
+        let image = chosen.backend.image(&plan).await.ok().flatten().map(|image| image.name);
         let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, image.as_deref());
         let outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         let (raised, known) = tokio::join!(biased; chosen.backend.keep(&plan), async { self.append_synced(&entries) });
         if let Err(error) = known {
             return Err(conclude::failed(outcome, ledger_failure(&error)));
         }
-        let same = raised.and_then(|wall| {
-            let found = wall.image(&plan)?.map(|found| found.name);
-            if found == image { Ok(wall) } else { Err(StartError::ImageChanged) }
-        });
-        let wall = match same {
+        let wall = match raised {
+            Ok(wall) => match wall.image(&plan).await {
+                Ok(found) if found.as_ref().map(|found| &found.name) == image.as_ref() => Ok(wall),
+                Ok(_) => Err(StartError::ImageChanged),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        let wall = match wall {
             Ok(wall) => wall,
             Err(error) => return Err(self.write_end(&run_id, conclude::failed(outcome, error.failure()))),
         };

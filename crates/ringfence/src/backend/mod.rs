@@ -47,8 +47,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn probe<'a>(&'a self, policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>>;
     /// The image that stands inside, found and named; nothing when it is the host's own system. Changes nothing. The
     /// wall that is raised next must have the same one, or is not used.
-    fn image(&self, _plan: &Plan) -> Result<Option<FoundImage>, StartError> {
-        Ok(None)
+    fn image<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
+        Box::pin(async { Ok(None) })
     }
     /// Raises the wall, with the program ready behind it. Nothing of it runs before [`Sandbox::release`].
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>>;

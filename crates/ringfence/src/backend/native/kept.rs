@@ -107,8 +107,9 @@ impl Backend for Standing {
         Box::pin(async { Ok(self.capabilities.clone()) })
     }
 
-    fn image(&self, _plan: &Plan) -> Result<Option<FoundImage>, StartError> {
-        Ok(self.root.as_ref().map(|root| FoundImage { name: root.name().to_owned(), preparing: None }))
+    fn image<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
+        let named = |root: &Root| FoundImage { name: root.name().to_owned(), preparing: None };
+        Box::pin(async move { Ok(self.root.as_ref().map(named)) })
     }
 
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {

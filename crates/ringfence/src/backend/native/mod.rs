@@ -201,8 +201,8 @@ impl Backend for Native {
         })
     }
 
-    fn image(&self, plan: &Plan) -> Result<Option<FoundImage>, StartError> {
-        Ok(image::find(plan, &self.state)?.map(|found| found.describe(&self.state)))
+    fn image<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
+        Box::pin(async { Ok(image::find(plan, &self.state)?.map(|found| found.describe(&self.state))) })
     }
 
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
