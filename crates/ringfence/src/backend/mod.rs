@@ -20,6 +20,7 @@ use crate::workspace::merged::Merged;
 
 pub(crate) mod environment;
 mod guest;
+mod inside;
 mod landlock;
 mod native;
 mod none;

@@ -16,13 +16,12 @@ use rustix::io::Errno;
 
 use super::pinned::Pinned;
 use super::{StartError, toolchain, view};
+use crate::backend::inside::env_with_image;
 use crate::backend::{FoundImage, Unavailable};
 use crate::image::{self, Chosen, Layout, LayoutError, Limits, StoreError};
 use crate::plan::Plan;
 use crate::state::StateFolder;
 
-/// Where programs are looked for when neither policy nor image says it.
-const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// One of these is in every root.
 const OF_A_ROOT: [&str; 3] = ["usr", "bin", "sbin"];
 /// What an image may have and a program does not get: the kernel's own, and lists of hashed passwords.
@@ -233,12 +232,7 @@ impl Root {
     /// The program's variables: those of the plan, but programs are looked for where the image has them. Nothing else
     /// of an image's own variables is taken.
     pub(super) fn env(&self, plan: &Plan) -> Vec<(OsString, OsString)> {
-        let mut env = plan.env().to_vec();
-        if !plan.policy().proc.env.set.iter().any(|(name, _)| name == "PATH") {
-            env.retain(|(name, _)| name != "PATH");
-            env.push(("PATH".into(), self.search_path.as_deref().unwrap_or(SEARCH_PATH).into()));
-        }
-        env
+        env_with_image(plan, self.search_path.as_deref())
     }
 
     /// Whether a program will find a file at `path`. Links are followed as they will be inside.

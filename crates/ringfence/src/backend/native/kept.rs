@@ -3,24 +3,24 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ringfence_guest::protocol::ProgramNumber;
-use ringfence_guest::{InputFile, Order, Start};
+use ringfence_guest::{Order, Start};
 use ringfence_linux::cgroup::Cgroup;
 use ringfence_linux::wall::Entry;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
 use super::image::Root;
-use super::{CODE, Groups, Native, groups_of, kept, program, view, workspace_at};
+use super::{Groups, Native, groups_of, kept, program, view};
 use crate::BoxFuture;
 use crate::backend::guest::{self, Kept, Link, Proofs};
+use crate::backend::inside::{self, CODE, workspace_at};
 use crate::backend::process::in_session;
 use crate::backend::{Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, StartError, Unavailable};
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
-use crate::request::Work;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::merged::Merged;
 
@@ -82,19 +82,7 @@ fn kept_in_a_session(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee,
 
 impl Standing {
     fn start(&self, plan: &Plan, number: ProgramNumber) -> Result<Start, StartError> {
-        // Not a number that a program could have guessed and taken.
-        let folder = Path::new(CODE).join(plan.run_id().as_str());
-        let mut files: Vec<InputFile> = plan
-            .files()
-            .iter()
-            .map(|file| InputFile { path: file.path.clone().into_os_string(), content: file.content.clone() })
-            .collect();
-        if let Work::Code { language, source, name } = plan.work() {
-            let name = name.as_deref().unwrap_or(language.default_file_name());
-            files.push(InputFile { path: name.into(), content: source.clone() });
-        }
-        let program = program(plan, &self.workspace, &folder, self.root.as_ref())?;
-        Ok(Start { number, program, folder: folder.into_os_string(), files, terminal: plan.terminal() })
+        inside::start(plan, number, |code| program(plan, &self.workspace, code, self.root.as_ref()))
     }
 }
 

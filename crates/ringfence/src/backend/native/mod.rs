@@ -12,7 +12,7 @@ mod view;
 
 use std::ffi::OsString;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use ringfence_guest::Guest;
@@ -24,20 +24,16 @@ use ringfence_policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, Re
 
 use self::begun::{Begun, wall_for};
 pub use self::image::ImageError;
+use super::inside::{self, CODE, search_path, workspace_at};
 use super::pipes::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
 use super::{Backend, Capabilities, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError};
 use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
-use crate::request::{Work, WorkspaceAt};
 use crate::state::StateFolder;
 use crate::workspace::layer::Lower;
 
-/// Where the workspace is, unless the request says otherwise.
-const WORKSPACE: &str = "/workspace";
-/// Where code and files of the request are.
-const CODE: &str = "/run/code";
 /// The guest, and so many more that who counts sees the limit passed, and not only reached, before the kernel stops it.
 const PROCESSES_BEYOND: u64 = 1 + 32;
 /// Users of the host that nobody is: one of these stands for a program that root started.
@@ -322,21 +318,6 @@ struct View {
     lower: Option<Arc<Lower>>,
 }
 
-/// Where the workspace is inside.
-fn workspace_at(plan: &Plan) -> Result<PathBuf, StartError> {
-    let at = match plan.workspace_at() {
-        WorkspaceAt::Default => PathBuf::from(WORKSPACE),
-        WorkspaceAt::Same => plan.workspace().to_owned(),
-        WorkspaceAt::Path(path) => path.clone(),
-    };
-    check_place(&at)?;
-    Ok(at)
-}
-
-fn search_path(env: &[(OsString, OsString)]) -> OsString {
-    env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default()
-}
-
 fn view(
     plan: &Plan,
     native: &Native,
@@ -376,27 +357,10 @@ fn view(
 
 /// The program of `plan`, whose code is in the folder `code` inside.
 fn program(plan: &Plan, workspace: &Path, code: &Path, root: Option<&image::Root>) -> Result<Program, StartError> {
-    let cwd = workspace.join(plan.cwd());
     let env = root.map_or_else(|| plan.env().to_vec(), |root| root.env(plan));
-    let (files, argv) = programs(plan, &search_path(&env), &cwd, code, root)?;
-    Ok(Program { files, argv, env, cwd: cwd.into_os_string() })
-}
-
-/// A workspace that covers what programs need, or hides in it, would only end in riddles.
-fn check_place(at: &Path) -> Result<(), StartError> {
-    let needed =
-        ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/dev", "/proc", "/sys", "/run"];
-    let covers = ["/tmp", "/var", wall::HOME].iter().any(|other| Path::new(other).starts_with(at));
-    let plain =
-        at.components().all(|part| matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_)));
-    let taken = |other: &&str| at.starts_with(other) || Path::new(*other).starts_with(at);
-    if covers || !plain || needed.iter().any(taken) {
-        return Err(StartError::Wall(WallError(format!(
-            "the workspace cannot appear at {}: the sandbox has its own there; choose another place with --at, such as {WORKSPACE}",
-            at.display()
-        ))));
-    }
-    Ok(())
+    // Without an image, the system's folders and toolchains look the same inside and outside.
+    let is_there = |file: &Path| root.map_or_else(|| file.is_file(), |root| root.has_file(file));
+    inside::program(plan, env, workspace, code, is_there)
 }
 
 /// What of a policy this version cannot do behind this wall. Doing less in silence would be a lie, and more as well.
@@ -407,45 +371,6 @@ fn cannot(policy: &ResolvedPolicy) -> Option<&'static str> {
         Some("`net.localhost` and `net.unix`: nothing of the host can be reached")
     } else {
         None
-    }
-}
-
-/// The files to try to execute inside, and the arguments.
-fn programs(
-    plan: &Plan,
-    path: &OsString,
-    cwd: &Path,
-    code: &Path,
-    root: Option<&image::Root>,
-) -> Result<(Vec<PathBuf>, Vec<OsString>), StartError> {
-    let on_path =
-        |name: &Path| -> Vec<PathBuf> { std::env::split_paths(path).map(|folder| folder.join(name)).collect() };
-    match plan.work() {
-        Work::Place => Err(StartError::NotFound { program: String::new() }),
-        Work::Argv(argv) => {
-            let name = argv.first().map(PathBuf::from).unwrap_or_default();
-            let has_folder = name.components().count() > 1 || name.is_absolute();
-            let programs = if has_folder { vec![cwd.join(&name)] } else { on_path(&name) };
-            Ok((programs, argv.clone()))
-        }
-        Work::Shell(line) => {
-            let shells = ["/bin/bash", "/usr/bin/bash", "/bin/sh"].map(PathBuf::from).to_vec();
-            Ok((shells, vec!["sh".into(), "-c".into(), line.into()]))
-        }
-        Work::Code { language, name, .. } => {
-            // Without an image, the system's folders and toolchains look the same inside and outside.
-            let is_there = |file: &PathBuf| root.map_or_else(|| file.is_file(), |root| root.has_file(file));
-            let found = language
-                .interpreters()
-                .iter()
-                .find(|interpreter| on_path(Path::new(interpreter.program)).iter().any(is_there));
-            let interpreter = found.ok_or(StartError::NoInterpreter { language: *language })?;
-            let file = code.join(name.as_deref().unwrap_or(language.default_file_name()));
-            let mut argv: Vec<OsString> = vec![interpreter.program.into()];
-            argv.extend(interpreter.arguments.iter().map(OsString::from));
-            argv.push(file.into());
-            Ok((on_path(Path::new(interpreter.program)), argv))
-        }
     }
 }
 

@@ -1,0 +1,135 @@
+//! What is the same inside every wall that has a view of its own: where things are, and what is executed.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use ringfence_guest::protocol::ProgramNumber;
+use ringfence_guest::{InputFile, Start};
+use ringfence_linux::wall::{self, Program};
+
+use super::{StartError, WallError};
+use crate::plan::Plan;
+use crate::request::{Work, WorkspaceAt};
+
+/// Where the workspace is, unless the request says otherwise.
+const WORKSPACE: &str = "/workspace";
+/// Where code and files of the request are.
+pub(super) const CODE: &str = "/run/code";
+/// Where programs are looked for when neither policy nor image says it.
+pub(super) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Where the workspace is inside.
+pub(super) fn workspace_at(plan: &Plan) -> Result<PathBuf, StartError> {
+    let at = match plan.workspace_at() {
+        WorkspaceAt::Default => PathBuf::from(WORKSPACE),
+        WorkspaceAt::Same => plan.workspace().to_owned(),
+        WorkspaceAt::Path(path) => path.clone(),
+    };
+    check_place(&at)?;
+    Ok(at)
+}
+
+/// A workspace that covers what programs need, or hides in it, would only end in riddles.
+fn check_place(at: &Path) -> Result<(), StartError> {
+    let needed =
+        ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/dev", "/proc", "/sys", "/run"];
+    let covers = ["/tmp", "/var", wall::HOME].iter().any(|other| Path::new(other).starts_with(at));
+    let plain =
+        at.components().all(|part| matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_)));
+    let taken = |other: &&str| at.starts_with(other) || Path::new(*other).starts_with(at);
+    if covers || !plain || needed.iter().any(taken) {
+        return Err(StartError::Wall(WallError(format!(
+            "the workspace cannot appear at {}: the sandbox has its own there; choose another place with --at, such as {WORKSPACE}",
+            at.display()
+        ))));
+    }
+    Ok(())
+}
+
+/// Where a program with this environment looks for others.
+pub(super) fn search_path(env: &[(OsString, OsString)]) -> OsString {
+    env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+/// The environment where an image stands inside: the host's own path leads nowhere there.
+pub(super) fn env_with_image(plan: &Plan, path_of_image: Option<&str>) -> Vec<(OsString, OsString)> {
+    let mut env = plan.env().to_vec();
+    if !plan.policy().proc.env.set.iter().any(|(name, _)| name == "PATH") {
+        env.retain(|(name, _)| name != "PATH");
+        env.push(("PATH".into(), path_of_image.unwrap_or(SEARCH_PATH).into()));
+    }
+    env
+}
+
+/// The program of `plan`, whose code is in the folder `code` inside. `is_there` tells of files inside.
+pub(super) fn program(
+    plan: &Plan,
+    env: Vec<(OsString, OsString)>,
+    workspace: &Path,
+    code: &Path,
+    is_there: impl Fn(&Path) -> bool,
+) -> Result<Program, StartError> {
+    let cwd = workspace.join(plan.cwd());
+    let (files, argv) = programs(plan, &search_path(&env), &cwd, code, is_there)?;
+    Ok(Program { files, argv, env, cwd: cwd.into_os_string() })
+}
+
+fn on_path(path: &OsString, name: &Path) -> Vec<PathBuf> {
+    std::env::split_paths(path).map(|folder| folder.join(name)).collect()
+}
+
+/// The files to try to execute inside, and the arguments.
+fn programs(
+    plan: &Plan,
+    path: &OsString,
+    cwd: &Path,
+    code: &Path,
+    is_there: impl Fn(&Path) -> bool,
+) -> Result<(Vec<PathBuf>, Vec<OsString>), StartError> {
+    match plan.work() {
+        Work::Place => Err(StartError::NotFound { program: String::new() }),
+        Work::Argv(argv) => {
+            let name = argv.first().map(PathBuf::from).unwrap_or_default();
+            let has_folder = name.components().count() > 1 || name.is_absolute();
+            let programs = if has_folder { vec![cwd.join(&name)] } else { on_path(path, &name) };
+            Ok((programs, argv.clone()))
+        }
+        Work::Shell(line) => {
+            let shells = ["/bin/bash", "/usr/bin/bash", "/bin/sh"].map(PathBuf::from).to_vec();
+            Ok((shells, vec!["sh".into(), "-c".into(), line.into()]))
+        }
+        Work::Code { language, name, .. } => {
+            let found = language
+                .interpreters()
+                .iter()
+                .find(|interpreter| on_path(path, Path::new(interpreter.program)).iter().any(|file| is_there(file)));
+            let interpreter = found.ok_or(StartError::NoInterpreter { language: *language })?;
+            let file = code.join(name.as_deref().unwrap_or(language.default_file_name()));
+            let mut argv: Vec<OsString> = vec![interpreter.program.into()];
+            argv.extend(interpreter.arguments.iter().map(OsString::from));
+            argv.push(file.into());
+            Ok((on_path(path, Path::new(interpreter.program)), argv))
+        }
+    }
+}
+
+/// The order by which a guest that is kept starts the program of `plan`. Its code and files go to a folder of its own.
+pub(super) fn start(
+    plan: &Plan,
+    number: ProgramNumber,
+    program: impl FnOnce(&Path) -> Result<Program, StartError>,
+) -> Result<Start, StartError> {
+    // Not a number that a program could have guessed and taken.
+    let folder = Path::new(CODE).join(plan.run_id().as_str());
+    let mut files: Vec<InputFile> = plan
+        .files()
+        .iter()
+        .map(|file| InputFile { path: file.path.clone().into_os_string(), content: file.content.clone() })
+        .collect();
+    if let Work::Code { language, source, name } = plan.work() {
+        let name = name.as_deref().unwrap_or(language.default_file_name());
+        files.push(InputFile { path: name.into(), content: source.clone() });
+    }
+    let program = program(&folder)?;
+    Ok(Start { number, program, folder: folder.into_os_string(), files, terminal: plan.terminal() })
+}
