@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::keeper::{message_sockets, stream_sockets};
 use crate::passing::{receive, send};
-use crate::wall::{self, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch};
+use crate::wall::{self, LaidOut, Laying, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch};
 
 /// Code and files travel in a request.
 const MOST_REQUEST: u64 = 128 * 1024 * 1024;
@@ -29,6 +29,7 @@ const SOCKET: i32 = 0;
 const ANSWER: usize = 8;
 const PREPARE: &[u8] = b"prepare";
 const RAISE: &[u8] = b"raise";
+const LAY: &[u8] = b"lay";
 
 /// Who raises the walls of this process.
 #[derive(Debug)]
@@ -116,6 +117,25 @@ impl Launcher {
                 Ok(())
             }
             Raiser::Process(socket) => send(lock(socket).as_fd(), PREPARE, &[]),
+        }
+    }
+
+    /// Lays `laying` into a container that somebody else made.
+    pub fn lay(&self, laying: &Laying, trees: &[OwnedFd]) -> io::Result<LaidOut> {
+        if trees.len() > MOST_TREES {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
+        }
+        match &self.raiser {
+            Raiser::Here(_) => wall::lay_here(laying, trees),
+            Raiser::Process(socket) => {
+                let (ours, theirs) = stream_sockets()?;
+                let request = request(laying)?;
+                let mut sent = vec![theirs.as_fd(), request.as_fd()];
+                sent.extend(trees.iter().map(AsFd::as_fd));
+                send(lock(socket).as_fd(), LAY, &sent)?;
+                drop(theirs);
+                LaidOut::receive(ours)
+            }
         }
     }
 
@@ -212,6 +232,12 @@ pub fn serve(life: Life) -> io::Result<()> {
                 reap_all();
                 continue;
             }
+            LAY => {
+                // Whoever waits for it sees by the end of its socket that nothing comes.
+                lay_for_another(descriptors).ok();
+                reap_all();
+                continue;
+            }
             RAISE => raise_for_another(&mut spare, descriptors, life),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         };
@@ -233,6 +259,15 @@ fn begin(request: OwnedFd, life: Life) -> io::Result<Spare> {
     let mut spare = Spare::begin(life)?;
     spare.prepare(read(request)?)?;
     Ok(spare)
+}
+
+/// The process that does it is reaped with the guests.
+fn lay_for_another(descriptors: Vec<OwnedFd>) -> io::Result<i32> {
+    let mut descriptors = descriptors.into_iter();
+    let mut next = || descriptors.next().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
+    let (told, request) = (next()?, next()?);
+    let trees: Vec<OwnedFd> = descriptors.collect();
+    wall::begin_laying(&read(request)?, &trees, told.as_fd())
 }
 
 fn raise_for_another(spare: &mut Option<Spare>, descriptors: Vec<OwnedFd>, life: Life) -> io::Result<Raised> {

@@ -40,7 +40,7 @@ const ROOMS: &[Room] = &[
     Room {
         name: "ringfence-testkit",
         uses: &["ringfence", "ringfence-policy"],
-        tests_use: &[],
+        tests_use: &["ringfence-linux"],
         purity: Purity::Worldly,
     },
     Room { name: "xtask", uses: &[], tests_use: &[], purity: Purity::Worldly },

@@ -154,7 +154,7 @@ fn become_user(wall: &Wall) -> Result<(), SetupError> {
 }
 
 /// Changing the user clears the effective set; the permitted one was kept.
-fn raise_capabilities() -> Result<(), SetupError> {
+pub(super) fn raise_capabilities() -> Result<(), SetupError> {
     let mut sets = rustix::thread::capabilities(None).map_err(at("read capabilities"))?;
     sets.effective = sets.permitted;
     rustix::thread::set_capabilities(None, sets).map_err(at("use capabilities inside"))

@@ -11,6 +11,7 @@ mod ground;
 mod guest;
 mod inside;
 mod landlock;
+mod lay;
 mod layer;
 mod membership;
 mod mount_api;
@@ -34,6 +35,8 @@ pub use guest::{Behind, Life, Raising, Reaped, WallDescriptors, WallLaunch, Woke
 pub use inside::SetupError;
 pub(crate) use landlock::known as landlock_known;
 pub use landlock::{LandlockError, abi as landlock_abi};
+pub use lay::{LaidOut, Laying, Marker};
+pub(crate) use lay::{begin as begin_laying, lay_here};
 pub use membership::Membership;
 pub use mount_api::idmapped_tree;
 pub use namespaces::{Identity, Raised, is_single_threaded, user_namespace};

@@ -225,7 +225,7 @@ fn pin(most: u32) -> io::Result<()> {
     rustix::thread::sched_setaffinity(None, &allowed).map_err(io::Error::from)
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

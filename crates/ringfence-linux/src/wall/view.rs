@@ -231,15 +231,20 @@ pub(super) struct Quota {
 }
 
 impl Quota {
+    /// What it covers is the host's `/dev`, which goes away with the host's root.
     pub(super) fn new(bytes: u64, files: u64) -> Result<Self, SetupError> {
+        Self::attached(bytes, files, Path::new("/dev"))
+    }
+
+    /// Attached over the folder `path`: overlay and clones need it attached.
+    pub(super) fn attached(bytes: u64, files: u64, path: &Path) -> Result<Self, SetupError> {
         let tree = new_file_system(
             "tmpfs",
             &[("size", &bytes.to_string()), ("nr_inodes", &files.max(16).to_string()), ("mode", "0755")],
             INERT,
         )
         .map_err(at("make the file system for all that can be written"))?;
-        // Overlay and clones need it attached. What it covers there is the host's, and goes away with the host's root.
-        attach_over(tree.as_fd(), Path::new("/dev")).map_err(at("attach what can be written"))?;
+        attach_over(tree.as_fd(), path).map_err(at("attach what can be written"))?;
         Ok(Self { tree, used: 0 })
     }
 
