@@ -67,6 +67,13 @@ pub enum FarOrder {
     Collect,
     /// The host is still there. A guest that hears nothing for [`SILENCE_SECONDS`] ends.
     StillHere,
+    /// Nobody reads any more what a program writes there: the guest closes its end, as a reader of a pipe or a terminal would.
+    OutputClosed {
+        /// Which program.
+        program: ProgramNumber,
+        /// What it writes to.
+        stream: Stream,
+    },
 }
 
 /// How long a host may be silent before its guest takes it for gone.

@@ -172,7 +172,8 @@ pub enum Report {
 
 impl Report {
     /// The same, with every text cut to its cap.
-    fn capped(self) -> Self {
+    #[must_use]
+    pub fn capped(self) -> Self {
         match self {
             Self::Proven(proofs) => {
                 let cut = |proof: Proof| Proof {

@@ -92,7 +92,7 @@ pub(crate) async fn watch(
     };
     let (stdout, stderr, ()) = tokio::join!(stdout, stderr, supervise);
     let mut seen = supervision.seen;
-    seen.take_counters(sandbox.counted(), sandbox.is_alone());
+    seen.take_counters(sandbox.counted().await, sandbox.is_alone());
     if seen.survivors {
         seen.violations.push(Violation {
             rule: "proc.no-survivors".to_owned(),
@@ -207,7 +207,9 @@ impl Supervision<'_> {
                     Ok(Some(Report::Failed { .. }) | None) | Err(_) => return self.lost(),
                 },
                 () = sleep_until(next_step.into()) => {
-                    if force_at.is_some() {
+                    if force_at.is_some() && self.sandbox.still_tells() {
+                        force_at = Some(Instant::now() + Sandbox::answer_limit());
+                    } else if force_at.is_some() {
                         self.sandbox.kill_from_outside();
                         return self.lost();
                     } else if kill_at.is_some() {

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::{Guest, Order, Received, Report, Start, Why};
-use ringfence_linux::{Layer, Room, tree};
+use ringfence_linux::{Layer, Room, Usage, tree};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::far::FarLink;
 use super::{StartError, WallError};
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 
@@ -28,19 +29,25 @@ pub(crate) type Proofs = Vec<(String, String)>;
 
 /// A guest whose reports can be waited for.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) enum Link {
+    /// One that descriptors can be handed to.
+    Near(Near),
+    /// One that everything is sent to as bytes.
+    #[cfg_attr(not(test), allow(dead_code, reason = "walls of container engines are built on it"))]
+    Far(Arc<FarLink>),
+}
+
+/// A guest that shares a socket with us.
+#[derive(Debug)]
+pub(super) struct Near {
     /// The control socket in the event loop. It only tells that there is a report: the guest's own side reads it.
     readable: UnixStream,
     guest: Guest,
 }
 
-impl Link {
-    pub(super) fn new(guest: Guest) -> io::Result<Self> {
-        Ok(Self { readable: UnixStream::from_std(guest.control()?.into())?, guest })
-    }
-
-    /// The next report; nothing when the guest is gone. However many there are, others get their turn.
-    pub(super) async fn next(&self) -> io::Result<Option<Received>> {
+impl Near {
+    /// However many reports there are, others get their turn.
+    async fn next(&self) -> io::Result<Option<Received>> {
         tokio::task::yield_now().await;
         loop {
             // A report may be waiting in full already, with nothing more to come.
@@ -50,20 +57,55 @@ impl Link {
             }
         }
     }
+}
 
-    pub(super) fn order(&self, order: &Order) -> io::Result<()> {
-        self.guest.send(order, &[])
+impl Link {
+    pub(super) fn new(guest: Guest) -> io::Result<Self> {
+        Ok(Self::Near(Near { readable: UnixStream::from_std(guest.control()?.into())?, guest }))
+    }
+
+    /// The next report; nothing when the guest is gone.
+    pub(super) async fn next(&self) -> io::Result<Option<Received>> {
+        match self {
+            Self::Near(near) => near.next().await,
+            Self::Far(far) => Ok(far.next().await.map(|report| Received { report, descriptor: None })),
+        }
+    }
+
+    pub(super) fn order(&self, order: Order) -> io::Result<()> {
+        match self {
+            Self::Near(near) => near.guest.send(&order, &[]),
+            Self::Far(far) => far.order(order),
+        }
     }
 
     pub(super) fn kill(&self) {
-        self.guest.kill();
+        match self {
+            Self::Near(near) => near.guest.kill(),
+            Self::Far(far) => far.kill(),
+        }
     }
 
-    pub(super) fn sample(&self) -> tree::Sample {
-        tree::sample(self.guest.pid())
+    /// What is in use, as the host sees it; nothing where it cannot look.
+    pub(super) fn sample(&self) -> Option<tree::Sample> {
+        match self {
+            Self::Near(near) => Some(tree::sample(near.guest.pid())),
+            Self::Far(_) => None,
+        }
     }
 
-    /// Waits until the guest has proven its wall.
+    /// What a guest says last; nothing when it says something else.
+    pub(super) fn left(&self, received: &mut Received) -> Option<Left> {
+        let Report::Gone { layer, room, usage } = received.report else { return None };
+        let source = match self {
+            Self::Near(_) => LeftLayer::Handed(received.descriptor.take()),
+            Self::Far(far) if far.keeps_workspace() => LeftLayer::Brought(far.take_brought()),
+            Self::Far(_) => LeftLayer::Nobodys,
+        };
+        Some(Left { layer: source, changed: layer == Layer::Changed, full: room == Room::Full, usage })
+    }
+
+    /// Waits until the guest has proven its wall. A far one is asked to do so by itself.
     pub(super) async fn proven(&self) -> Result<Proofs, StartError> {
         let watch = |source| StartError::Io { attempt: "watch the guest", source };
         let first = tokio::time::timeout(RAISING, self.next()).await;
@@ -79,30 +121,45 @@ impl Link {
 /// What is left of a wall when its guest is gone.
 #[derive(Debug)]
 pub(super) struct Left {
-    /// The private layer, as the guest sent it, when it holds changes and is kept.
-    pub(super) layer: Option<OwnedFd>,
+    layer: LeftLayer,
     pub(super) changed: bool,
     /// Nothing more could have been written.
     pub(super) full: bool,
+    /// What everything used.
+    pub(super) usage: Usage,
+}
+
+/// The private layer, until somebody takes it.
+#[derive(Debug)]
+enum LeftLayer {
+    /// As a near guest sent it, when it holds changes and is kept.
+    Handed(Option<OwnedFd>),
+    /// As it was made here of what a far guest told, when it told of changes.
+    Brought(Option<io::Result<PrivateLayer>>),
+    /// A far guest was to forget it.
+    Nobodys,
 }
 
 impl Left {
-    /// What a guest says last; nothing when it says something else.
-    pub(super) fn take(received: &mut Received) -> Option<Self> {
-        let Report::Gone { layer, room, .. } = received.report else { return None };
-        let handed = received.descriptor.take();
-        Some(Self { layer: handed, changed: layer == Layer::Changed, full: room == Room::Full })
-    }
-
-    /// The layer over `lower`, when there is something in it.
-    pub(super) fn take_layer(&mut self, lower: &Arc<Lower>) -> io::Result<Option<PrivateLayer>> {
-        match self.layer.take() {
-            Some(upper) => PrivateLayer::new(upper, Arc::clone(lower), Life::Over).map(Some),
-            None if self.changed => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, "the guest did not hand over the private layer"))
+    /// The layer over `lower`, when there is something in it. What a far guest told has its own below it.
+    pub(super) fn take_layer(&mut self, lower: Option<&Arc<Lower>>) -> io::Result<Option<PrivateLayer>> {
+        match (&mut self.layer, lower) {
+            (LeftLayer::Nobodys, _) | (LeftLayer::Handed(_), None) => return Ok(None),
+            (LeftLayer::Handed(handed), Some(lower)) => {
+                if let Some(upper) = handed.take() {
+                    return PrivateLayer::new(upper, Arc::clone(lower), Life::Over).map(Some);
+                }
             }
-            None => Ok(None),
+            (LeftLayer::Brought(brought), _) => {
+                if let Some(layer) = brought.take() {
+                    return layer.map(Some);
+                }
+            }
         }
+        if self.changed {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the guest did not hand over the private layer"));
+        }
+        Ok(None)
     }
 }
 
@@ -190,7 +247,7 @@ impl Kept {
             let mut left = None;
             while let Ok(Some(mut received)) = link.next().await {
                 let Some(shared) = weak.upgrade() else { return };
-                left = Left::take(&mut received).or(left);
+                left = link.left(&mut received).or(left);
                 if shared.deliver(received).is_err() {
                     break;
                 }
@@ -223,13 +280,19 @@ impl Kept {
     /// No more reports of this program are wanted.
     pub(super) fn forget(&self, number: ProgramNumber) {
         self.0.programs.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        if let Link::Far(far) = &*self.0.link {
+            far.forget(number);
+        }
     }
 
     pub(super) fn start(&self, start: Start, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        self.0.link.guest.send(&Order::Start(Box::new(start)), descriptors)
+        match &*self.0.link {
+            Link::Near(near) => near.guest.send(&Order::Start(Box::new(start)), descriptors),
+            Link::Far(far) => far.start(start, descriptors),
+        }
     }
 
-    pub(super) fn order(&self, order: &Order) -> io::Result<()> {
+    pub(super) fn order(&self, order: Order) -> io::Result<()> {
         self.0.link.order(order)
     }
 
@@ -237,8 +300,26 @@ impl Kept {
         self.0.link.kill();
     }
 
+    /// The far guest, when it is one.
+    pub(super) fn far(&self) -> Option<&FarLink> {
+        match &*self.0.link {
+            Link::Near(_) => None,
+            Link::Far(far) => Some(far),
+        }
+    }
+
+    /// What is in use. Where the host cannot look, what the guest told last, which is then asked again.
     pub(super) fn sample(&self) -> tree::Sample {
-        self.0.link.sample()
+        if let Some(sample) = self.0.link.sample() {
+            return sample;
+        }
+        if self.far().is_some_and(FarLink::measure_again) {
+            self.0.asked.fetch_add(1, Ordering::Relaxed);
+            // One that is gone uses nothing.
+            self.order(Order::Measure).ok();
+        }
+        let (tasks, resident_bytes) = self.0.measured.borrow().unwrap_or_default();
+        tree::Sample { tasks, resident_bytes, capped: false }
     }
 
     /// Asks the guest what is in use: processes and threads, and resident bytes.
@@ -246,25 +327,32 @@ impl Kept {
         let mut measured = self.0.measured.subscribe();
         measured.borrow_and_update();
         self.0.asked.fetch_add(1, Ordering::Relaxed);
-        self.order(&Order::Measure)?;
-        match tokio::time::timeout(ANSWERS, measured.changed()).await {
-            Ok(Ok(())) => measured.borrow().ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
-            Ok(Err(_)) => Err(io::ErrorKind::UnexpectedEof.into()),
+        self.order(Order::Measure)?;
+        let answered = tokio::time::timeout(ANSWERS, async {
+            tokio::select! {
+                biased;
+                answered = measured.changed() => answered.is_ok(),
+                () = self.gone() => false,
+            }
+        });
+        match answered.await {
+            Ok(true) => measured.borrow().ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
+            Ok(false) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
     }
 
     /// Asks the guest for the private layer that is kept, as it is now.
     pub(super) async fn layer(&self) -> io::Result<Option<OwnedFd>> {
-        self.ask_for(&self.0.layers, &Order::Layer).await
+        self.ask_for(&self.0.layers, Order::Layer).await
     }
 
     /// Asks the guest for the folder with that layer, as programs see it.
     pub(super) async fn workspace(&self) -> io::Result<Option<OwnedFd>> {
-        self.ask_for(&self.0.workspaces, &Order::Workspace).await
+        self.ask_for(&self.0.workspaces, Order::Workspace).await
     }
 
-    async fn ask_for(&self, waiting: &Mutex<Waiting>, order: &Order) -> io::Result<Option<OwnedFd>> {
+    async fn ask_for(&self, waiting: &Mutex<Waiting>, order: Order) -> io::Result<Option<OwnedFd>> {
         let (sender, handed) = oneshot::channel();
         {
             // The order goes out under the lock: answers come in the order in which they were asked for.

@@ -18,7 +18,10 @@ use crate::workspace::copy::CopyError;
 use crate::workspace::layer::PrivateLayer;
 use crate::workspace::merged::Merged;
 
+mod counters;
 pub(crate) mod environment;
+#[cfg_attr(not(test), allow(dead_code, reason = "walls of container engines are built on it"))]
+mod far;
 mod guest;
 mod inside;
 mod landlock;

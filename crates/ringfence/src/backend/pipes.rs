@@ -56,7 +56,8 @@ impl Pipes {
     }
 }
 
-fn make_pipe() -> Result<(OwnedFd, OwnedFd), StartError> {
+/// The end that is read, and the one that is written.
+pub(super) fn make_pipe() -> Result<(OwnedFd, OwnedFd), StartError> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
         .map_err(|errno| StartError::Io { attempt: "make a pipe", source: errno.into() })
 }

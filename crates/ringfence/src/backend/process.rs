@@ -3,36 +3,40 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ringfence_guest::protocol::{ONLY, ProgramNumber};
-use ringfence_guest::{Guest, Order, Received, Start};
-use ringfence_linux::cgroup::{Cgroup, CgroupUsage};
-use ringfence_linux::{Keeper, Launch, Layer, Privileges, Report, Rlimit, Usage, tree};
+use ringfence_guest::protocol::ONLY;
+use ringfence_guest::{Guest, Order};
+use ringfence_linux::cgroup::CgroupUsage;
+use ringfence_linux::{Keeper, Launch, Privileges, Report, Rlimit, tree};
 use rustix::fs::{Mode, OFlags};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
-use tokio::sync::mpsc;
 
+use self::member::{Alone, Member, Screen};
 use super::StartError;
-use super::guest::{self, Kept, Link, Proofs};
+use super::counters::Counters;
+use super::guest::{self, Link, Proofs};
 use super::pipes::{Pipes, reader, writer};
 use super::program::Program;
 use crate::plan::Plan;
-use crate::request::{Stdin, TerminalSize};
+use crate::request::TerminalSize;
 use crate::scratch::Scratch;
 use crate::workspace::layer::{Lower, PrivateLayer};
 
+mod member;
+
+#[cfg_attr(not(test), allow(unused_imports, reason = "walls of container engines are built on it"))]
+pub(super) use self::member::alone;
+pub(super) use self::member::in_session;
+
 /// How long a keeper may take to answer an order before it is killed from outside.
 const KEEPER_ANSWER: Duration = Duration::from_secs(2);
-
-/// How long the guest of a session may take to start a program: others may keep the machine busy.
-const SESSION_STARTS: Duration = Duration::from_secs(10);
 
 /// A place with a program ready in it or, once released, running. Dropping it kills the program and removes all that was
 /// made for it.
@@ -44,12 +48,12 @@ pub struct Sandbox {
     pub(crate) stderr: Option<pipe::Receiver>,
     /// What is typed into the program's terminal.
     pub(crate) typed: Option<pipe::Receiver>,
-    terminal: Option<OwnedFd>,
+    terminal: Option<Screen>,
     pub(super) proofs: Proofs,
     // After the supervisor: the files and the group of a program are removed when it is gone.
     pub(super) scratch: Option<Scratch>,
-    pub(super) group: Option<Arc<Cgroup>>,
-    /// What the group had counted before the program was started, where it is not the program's own.
+    pub(super) counters: Option<Counters>,
+    /// What they had counted before the program was started, where they are not the program's own.
     counted_before: Option<CgroupUsage>,
     /// The image that stands inside.
     pub(super) image: Option<String>,
@@ -77,19 +81,10 @@ enum Supervisor {
     /// Process 1 behind a wall that is there for this program alone.
     Guest(Link),
     /// One of the programs of a guest that is kept.
-    Kept(InSession),
-}
-
-/// A program of a guest that is kept.
-#[derive(Debug)]
-struct InSession {
-    guest: Kept,
-    number: ProgramNumber,
-    reports: tokio::sync::Mutex<mpsc::Receiver<Received>>,
-    /// Until it is released.
-    start: Option<(Start, Vec<OwnedFd>)>,
-    /// Its end, once told, is all that is waited for.
-    ended: std::sync::Mutex<Option<Usage>>,
+    Kept(Member),
+    /// The only program of a guest that is far.
+    #[cfg_attr(not(test), allow(dead_code, reason = "walls of container engines are built on it"))]
+    Alone(Alone),
 }
 
 impl Pipes {
@@ -97,21 +92,10 @@ impl Pipes {
     /// would wait for ever.
     fn into_sandbox(self, supervisor: Supervisor) -> io::Result<Sandbox> {
         Ok(Sandbox {
-            supervisor,
             stdin: self.our_stdin.map(writer).transpose()?,
             stdout: Some(reader(self.our_stdout)?),
             stderr: Some(reader(self.our_stderr)?),
-            typed: None,
-            terminal: None,
-            proofs: Proofs::new(),
-            scratch: None,
-            group: None,
-            counted_before: None,
-            image: None,
-            lower: None,
-            left: std::sync::Mutex::default(),
-            copy: std::sync::Mutex::default(),
-            is_gone: AtomicBool::new(false),
+            ..Sandbox::new(supervisor)
         })
     }
 
@@ -125,50 +109,6 @@ impl Pipes {
     pub(super) fn behind(self, guest: Guest) -> Result<Sandbox, StartError> {
         Link::new(guest).and_then(|link| self.into_sandbox(Supervisor::Guest(link))).map_err(watch)
     }
-}
-
-/// The sandbox of a program that `guest` starts when it is released, with pipes of its own.
-pub(super) fn in_session(
-    plan: &Plan,
-    guest: &Kept,
-    start: impl FnOnce(ProgramNumber) -> Result<Start, StartError>,
-) -> Result<Sandbox, StartError> {
-    let pipes = if plan.terminal().is_some() { None } else { Some(Pipes::new(plan)?) };
-    let (number, reports) = guest.enlist();
-    let in_session = |start, descriptors| InSession {
-        guest: guest.clone(),
-        number,
-        reports: tokio::sync::Mutex::new(reports),
-        start: Some((start, descriptors)),
-        ended: std::sync::Mutex::new(None),
-    };
-    let start = start(number).inspect_err(|_| guest.forget(number))?;
-    let Some(pipes) = pipes else {
-        let typed = match plan.stdin() {
-            Stdin::Pipe(given) => Some(given.try_clone().and_then(reader).map_err(watch)?),
-            Stdin::Empty | Stdin::Bytes(_) => None,
-        };
-        return Ok(Sandbox {
-            supervisor: Supervisor::Kept(in_session(start, Vec::new())),
-            stdin: None,
-            stdout: None,
-            stderr: None,
-            typed,
-            terminal: None,
-            proofs: Proofs::new(),
-            scratch: None,
-            group: None,
-            image: None,
-            counted_before: None,
-            lower: None,
-            left: std::sync::Mutex::default(),
-            copy: std::sync::Mutex::default(),
-            is_gone: AtomicBool::new(false),
-        });
-    };
-    let given: io::Result<Vec<OwnedFd>> =
-        pipes.program_ends(plan)?.iter().map(|end| end.try_clone_to_owned()).collect();
-    pipes.into_sandbox(Supervisor::Kept(in_session(start, given.map_err(watch)?))).map_err(watch)
 }
 
 fn no_last_word_of_the_keeper() -> io::Error {
@@ -213,6 +153,26 @@ pub(super) fn prepare(
 }
 
 impl Sandbox {
+    fn new(supervisor: Supervisor) -> Self {
+        Self {
+            supervisor,
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            typed: None,
+            terminal: None,
+            proofs: Proofs::new(),
+            scratch: None,
+            counters: None,
+            counted_before: None,
+            image: None,
+            lower: None,
+            left: std::sync::Mutex::default(),
+            copy: std::sync::Mutex::default(),
+            is_gone: AtomicBool::new(false),
+        }
+    }
+
     /// The image that stands inside, by its name and digest.
     pub(crate) fn image(&self) -> Option<&str> {
         self.image.as_deref()
@@ -222,8 +182,15 @@ impl Sandbox {
     pub async fn release(&mut self) -> Result<(), StartError> {
         match &mut self.supervisor {
             Supervisor::Keeper { keeper, .. } => keeper.release().map_err(watch)?,
-            Supervisor::Guest(link) => link.order(&Order::Release).map_err(watch)?,
-            Supervisor::Kept(_) => return self.start_in_session().await,
+            Supervisor::Guest(link) => link.order(Order::Release).map_err(watch)?,
+            Supervisor::Kept(member) | Supervisor::Alone(Alone { member, .. }) => {
+                if let Some(screen) = member.start().await? {
+                    self.stdin = Some(screen.try_clone().and_then(writer).map_err(watch)?);
+                    self.stdout = Some(screen.try_clone().and_then(reader).map_err(watch)?);
+                    self.terminal = Some(Screen::Near(screen));
+                }
+                return Ok(());
+            }
         }
         let Ok(report) = tokio::time::timeout(KEEPER_ANSWER, self.next_report()).await else {
             // A program that is not behind a wall may stop its keeper before that can say that it started. The clock of
@@ -246,35 +213,6 @@ impl Sandbox {
         }
     }
 
-    async fn start_in_session(&mut self) -> Result<(), StartError> {
-        let Supervisor::Kept(program) = &mut self.supervisor else { return Ok(()) };
-        let Some((start, descriptors)) = program.start.take() else { return Ok(()) };
-        let has_terminal = start.terminal.is_some();
-        let given: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-        program.guest.start(start, &given).map_err(watch)?;
-        drop(descriptors);
-        let first = tokio::time::timeout(SESSION_STARTS, program.reports.get_mut().recv()).await;
-        let gone = || watch(io::Error::new(io::ErrorKind::UnexpectedEof, "the session is gone"));
-        let Ok(first) = first else {
-            // Whether it will be started is not known, so nothing there may go on.
-            program.guest.kill();
-            return Err(watch(io::Error::new(io::ErrorKind::TimedOut, "the session did not answer, and was ended")));
-        };
-        let received = first.ok_or_else(gone)?;
-        match (received.report, received.descriptor) {
-            (ringfence_guest::Report::Started { .. }, Some(descriptor)) if has_terminal => {
-                let screen = guest::terminal(descriptor).map_err(watch)?;
-                self.stdin = Some(screen.try_clone().and_then(writer).map_err(watch)?);
-                self.stdout = Some(screen.try_clone().and_then(reader).map_err(watch)?);
-                self.terminal = Some(screen);
-                Ok(())
-            }
-            (ringfence_guest::Report::Started { .. }, None) if !has_terminal => Ok(()),
-            (ringfence_guest::Report::Failed { why, .. }, _) => Err(guest::start_error(why)),
-            _ => Err(gone()),
-        }
-    }
-
     /// What was seen from inside before the release: names of guarantees, and what was found.
     pub fn proofs(&self) -> &[(String, String)] {
         &self.proofs
@@ -288,12 +226,12 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The program's group is shared with others: what it has counted by now is not this program's.
-    pub(super) fn share(&mut self, group: Arc<Cgroup>) {
+    /// What is counted is shared with others: what it is by now is not this program's.
+    pub(super) async fn share(&mut self, counters: Counters) {
         // Without a beginning nothing that it counts could be told from what others did.
-        if let Ok(before) = group.usage() {
+        if let Some(before) = counters.usage().await {
             self.counted_before = Some(before);
-            self.group = Some(group);
+            self.counters = Some(counters);
         }
     }
 
@@ -313,7 +251,7 @@ impl Sandbox {
             },
             Supervisor::Guest(link) => match link.next().await? {
                 Some(mut received) => {
-                    if let Some(left) = guest::Left::take(&mut received) {
+                    if let Some(left) = link.left(&mut received) {
                         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
                     }
                     guest::as_keepers(received.report).map(Some)
@@ -321,6 +259,7 @@ impl Sandbox {
                 None => Ok(None),
             },
             Supervisor::Kept(program) => program.next_report().await,
+            Supervisor::Alone(program) => program.next_report(&self.left).await,
         }
     }
 
@@ -331,9 +270,12 @@ impl Sandbox {
             let gone = self.is_gone.load(Ordering::Relaxed);
             return if gone { Ok(Some(copy)) } else { Err(no_last_word_of_the_keeper()) };
         }
-        let Some(lower) = &self.lower else { return Ok(None) };
+        let keeps = matches!(&self.supervisor, Supervisor::Alone(alone) if alone.keeps_workspace());
+        if self.lower.is_none() && !keeps {
+            return Ok(None);
+        }
         match self.left.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            Some(left) => left.take_layer(lower),
+            Some(left) => left.take_layer(self.lower.as_ref()),
             None => Err(guest::no_last_word()),
         }
     }
@@ -348,16 +290,18 @@ impl Sandbox {
         let signal = u8::try_from(signal.as_raw()).map_err(|_| io::ErrorKind::InvalidInput)?;
         match &self.supervisor {
             Supervisor::Keeper { keeper, .. } => keeper.signal(signal),
-            Supervisor::Guest(link) => link.order(&Order::Signal { program: ONLY, signal }),
-            Supervisor::Kept(program) => program.guest.order(&Order::Signal { program: program.number, signal }),
+            Supervisor::Guest(link) => link.order(Order::Signal { program: ONLY, signal }),
+            Supervisor::Kept(member) | Supervisor::Alone(Alone { member, .. }) => member.signal(signal),
         }
     }
 
     /// Asks the program to end. In a session, nothing of its own session stays when it does.
     pub(crate) fn ask_to_end(&self) -> io::Result<()> {
         match &self.supervisor {
-            Supervisor::Kept(program) => program.guest.order(&Order::Stop { program: program.number }),
-            Supervisor::Keeper { .. } | Supervisor::Guest(_) => self.signal(rustix::process::Signal::TERM),
+            Supervisor::Kept(program) => program.stop(),
+            Supervisor::Keeper { .. } | Supervisor::Guest(_) | Supervisor::Alone(_) => {
+                self.signal(rustix::process::Signal::TERM)
+            }
         }
     }
 
@@ -365,8 +309,9 @@ impl Sandbox {
     pub(crate) fn kill(&self) -> io::Result<()> {
         match &self.supervisor {
             Supervisor::Keeper { keeper, .. } => keeper.kill(),
-            Supervisor::Guest(link) => link.order(&Order::Kill { program: ONLY }),
-            Supervisor::Kept(program) => program.guest.order(&Order::Kill { program: program.number }),
+            Supervisor::Guest(link) => link.order(Order::Kill { program: ONLY }),
+            Supervisor::Kept(program) => program.kill(),
+            Supervisor::Alone(program) => program.kill(),
         }
     }
 
@@ -375,7 +320,7 @@ impl Sandbox {
         match &self.supervisor {
             Supervisor::Keeper { keeper, .. } => keeper.kill_from_outside(),
             Supervisor::Guest(link) => link.kill(),
-            Supervisor::Kept(program) => program.guest.kill(),
+            Supervisor::Kept(member) | Supervisor::Alone(Alone { member, .. }) => member.guest().kill(),
         }
     }
 
@@ -383,14 +328,14 @@ impl Sandbox {
     pub(crate) fn sample(&self) -> tree::Sample {
         match &self.supervisor {
             Supervisor::Keeper { keeper, .. } => tree::sample(keeper.pid()),
-            Supervisor::Guest(link) => link.sample(),
-            Supervisor::Kept(program) => program.guest.sample(),
+            Supervisor::Guest(link) => link.sample().unwrap_or_default(),
+            Supervisor::Kept(member) | Supervisor::Alone(Alone { member, .. }) => member.guest().sample(),
         }
     }
 
-    /// What the kernel counted for all processes together, where it did, since the program was started.
-    pub(crate) fn counted(&self) -> Option<CgroupUsage> {
-        let counted = self.group.as_ref().and_then(|group| group.usage().ok())?;
+    /// What was counted for all processes together, where it was, since the program was started.
+    pub(crate) async fn counted(&self) -> Option<CgroupUsage> {
+        let counted = self.counters.as_ref()?.usage().await?;
         match self.counted_before {
             None => Some(counted),
             Some(before) => Some(CgroupUsage {
@@ -410,7 +355,13 @@ impl Sandbox {
 
     /// Gives the program's terminal another size.
     pub(crate) fn resize(&self, size: TerminalSize) -> io::Result<()> {
-        let Some(screen) = &self.terminal else { return Ok(()) };
+        let screen = match (&self.terminal, &self.supervisor) {
+            (Some(Screen::Near(screen)), _) => screen,
+            (Some(Screen::Far), Supervisor::Kept(member) | Supervisor::Alone(Alone { member, .. })) => {
+                return member.resize(size);
+            }
+            (Some(Screen::Far), Supervisor::Keeper { .. } | Supervisor::Guest(_)) | (None, _) => return Ok(()),
+        };
         let size = rustix::termios::Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
         rustix::termios::tcsetwinsize(screen, size).map_err(io::Error::from)
     }
@@ -420,38 +371,18 @@ impl Sandbox {
         KEEPER_ANSWER
     }
 
+    /// Whether a place that was told to end and has not ended yet still tells what is left of it: what a program changed may
+    /// take longer to be told than a kill takes to be answered.
+    pub(crate) fn still_tells(&self) -> bool {
+        matches!(&self.supervisor, Supervisor::Alone(alone) if alone.still_tells())
+    }
+
     /// For a keeper that ended without a last word: kills the program's group, and says whether it was there.
     pub(crate) fn kill_group_of_lost_program(&self) -> bool {
         let Supervisor::Keeper { program, .. } = &self.supervisor else { return false };
         program
             .and_then(rustix::process::Pid::from_raw)
             .is_some_and(|group| rustix::process::kill_process_group(group, rustix::process::Signal::KILL).is_ok())
-    }
-}
-
-impl InSession {
-    /// After the program's end nothing more is to come: what it left behind is the session's.
-    async fn next_report(&self) -> io::Result<Option<Report>> {
-        if let Some(usage) = *self.ended.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Ok(Some(Report::Gone { usage, layer: Layer::Unchanged }));
-        }
-        let Some(received) = self.reports.lock().await.recv().await else { return Ok(None) };
-        let report = guest::as_keepers(received.report)?;
-        if let Report::Ended { usage, .. } = report {
-            *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
-        }
-        Ok(Some(report))
-    }
-}
-
-impl Drop for InSession {
-    fn drop(&mut self) {
-        self.guest.forget(self.number);
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if self.start.is_none() && !ended {
-            // A guest that cannot be told is gone, and the program with it.
-            self.guest.order(&Order::Kill { program: self.number }).ok();
-        }
     }
 }
 

@@ -15,6 +15,7 @@ use ringfence_policy::{BackendKind, ResolvedPolicy};
 use super::image::Root;
 use super::{Groups, Native, groups_of, kept, program, view};
 use crate::BoxFuture;
+use crate::backend::counters::Counters;
 use crate::backend::guest::{self, Kept, Link, Proofs};
 use crate::backend::inside::{self, CODE, workspace_at};
 use crate::backend::process::in_session;
@@ -106,7 +107,7 @@ impl Backend for Standing {
             sandbox.proofs = self.proofs.clone();
             sandbox.image = self.root.as_ref().map(|root| root.name().to_owned());
             if let Some(group) = &self.group {
-                sandbox.share(Arc::clone(group));
+                sandbox.share(Counters::Cgroup(Arc::clone(group))).await;
             }
             Ok(sandbox)
         })
@@ -135,11 +136,11 @@ impl KeptWall for Standing {
     }
 
     fn kill_programs(&self) -> io::Result<()> {
-        self.guest.order(&Order::KillAll)
+        self.guest.order(Order::KillAll)
     }
 
     fn end(&self) {
-        if self.guest.order(&Order::End).is_err() {
+        if self.guest.order(Order::End).is_err() {
             self.guest.kill();
         }
     }
@@ -153,7 +154,7 @@ impl KeptWall for Standing {
         let (changed, full) = left.as_ref().map_or((false, false), |left| (left.changed, left.full));
         let layer = match (&self.lower, left) {
             (None, _) => Ok(None),
-            (Some(lower), Some(mut left)) => left.take_layer(lower),
+            (Some(lower), Some(mut left)) => left.take_layer(Some(lower)),
             (Some(_), None) => Err(guest::no_last_word()),
         };
         Left { layer, changed, full }

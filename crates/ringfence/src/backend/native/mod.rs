@@ -24,6 +24,7 @@ use ringfence_policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, Re
 
 use self::begun::{Begun, wall_for};
 pub use self::image::ImageError;
+use super::counters::Counters;
 use super::inside::{self, CODE, search_path, workspace_at};
 use super::pipes::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
@@ -168,7 +169,7 @@ impl Native {
         let lower = view.lower.clone();
         let (guest, group) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)?;
         let mut sandbox = pipes.behind(guest)?;
-        sandbox.group = group.map(Arc::new);
+        sandbox.counters = group.map(|group| Counters::Cgroup(Arc::new(group)));
         sandbox.lower = lower;
         sandbox.image = root.map(|root| root.name().to_owned());
         sandbox.proven().await?;
