@@ -154,7 +154,7 @@ pub enum FarReport {
 /// A file, folder or link of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Relative to the workspace, without `..`; empty for the workspace itself. Folders come before what is in them.
+    /// Relative to the workspace and never empty, of plain names only. Folders come before what is in them.
     pub path: OsString,
     /// What is there.
     pub what: What,
@@ -192,11 +192,27 @@ pub enum What {
         /// Where it points.
         target: OsString,
     },
-    /// Another name of a file that was sent before.
+    /// Another name of a file that was sent before, or that the other end has already.
     Name {
-        /// Its first name.
+        /// A name that it has.
         of: OsString,
+    },
+    /// Something that programs talk through. It is told of, and made as something that nobody can use.
+    Other {
+        /// What.
+        kind: OtherKind,
     },
     /// Nothing any more, and nothing in it.
     Gone,
+}
+
+/// What is neither file, link nor folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OtherKind {
+    /// A named pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// A device.
+    Device,
 }

@@ -7,7 +7,10 @@ pub mod far;
 mod files;
 mod host;
 mod life;
+pub mod nodes;
 pub mod protocol;
+#[doc(hidden)]
+pub mod workspace;
 
 pub use host::{Guest, Received, reap_guests};
 pub use life::live;

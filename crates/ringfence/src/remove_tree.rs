@@ -5,7 +5,7 @@
 //! emptied, so it holds two descriptors however deep the tree is, and opens what is closed. Nothing of the program runs any
 //! more, and no link is followed.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -19,19 +19,37 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 /// Removes `folder` and all below it. One that is not there is an error, as with the standard library.
 pub(crate) fn remove_tree(folder: &Path) -> io::Result<()> {
     let top = rustix::fs::open(folder, FOLDER, Mode::empty())?;
+    empty_tree(top.as_fd())?;
+    Ok(rustix::fs::rmdir(folder)?)
+}
+
+/// Removes the folder `name` of `parent`, which may be closed, and all below it.
+pub(crate) fn remove_tree_at(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    let told = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode;
+    if FileType::from_raw_mode(told) != FileType::Directory {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    // It is no link: nothing else runs in the tree.
+    rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
+    let top = rustix::fs::openat(parent, name, FOLDER, Mode::empty())?;
+    empty_tree(top.as_fd())?;
+    Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+}
+
+fn empty_tree(top: BorrowedFd<'_>) -> io::Result<()> {
     // Nobody could have known it, so no name of the tree begins with it.
     let prefix = format!("{}-", RunId::generate().map_err(io::Error::other)?);
-    let mut raised = Raised { top: top.as_fd(), prefix, count: 0 };
-    raised.empty(top.as_fd())?;
+    let mut raised = Raised { top, prefix, count: 0 };
+    raised.empty(top)?;
     let mut done = 0;
     while done < raised.count {
         let name = raised.name(done);
-        let below = rustix::fs::openat(&top, &name, FOLDER, Mode::empty())?;
+        let below = rustix::fs::openat(top, &name, FOLDER, Mode::empty())?;
         raised.empty(below.as_fd())?;
-        rustix::fs::unlinkat(&top, &name, AtFlags::REMOVEDIR)?;
+        rustix::fs::unlinkat(top, &name, AtFlags::REMOVEDIR)?;
         done += 1;
     }
-    Ok(rustix::fs::rmdir(folder)?)
+    Ok(())
 }
 
 /// The folders that were brought up to the top, under numbers of their own.

@@ -19,6 +19,7 @@ use crate::workspace::layer::PrivateLayer;
 use crate::workspace::merged::Merged;
 
 mod counters;
+mod copied;
 pub(crate) mod environment;
 #[cfg_attr(not(test), allow(dead_code, reason = "walls of container engines are built on it"))]
 mod far;

@@ -76,14 +76,14 @@ impl CopyError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::TooMany | Self::TooMuch { .. } => {
-                "without namespaces a program under review works in a copy: name a smaller folder with --workspace, list \
-                 what it does not need under `fs.deny`, or raise `fs.size` in the policy"
+                "without namespaces, and in a container, a program works in a copy of the workspace: name a smaller folder \
+                 with --workspace, list what it does not need under `fs.deny`, or raise `fs.size` in the policy"
             }
             Self::Mounted { .. } => "unmount it, or name another folder with --workspace",
             Self::Moving { .. } => "wait until whatever writes to it is done, or list it under `fs.deny`",
             Self::Io { .. } => {
-                "without namespaces a program under review works in a copy, in the state folder: make room \
-                there, or set RINGFENCE_STATE_DIR to a folder on a larger disk"
+                "without namespaces, and in a container, a program works in a copy of the workspace, which is made in the \
+                 state folder: make room there, or set RINGFENCE_STATE_DIR to a folder on a larger disk"
             }
         }
     }
@@ -124,6 +124,7 @@ pub struct Manifest {
     began: Moment,
     ended: Moment,
     times: Times,
+    bytes: u64,
 }
 
 impl Manifest {
@@ -173,6 +174,11 @@ impl Manifest {
         self.places.is_empty()
     }
 
+    /// How much the files that were copied hold, holes in them included.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// What was left out because it is denied or cannot be read, relative to the workspace.
     pub fn left_out(&self) -> &[PathBuf] {
         &self.left_out
@@ -200,6 +206,7 @@ pub(crate) fn copy(
             began,
             ended: began,
             times: if tells { Times::Believed } else { Times::NotBelieved },
+            bytes: 0,
         },
         folders: Vec::new(),
         left: vec![PathBuf::new()],
@@ -211,6 +218,7 @@ pub(crate) fn copy(
     }
     copier.close_folders()?;
     let mut manifest = copier.manifest;
+    manifest.bytes = copier.bytes;
     manifest.ended = Moment::now();
     Ok(manifest)
 }

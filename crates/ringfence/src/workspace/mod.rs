@@ -21,6 +21,7 @@ mod keep;
 pub mod kept;
 pub mod layer;
 pub mod merged;
+pub mod mirror;
 mod node;
 pub mod objects;
 mod overlay;

@@ -3,7 +3,6 @@
 //! It keeps fewer guarantees than a wall and claims no others. What it cannot show as the policy says, it refuses. Nothing can
 //! lie over a workspace without a mount, so under review a program works in a copy of it.
 
-mod copy;
 mod shown;
 
 use std::ffi::{OsStr, OsString};
@@ -16,13 +15,15 @@ use ringfence_linux::wall::landlock_abi;
 use ringfence_linux::{Launch, Privileges};
 use ringfence_policy::{BackendKind, NetMode, ResolvedPolicy, WorkspaceMode};
 
+pub(super) use self::shown::{open, state_below};
 use super::pipes::Pipes;
 use super::process::open_cwd;
 use super::spawn::{kept_by_the_keeper, needs_of_the_keeper, rlimits};
-use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, WallError, program};
+use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, WallError, copied, program};
 use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
+use crate::request::WorkspaceAt;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
 use crate::waiting::waiting;
@@ -151,7 +152,12 @@ fn prepare(plan: &Plan, state: &StateFolder) -> Result<Sandbox, StartError> {
     let (workspace, copied) = match plan.policy().fs.mode.value {
         WorkspaceMode::Ephemeral => (own, None),
         WorkspaceMode::Review => {
-            let copied = waiting(|| copy::make(plan, state, &own))?;
+            if plan.workspace_at() == &WorkspaceAt::Same {
+                let why = "without namespaces a workspace under review is a copy, which cannot appear at the workspace's own \
+                           place: leave out `--at same`, or choose `--mode read-only`";
+                return Err(refuse(why.to_owned()));
+            }
+            let copied = waiting(|| copied::make(plan, state, &own))?;
             // One of the workspace's own is executed as it is in the copy.
             if let Ok(below) = program.file.strip_prefix(plan.workspace()) {
                 program.file = own.join(below);

@@ -140,7 +140,7 @@ fn real(state: &StateFolder) -> Result<PathBuf, StartError> {
 }
 
 /// The state folder, relative to a workspace that it lies in.
-pub(super) fn state_below(workspace: &Path, state: &StateFolder) -> Result<Option<PathBuf>, StartError> {
+pub(in crate::backend) fn state_below(workspace: &Path, state: &StateFolder) -> Result<Option<PathBuf>, StartError> {
     match real(state)?.strip_prefix(workspace) {
         Ok(below) if below.as_os_str().is_empty() => {
             let why = "the workspace is the folder that holds the ledger: name another with --workspace";
@@ -215,7 +215,7 @@ impl List {
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<OwnedFd, StartError> {
+pub(in crate::backend) fn open(path: &Path) -> Result<OwnedFd, StartError> {
     rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| StartError::WorkingDirectory { path: path.to_owned(), source: errno.into() })
 }

@@ -1,15 +1,14 @@
-//! The private copy of a workspace that a program works in under review.
+//! The private copy of a workspace that a program works in, or that what it works in is filled from.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use super::super::native::deny;
-use super::shown::{open, state_below};
-use super::{StartError, refuse};
+use super::StartError;
+use super::landlock::{open, state_below};
+use super::native::deny;
 use crate::guarantee::Guarantee;
 use crate::plan::Plan;
-use crate::request::WorkspaceAt;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
 use crate::workspace::copy::{Manifest, copy};
@@ -25,11 +24,6 @@ pub(super) struct Copied {
 
 /// Copies the workspace to the empty folder `to`, without what the policy denies and without the state folder.
 pub(super) fn make(plan: &Plan, state: &StateFolder, to: &Path) -> Result<Copied, StartError> {
-    if plan.workspace_at() == &WorkspaceAt::Same {
-        let why = "without namespaces a workspace under review is a copy, which cannot appear at the workspace's own place: \
-                   leave out `--at same`, or choose `--mode read-only`";
-        return Err(refuse(why.to_owned()));
-    }
     let root = plan.workspace();
     let rules = &plan.policy().fs.deny;
     let mut absent: BTreeSet<PathBuf> = deny::find(root, rules, Some(state))?.into_iter().collect();
@@ -54,6 +48,18 @@ impl Copied {
             left_out => format!("{copied}, without {left_out} that are denied, another name of one, or closed"),
         };
         (Guarantee::FsWorkspaceMode.name().to_owned(), found)
+    }
+
+    /// How much its files hold, holes in them included.
+    #[allow(dead_code, reason = "for what is filled from a copy: it must have room for it")]
+    pub(super) fn bytes(&self) -> u64 {
+        self.manifest.bytes()
+    }
+
+    /// The copy, to read it, or to take into it what was changed elsewhere.
+    #[allow(dead_code, reason = "for what is filled from a copy")]
+    pub(super) fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
     }
 
     /// The layer that is compared with the workspace at the end. The copy lies in `scratch`.
