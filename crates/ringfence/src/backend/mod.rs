@@ -20,6 +20,7 @@ use crate::workspace::merged::Merged;
 
 mod counters;
 mod copied;
+pub(crate) mod container;
 pub(crate) mod environment;
 #[cfg_attr(not(test), allow(dead_code, reason = "walls of container engines are built on it"))]
 mod far;
