@@ -24,7 +24,10 @@ fuzz_target!(|text: &str| {
     let floor = LayerInput { layer: Layer::Operator, file: operator.clone() };
     let with = resolve(&[floor, project, user], &[]).expect("layers that parse resolve");
     // What the operator fixes, rather than limits, is no matter of more or less.
-    let fixes = operator.fs.workspace.is_some() || operator.proc.user.is_some() || operator.proc.set.is_some();
+    let fixes = operator.fs.workspace.is_some()
+        || operator.proc.user.is_some()
+        || operator.proc.set.is_some()
+        || operator.runtime.is_some();
     let allows = operator.commands.iter().flatten().any(|rule| rule.value.verdict == ringfence_policy::Verdict::Allow);
     let preset_fixes = !operator.extends.is_empty();
     if !fixes && !allows && !preset_fixes {

@@ -98,6 +98,17 @@ pub(crate) enum Command {
 const BACKENDS: [&str; 9] =
     ["auto", "native", "docker", "podman", "microvm", "kubernetes", "landlock", "spawn", "none"];
 
+impl LayerArgs {
+    /// The wall that was named, by whichever flag.
+    pub(crate) fn named_backend(&self) -> Option<String> {
+        match (self.docker, self.podman) {
+            (true, _) => Some("docker".to_owned()),
+            (false, true) => Some("podman".to_owned()),
+            (false, false) => self.backend.clone(),
+        }
+    }
+}
+
 /// Where the policy comes from.
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct LayerArgs {
@@ -107,6 +118,12 @@ pub(crate) struct LayerArgs {
     /// Short for --backend docker
     #[arg(long, conflicts_with = "backend", help_heading = "Policy")]
     pub(crate) docker: bool,
+    /// Short for --backend podman
+    #[arg(long, conflicts_with_all = ["backend", "docker"], help_heading = "Policy")]
+    pub(crate) podman: bool,
+    /// The OCI runtime that the container engine is to use, such as runsc
+    #[arg(long, value_name = "NAME", help_heading = "Policy")]
+    pub(crate) runtime: Option<String>,
     /// The project's policy file, instead of the nearest sandbox.policy.yaml
     #[arg(long, value_name = "FILE", env = "RINGFENCE_POLICY", help_heading = "Policy")]
     pub(crate) policy: Option<PathBuf>,

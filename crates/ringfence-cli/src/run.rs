@@ -305,7 +305,7 @@ async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, a
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
     let mut run = engine.start(request).map_err(RunFailure::from)?;
-    let mut printer = Printer::new(Screen::new(args.output, args.layers.backend.is_some() || args.layers.docker));
+    let mut printer = Printer::new(Screen::new(args.output, args.layers.named_backend().is_some()));
     let mut stopped_by = None;
     let outcome = loop {
         let event = tokio::select! {
@@ -445,6 +445,7 @@ impl Split for Overrides {
         for field in fields {
             match field {
                 Field::Backend => left.backend = None,
+                Field::Cache => left.cache = None,
                 Field::WorkspaceMode => left.fs.mode = None,
                 Field::FsSize => left.fs.size = None,
                 Field::NetMode => left.net.mode = None,

@@ -106,7 +106,8 @@ pub(crate) fn load(args: &LayerArgs, flag_grants: Vec<Grant>) -> Result<Context,
                 .collect(),
         },
         environment: std::env::vars_os().collect(),
-        chosen_backend: if args.docker { Some("docker".to_owned()) } else { args.backend.clone() },
+        chosen_backend: args.named_backend(),
+        chosen_runtime: args.runtime.clone(),
         grants: grants.clone(),
     };
     let loaded = layers::load(&sources)?;

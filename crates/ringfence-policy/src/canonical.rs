@@ -7,10 +7,11 @@ use crate::policy::{BackendPolicy, ResolvedPolicy, Sourced};
 impl ResolvedPolicy {
     /// Every value, keys in alphabetical order, lists in the order of the layers.
     pub fn canonical_json(&self) -> Value {
-        let Self { backend, image, fs, net, proc, commands, tools, overrides } = self;
+        let Self { backend, image, image_pull, cache, fs, net, proc, commands, tools, overrides } = self;
         let set: Map<String, Value> = proc.env.set.iter().map(|(name, set)| (name.clone(), json!(set.value))).collect();
         json!({
             "backend": canonical_backend(backend),
+            "cache": list(cache),
             "commands": list(commands),
             "fs": {
                 "deny": list(&fs.deny),
@@ -20,6 +21,7 @@ impl ResolvedPolicy {
                 "workspace": { "mode": fs.mode.value, "path": fs.workspace.value },
             },
             "image": image.as_ref().map(|image| &image.value),
+            "image_pull": image_pull.value,
             "net": {
                 "allow": list(&net.allow),
                 "deny": list(&net.deny),
@@ -54,7 +56,11 @@ impl ResolvedPolicy {
 }
 
 fn canonical_backend(backend: &BackendPolicy) -> Value {
-    json!({ "fallback": list(&backend.fallback), "use": backend.choice.value })
+    json!({
+        "fallback": list(&backend.fallback),
+        "runtime": backend.runtime.as_ref().map(|runtime| &runtime.value),
+        "use": backend.choice.value,
+    })
 }
 
 fn list<T: serde::Serialize>(items: &[Sourced<T>]) -> Value {

@@ -54,7 +54,11 @@ pub fn compare(a: &ResolvedPolicy, b: &ResolvedPolicy) -> Vec<Change> {
     let strength = |choice| i16::from(choice_rank(choice)).wrapping_neg();
     changes.ranked("backend", &a.backend.choice, &b.backend.choice, |choice| strength(*choice));
     changes.items("backend.fallback", &a.backend.fallback, &b.backend.fallback, Meaning::Permits, |x, y| x == y);
+    let runtime = |policy: &ResolvedPolicy| policy.backend.runtime.as_ref().map(|runtime| runtime.value.clone());
+    changes.unordered("backend.runtime", runtime(a).as_ref(), runtime(b).as_ref());
     changes.unordered("image", a.image.as_ref().map(|it| &it.value), b.image.as_ref().map(|it| &it.value));
+    changes.ranked("image.pull", &a.image_pull, &b.image_pull, |pull| *pull);
+    changes.items("cache", &a.cache, &b.cache, Meaning::Permits, |x, y| x == y);
     changes.unordered("fs.workspace.path", Some(&a.fs.workspace.value), Some(&b.fs.workspace.value));
     changes.ranked("fs.workspace.mode", &a.fs.mode, &b.fs.mode, |mode| mode_rank(*mode));
     changes.items("fs.mounts", &shown(&a.fs.mounts), &shown(&b.fs.mounts), Meaning::Permits, |x, y| {

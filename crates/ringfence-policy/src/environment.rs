@@ -15,9 +15,10 @@ use crate::units::TimeSpan;
 use crate::variable::check_pass;
 
 /// Variables that set a value of the policy.
-pub const VARIABLES: [&str; 13] = [
+pub const VARIABLES: [&str; 14] = [
     "RINGFENCE_BACKEND",
     "RINGFENCE_FALLBACK",
+    "RINGFENCE_RUNTIME",
     "RINGFENCE_IMAGE",
     "RINGFENCE_TIMEOUT",
     "RINGFENCE_MAX_TIMEOUT",
@@ -134,6 +135,7 @@ impl Variables {
         let mut file = PolicyFile {
             backend: self.one("RINGFENCE_BACKEND", BackendChoice::read),
             fallback: self.list("RINGFENCE_FALLBACK", BackendKind::read),
+            runtime: self.one("RINGFENCE_RUNTIME", str::parse),
             image: self.one("RINGFENCE_IMAGE", str::parse),
             ..PolicyFile::default()
         };

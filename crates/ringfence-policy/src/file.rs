@@ -7,9 +7,12 @@ use crate::diagnostic::Diagnostic;
 use crate::host::NetRule;
 use crate::image::Image;
 use crate::path::{Glob, LiteralPath};
-use crate::policy::{BackendChoice, BackendKind, Field, Firmness, Mount, NetMode, Preset, UserId, WorkspaceMode};
+use crate::policy::{
+    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, Mount, NetMode, Preset, UserId, WorkspaceMode,
+};
 use crate::reader::Reader;
 pub use crate::reader::Written;
+use crate::runtime::Runtime;
 use crate::section;
 use crate::units::{Bytes, Cpus, TimeSpan};
 use crate::yaml::parse_yaml;
@@ -23,10 +26,16 @@ pub struct PolicyFile {
     pub backend: Option<Written<BackendChoice>>,
     /// What may stand in for it.
     pub fallback: Option<Vec<Written<BackendKind>>>,
+    /// The OCI runtime that a container engine is to use.
+    pub runtime: Option<Written<Runtime>>,
     /// Weak walls of the layers below are replaced by `auto`; a choice that isolates stays.
     pub require_isolation: Option<Written<()>>,
     /// What stands inside.
     pub image: Option<Written<Image>>,
+    /// Whether it may be fetched.
+    pub image_pull: Option<Written<ImagePull>>,
+    /// Packages that are shown read-only inside.
+    pub cache: Option<Vec<Written<CacheKind>>>,
     /// `fs`
     pub fs: FsFile,
     /// `net`

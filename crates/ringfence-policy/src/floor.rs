@@ -13,6 +13,10 @@ pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin:
     if let Some(image) = &file.image {
         policy.image = Some(floor.source(image));
     }
+    floor.lower(&mut policy.image_pull, &file.image_pull);
+    if let Some(cache) = &file.cache {
+        floor.intersect(&mut policy.cache, cache, same);
+    }
     if let Some(workspace) = &file.fs.workspace {
         policy.fs.workspace = floor.source(workspace);
     }
@@ -127,6 +131,10 @@ impl Floor<'_> {
     }
 
     fn hold_backend(&self, policy: &mut ResolvedPolicy, file: &PolicyFile) {
+        // Which of two runtimes is the stronger nobody can tell from their names, so the operator's is the one.
+        if let Some(runtime) = &file.runtime {
+            policy.backend.runtime = Some(self.source(runtime));
+        }
         if let Some(wanted) = &file.backend {
             let (floor, now) = (choice_rank(wanted.value), choice_rank(policy.backend.choice.value));
             let other_kind =

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Component, Path};
 use std::str::FromStr;
 
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::diagnostic::{Invalid, quote};
@@ -36,10 +37,23 @@ pub enum ImageKind {
         /// Which of its images, when it has several.
         name: Option<String>,
     },
+    /// A folder with a Dockerfile, or a Dockerfile, that a container engine builds an image from.
+    Build(LiteralPath),
 }
 
 impl Image {
-    /// As it was written.
+    /// What a container engine builds from `path`, a folder with a Dockerfile or a Dockerfile.
+    ///
+    /// All that lies in the folder goes to the engine, so the host's own system and homes are as forbidden as for a root.
+    pub fn build(path: &str) -> Result<Self, Invalid> {
+        let folder = parse_folder(path).map_err(|problem| match problem.code {
+            FORBIDDEN_PATH => Invalid { advice: "name the folder that holds the Dockerfile".to_owned(), ..problem },
+            _ => problem,
+        })?;
+        Ok(Self { text: path.to_owned(), kind: ImageKind::Build(folder) })
+    }
+
+    /// As it was written; of an image that is built, the path.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -131,13 +145,28 @@ pub fn check_root(path: &Path) -> Result<(), Invalid> {
 
 impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        match &self.kind {
+            // With a space, which no reference has: `build:1` is an image of that name.
+            ImageKind::Build(path) => write!(f, "build {path}"),
+            ImageKind::Reference | ImageKind::Folder(_) | ImageKind::Rootfs(_) | ImageKind::Layout { .. } => {
+                f.write_str(&self.text)
+            }
+        }
     }
 }
 
 impl Serialize for Image {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
+        match &self.kind {
+            ImageKind::Build(path) => {
+                let mut map = serializer.serialize_map(Some(1))?;
+                map.serialize_entry("build", path)?;
+                map.end()
+            }
+            ImageKind::Reference | ImageKind::Folder(_) | ImageKind::Rootfs(_) | ImageKind::Layout { .. } => {
+                serializer.serialize_str(&self.text)
+            }
+        }
     }
 }
 
@@ -152,6 +181,7 @@ mod tests {
             Ok(ImageKind::Folder(path)) => format!("folder {path}"),
             Ok(ImageKind::Rootfs(path)) => format!("rootfs {path}"),
             Ok(ImageKind::Layout { path, name }) => format!("layout {path} {}", name.as_deref().unwrap_or("-")),
+            Ok(ImageKind::Build(path)) => format!("build {path}"),
             Err(_) => "refused".to_owned(),
         };
         assert_eq!(found, expected, "{text}");
@@ -193,5 +223,19 @@ mod tests {
         }
         check("/home/me/rootfs", "folder /home/me/rootfs");
         check("/var/lib/machines/x", "folder /var/lib/machines/x");
+    }
+
+    #[test]
+    fn no_engine_builds_from_the_hosts_own_system_or_a_home() {
+        for hostile in
+            ["/", "/etc", "/home/me", "/root", "/proc/1/root", "/run", "/var/lib/docker/x", "../up", "", "~/x"]
+        {
+            assert!(Image::build(hostile).is_err(), "{hostile}");
+        }
+        for fine in ["./docker", "docker/Dockerfile", ".", "/home/me/project", "/srv/build/Dockerfile"] {
+            let image = Image::build(fine).unwrap();
+            assert_eq!(image.kind(), &ImageKind::Build(fine.parse().unwrap()), "{fine}");
+            assert_eq!((image.as_str(), image.to_string()), (fine, format!("build {fine}")));
+        }
     }
 }

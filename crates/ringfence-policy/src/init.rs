@@ -18,7 +18,14 @@ version: 1
 extends: [{extends}]
 
 # The wall: the strongest that this host has, or one by name (native, docker, podman, microvm, kubernetes).
+# With more detail: `{{ use: docker, fallback: [podman], runtime: runsc }}`.
 backend: auto
+
+# What stands inside, for walls that use images; nothing is fetched unless `pull` says `allow`.
+#image: {{ name: "python:3.14-slim", pull: never }}
+
+# Packages of the lock files in the workspace, fetched by `ringfence cache fill` and shown read-only: pip, npm, cargo.
+cache: []
 
 fs:
   # review: changes are kept apart until they are applied. Or read-only, ephemeral, direct.

@@ -2,13 +2,17 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::file::{PolicyFile, Written};
+use crate::image::ImageKind;
 use crate::path::Glob;
-use crate::policy::{BackendChoice, BackendKind, Firmness, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
+use crate::policy::{
+    BackendChoice, BackendKind, Firmness, ImagePull, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode,
+};
 
 /// Warnings about `file`, given what all layers resolve to.
 pub fn lint(file: &PolicyFile, resolved: &ResolvedPolicy) -> Vec<Diagnostic> {
     let mut warnings = Warnings(Vec::new());
     warnings.backend(file);
+    warnings.containers(file, resolved);
     warnings.fs(file);
     warnings.net(file, resolved);
     warnings.limits(file, resolved);
@@ -46,6 +50,37 @@ impl Warnings {
         for kind in file.fallback.iter().flatten().filter(|kind| !kind.value.isolates()) {
             let message = format!("when the wanted wall is missing, {}", weakness(kind.value));
             self.at(kind, "lint::weak-fallback", message, "leave it out: a missing wall is then an error with its fix");
+        }
+    }
+
+    fn containers(&mut self, file: &PolicyFile, resolved: &ResolvedPolicy) {
+        let choice = &resolved.backend.choice;
+        let engine = match choice.value {
+            BackendChoice::Auto | BackendChoice::Kind(BackendKind::Docker | BackendKind::Podman) => true,
+            BackendChoice::Kind(
+                BackendKind::Native
+                | BackendKind::Microvm
+                | BackendKind::Kubernetes
+                | BackendKind::Landlock
+                | BackendKind::Spawn
+                | BackendKind::None,
+            ) => false,
+        };
+        if let Some(runtime) = file.runtime.as_ref().filter(|_| !engine) {
+            let message = format!("`{}` ({}) has no OCI runtime", choice.value, choice.origin);
+            self.at(runtime, "lint::unused-runtime", message, "use `docker` or `podman`, or remove `runtime`");
+        }
+        let Some(pull) = file.image_pull.as_ref().filter(|pull| pull.value == ImagePull::Allow) else { return };
+        match resolved.image.as_ref().map(|image| (image, image.value.kind())) {
+            Some((image, ImageKind::Reference)) if !image.value.as_str().contains("@sha256:") => {
+                let message = format!("whoever may push `{}` decides what runs here", image.value);
+                self.at(pull, "lint::unpinned-image", message, "name the image with its digest: `NAME@sha256:…`");
+            }
+            Some((_, ImageKind::Reference | ImageKind::Build(_))) => {}
+            Some((_, ImageKind::Folder(_) | ImageKind::Rootfs(_) | ImageKind::Layout { .. })) | None => {
+                let message = "no image is named that could be fetched";
+                self.at(pull, "lint::unused-pull", message, "say `pull: never`, or name an image");
+            }
         }
     }
 

@@ -2,7 +2,9 @@
 
 use crate::command::Verdict;
 use crate::diagnostic::{Invalid, list_words, nearest, quote};
-use crate::policy::{BackendChoice, BackendKind, Field, Firmness, MountMode, NetMode, Preset, WorkspaceMode};
+use crate::policy::{
+    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, MountMode, NetMode, Preset, WorkspaceMode,
+};
 
 /// A closed set of words.
 pub(crate) trait Named: Copy + PartialEq + 'static {
@@ -106,6 +108,15 @@ words! {
         "allowlist" => [Self::Allowlist],
         "open" => [Self::Open],
     }
+    ImagePull, "a way to get images": {
+        "never" => [Self::Never],
+        "allow" => [Self::Allow],
+    }
+    CacheKind, "a cache": {
+        "pip" => [Self::Pip],
+        "npm" => [Self::Npm],
+        "cargo" => [Self::Cargo],
+    }
     Firmness, "a strength of limits": {
         "watched" => [Self::Watched],
         "enforced" => [Self::Enforced],
@@ -117,6 +128,7 @@ words! {
     }
     Field, "a field that can be granted": {
         "backend" => [Self::Backend],
+        "cache" => [Self::Cache],
         "fs.workspace.mode" => [Self::WorkspaceMode],
         "fs.size" => [Self::FsSize],
         "net.mode" => [Self::NetMode],

@@ -33,6 +33,9 @@ pub struct Widening {
 pub fn narrow(policy: &ResolvedPolicy, overrides: &Overrides) -> Result<ResolvedPolicy, Vec<Widening>> {
     let mut narrowing = Narrowing { policy, result: policy.clone(), widenings: Vec::new() };
     narrowing.backend(overrides);
+    if let Some(asked) = &overrides.cache {
+        narrowing.subset(Field::Cache, asked, &policy.cache, |result| &mut result.cache, PartialEq::eq);
+    }
     narrowing.fs(overrides);
     narrowing.net(overrides);
     narrowing.proc(overrides);
@@ -240,9 +243,10 @@ struct GrantedFields(Vec<Field>);
 
 impl GrantedFields {
     fn of(widen: &Overrides) -> Self {
-        let Overrides { backend, fs, net, proc } = widen;
+        let Overrides { backend, cache, fs, net, proc } = widen;
         let fields = [
             (Field::Backend, backend.is_some()),
+            (Field::Cache, cache.is_some()),
             (Field::WorkspaceMode, fs.mode.is_some()),
             (Field::FsSize, fs.size.is_some()),
             (Field::NetMode, net.mode.is_some()),
@@ -292,6 +296,7 @@ impl Granting {
         if let Some(backend) = widen.backend {
             policy.backend.choice = self.granted(backend);
         }
+        self.add(&mut policy.cache, widen.cache.as_ref());
         if let Some(mode) = widen.fs.mode
             && mode_rank(mode) > mode_rank(policy.fs.mode.value)
         {

@@ -1,7 +1,7 @@
 //! Which of two policies permits more.
 //!
-//! The order is on what a program can reach. An image names what stands inside and is not part of it; a workspace is, since
-//! another folder holds other files.
+//! The order is on what a program can reach. An image names what stands inside and is not part of it; whether one may be
+//! fetched is. So is a workspace, since another folder holds other files.
 
 use crate::command::{CommandRule, Verdict};
 use crate::policy::{
@@ -68,6 +68,9 @@ impl ResolvedPolicy {
     /// Whether everything that this permits is permitted by `wider` too. A preorder: reflexive and transitive.
     pub fn is_within(&self, wider: &Self) -> bool {
         weakest(&self.backend) >= weakest(&wider.backend)
+            && runtime_within(&self.backend, &wider.backend)
+            && self.image_pull.value <= wider.image_pull.value
+            && contains_all(&wider.cache, &self.cache)
             && fs_within(&self.fs, &wider.fs)
             && net_within(&self.net, &wider.net)
             && proc_within(&self.proc, &wider.proc)
@@ -76,6 +79,12 @@ impl ResolvedPolicy {
             && contains_all(&wider.tools.allow, &self.tools.allow)
             && contains_all(&wider.overrides.grantable, &self.overrides.grantable)
     }
+}
+
+/// A runtime that was named stays the same. Runtimes have no order of their own.
+fn runtime_within(backend: &BackendPolicy, wider: &BackendPolicy) -> bool {
+    let name = |backend: &BackendPolicy| backend.runtime.as_ref().map(|runtime| runtime.value.clone());
+    wider.runtime.is_none() || name(backend) == name(wider)
 }
 
 pub(crate) fn contains_all<T: PartialEq>(all: &[Sourced<T>], some: &[Sourced<T>]) -> bool {

@@ -13,13 +13,13 @@ use crate::entry::read_allow;
 use crate::host::NetRule;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath, parse_file_pattern};
-use crate::policy::{BackendChoice, Firmness, NetMode, WorkspaceMode};
+use crate::policy::{BackendChoice, CacheKind, Firmness, NetMode, WorkspaceMode};
 use crate::reader::Reader;
-use crate::section::{parse_amount, parse_count, parse_memory, parse_socket, read_env, read_ports, values};
+use crate::section::{parse_amount, parse_count, parse_memory, parse_socket, read_cache, read_env, read_ports, values};
 use crate::units::{Bytes, Cpus, TimeSpan};
 use crate::yaml::{MAX_TEXT, Node};
 
-pub(crate) const KEYS: [&str; 4] = ["backend", "fs", "net", "proc"];
+pub(crate) const KEYS: [&str; 5] = ["backend", "cache", "fs", "net", "proc"];
 pub(crate) const FS_KEYS: [&str; 3] = ["mode", "deny", "size"];
 pub(crate) const NET_KEYS: [&str; 4] = ["mode", "allow", "localhost", "unix"];
 pub(crate) const PROC_KEYS: [&str; 7] = ["cpus", "memory", "processes", "limits", "timeout", "output", "env"];
@@ -30,6 +30,9 @@ pub struct Overrides {
     /// The wall to use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendChoice>,
+    /// The only caches to show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Vec<CacheKind>>,
     /// Files.
     #[serde(skip_serializing_if = "is_default")]
     pub fs: FsOverrides,
@@ -145,6 +148,7 @@ impl Overrides {
         let backend = fields.get("backend").and_then(|node| reader.scalar(node, "backend", BackendChoice::read));
         Self {
             backend: backend.map(|written| written.value),
+            cache: fields.get("cache").and_then(|node| read_cache(reader, node)).map(values),
             fs: fields.get("fs").map(|node| read_fs(reader, node)).unwrap_or_default(),
             net: fields.get("net").map(|node| read_net(reader, node)).unwrap_or_default(),
             proc: fields.get("proc").map(|node| read_proc(reader, node)).unwrap_or_default(),
@@ -238,6 +242,10 @@ impl JsonSchema for Overrides {
             "additionalProperties": false,
             "properties": {
                 "backend": words(BackendChoice::ALL.iter().map(|(name, _)| *name).collect()),
+                "cache": {
+                    "type": "array",
+                    "items": words(CacheKind::ALL.iter().map(|(name, _)| *name).collect())
+                },
                 "fs": {
                     "type": "object",
                     "additionalProperties": false,

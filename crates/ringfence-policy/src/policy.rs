@@ -4,18 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::command::CommandRule;
-use crate::diagnostic::{Invalid, quote};
 use crate::host::NetRule;
 use crate::image::Image;
 use crate::path::{Glob, LiteralPath};
+use crate::runtime::Runtime;
 use crate::units::{Bytes, Cpus, TimeSpan};
+pub use crate::user::UserId;
 
 /// Where a layer's text was read from, and the line of one value in it. Lines and columns start at 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,6 +177,28 @@ pub enum NetMode {
     Open,
 }
 
+/// Whether an image that is not on this machine may be fetched. The order is from narrowest to widest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImagePull {
+    /// Nothing is fetched; a missing image is an error.
+    Never,
+    /// The container engine may fetch it.
+    Allow,
+}
+
+/// Packages that were fetched outside and are shown read-only inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheKind {
+    /// Wheels of Python, for `pip`.
+    Pip,
+    /// Packages of Node.js, for `npm`.
+    Npm,
+    /// Crates of Rust, for `cargo`.
+    Cargo,
+}
+
 /// How firmly `memory`, `cpus` and `processes` must be kept. The order is from narrowest to widest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -187,15 +209,6 @@ pub enum Firmness {
     Watched,
 }
 
-/// A numeric user and group, written `"1000:1000"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct UserId {
-    /// The user; never 0.
-    pub uid: u32,
-    /// The group.
-    pub gid: u32,
-}
-
 /// What the layers resolve to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedPolicy {
@@ -203,6 +216,10 @@ pub struct ResolvedPolicy {
     pub backend: BackendPolicy,
     /// What stands inside, for the backends that use images.
     pub image: Option<Sourced<Image>>,
+    /// Whether an image that is not on this machine may be fetched.
+    pub image_pull: Sourced<ImagePull>,
+    /// Packages that are shown read-only inside.
+    pub cache: Vec<Sourced<CacheKind>>,
     /// Files.
     pub fs: FsPolicy,
     /// Network.
@@ -224,6 +241,8 @@ pub struct BackendPolicy {
     pub choice: Sourced<BackendChoice>,
     /// Tried in this order when the choice is missing; the only way down.
     pub fallback: Vec<Sourced<BackendKind>>,
+    /// The OCI runtime that a container engine is to use; its own choice when nobody says.
+    pub runtime: Option<Sourced<Runtime>>,
 }
 
 /// `fs`, resolved.
@@ -316,6 +335,9 @@ pub enum Field {
     /// `backend`
     #[serde(rename = "backend")]
     Backend,
+    /// `cache`
+    #[serde(rename = "cache")]
+    Cache,
     /// `fs.workspace.mode`
     #[serde(rename = "fs.workspace.mode")]
     WorkspaceMode,
@@ -442,29 +464,5 @@ impl fmt::Display for Origin {
             Some(Place { file, line, .. }) => write!(f, "{} {file}:{line}", self.layer),
             None => write!(f, "{}", self.layer),
         }
-    }
-}
-
-impl FromStr for UserId {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        const HOW: &str = "write two numbers above 0, such as `\"1000:1000\"`";
-        let number = |part: &str| part.bytes().all(|b| b.is_ascii_digit()).then(|| part.parse::<u32>().ok()).flatten();
-        let ids = text.split_once(':').and_then(|(uid, gid)| Some((number(uid)?, number(gid)?)));
-        match ids {
-            Some((0, _) | (_, 0)) => {
-                Err(Invalid::new("policy::root", "the program is never root", format!("{HOW}; no wall needs more")))
-            }
-            // The kernel takes this one for "leave unchanged".
-            Some((uid, gid)) if uid != u32::MAX && gid != u32::MAX => Ok(Self { uid, gid }),
-            _ => Err(Invalid::new("policy::bad-user", format!("{} is not a user and a group", quote(text)), HOW)),
-        }
-    }
-}
-
-impl fmt::Display for UserId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.uid, self.gid)
     }
 }

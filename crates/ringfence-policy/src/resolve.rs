@@ -75,8 +75,10 @@ fn start(file: &PolicyFile) -> Result<ResolvedPolicy, Vec<Diagnostic>> {
         }
     }
     let mut policy = ResolvedPolicy {
-        backend: BackendPolicy { choice: sourced(&file.backend, "backend")?, fallback: Vec::new() },
+        backend: BackendPolicy { choice: sourced(&file.backend, "backend")?, fallback: Vec::new(), runtime: None },
         image: None,
+        image_pull: sourced(&file.image_pull, "image.pull")?,
+        cache: Vec::new(),
         fs: FsPolicy {
             workspace: sourced(&file.fs.workspace, "fs.workspace.path")?,
             mode: sourced(&file.fs.mode, "fs.workspace.mode")?,
@@ -128,6 +130,9 @@ fn apply(policy: &mut ResolvedPolicy, layer: &Layer, file: &PolicyFile) {
     if let Some(fallback) = &file.fallback {
         policy.backend.fallback = fallback.iter().map(|written| source(layer, written)).collect();
     }
+    if let Some(written) = &file.runtime {
+        policy.backend.runtime = Some(source(layer, written));
+    }
     if let Some(written) = &file.require_isolation {
         if !policy.backend.choice.value.isolates() {
             policy.backend.choice = source(layer, written).map(|()| BackendChoice::Auto);
@@ -137,6 +142,8 @@ fn apply(policy: &mut ResolvedPolicy, layer: &Layer, file: &PolicyFile) {
     if let Some(written) = &file.image {
         policy.image = Some(source(layer, written));
     }
+    replace(&mut policy.image_pull, &file.image_pull, layer);
+    unite(&mut policy.cache, &file.cache, layer);
 
     replace(&mut policy.fs.workspace, &file.fs.workspace, layer);
     replace(&mut policy.fs.mode, &file.fs.mode, layer);

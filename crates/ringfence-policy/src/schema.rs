@@ -7,7 +7,9 @@ use crate::command::Verdict;
 use crate::host::HostPattern;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath};
-use crate::policy::{BackendChoice, BackendKind, Field, Firmness, MountMode, NetMode, Preset, WorkspaceMode};
+use crate::policy::{
+    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, MountMode, NetMode, Preset, WorkspaceMode,
+};
 use crate::units::{Bytes, Cpus, TimeSpan};
 
 /// The schema of `sandbox.policy.yaml`, version 1.
@@ -80,12 +82,39 @@ pub fn json_schema() -> Value {
                 "A wall, and what may stand in for it",
                 json!({
                     "use": words::<BackendChoice>("The wanted wall"),
-                    "fallback": list("Tried in this order when the wanted wall is missing", words::<BackendKind>("A wall"))
+                    "fallback": list("Tried in this order when the wanted wall is missing", words::<BackendKind>("A wall")),
+                    "runtime": {
+                        "description": "The OCI runtime that a container engine is to use, such as `runsc`; a name, no path",
+                        "type": "string",
+                        "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+                    }
                 }),
                 &[]
             )
         ]
     });
+    let name = json!({
+        "description": "A folder with a root (`./rootfs`), an OCI layout (`oci:PATH`, `oci:PATH:NAME`), or a reference for a container engine",
+        "type": "string",
+        "pattern": "^[^-*?\\[{~$][^*?\\[{]*$",
+        "maxLength": 4096
+    });
+    let image = {
+        let mut map = object(
+            "An image by its name or by what it is built from, and whether it may be fetched",
+            json!({
+                "name": name,
+                "pull": words::<ImagePull>("Whether a container engine may fetch an image that is not on this machine"),
+                "build": with(&path, "A folder with a Dockerfile, or a Dockerfile, for a container engine")
+            }),
+            &[],
+        );
+        if let Some(map) = map.as_object_mut() {
+            map.insert("minProperties".to_owned(), json!(1));
+            map.insert("not".to_owned(), json!({ "required": ["name", "build"] }));
+        }
+        json!({ "description": "What stands inside", "anyOf": [name, map] })
+    };
     let words_list = |description: &str| {
         json!({
             "description": description, "type": "array", "minItems": 1, "items": { "type": ["string", "number", "boolean"] }
@@ -131,7 +160,8 @@ pub fn json_schema() -> Value {
         "version": { "description": "The version of the format", "const": 1 },
         "extends": list("Presets below this file", json!({ "enum": presets })),
         "backend": backend,
-        "image": { "description": "What stands inside: a folder with a root (`./rootfs`), an OCI layout (`oci:PATH`, `oci:PATH:NAME`), or a reference for a container engine", "type": "string", "pattern": "^[^-*?\\[{~$][^*?\\[{]*$", "maxLength": 4096 },
+        "image": image,
+        "cache": list("Packages that were fetched by `ringfence cache fill`, shown read-only inside", words::<CacheKind>("A cache")),
         "fs": object("Files", json!({
             "workspace": workspace,
             "mounts": list("What else is shown inside", mount),
@@ -229,6 +259,7 @@ mod tests {
         let schema = json_schema();
         check(&schema, "/properties", &section::FILE_KEYS);
         check(&schema, "/properties/backend/anyOf/1/properties", &section::BACKEND_KEYS);
+        check(&schema, "/properties/image/anyOf/1/properties", &section::IMAGE_KEYS);
         check(&schema, "/properties/fs/properties", &section::FS_KEYS);
         check(&schema, "/properties/fs/properties/workspace/anyOf/1/properties", &section::WORKSPACE_KEYS);
         check(&schema, "/properties/net/properties", &section::NET_KEYS);

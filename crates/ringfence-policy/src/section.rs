@@ -4,17 +4,22 @@ use crate::diagnostic::{Diagnostic, Invalid, list_words, quote};
 use crate::entry::{read_allow, read_command, read_deny, read_mounts};
 use crate::file::{FsFile, NetFile, PolicyFile, ProcFile};
 use crate::host::parse_port;
+use crate::image::Image;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath, check_source, check_target, parse_file_pattern};
-use crate::policy::{BackendChoice, BackendKind, Field, Firmness, NetMode, Preset, WorkspaceMode};
+use crate::policy::{
+    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, NetMode, Preset, WorkspaceMode,
+};
 use crate::reader::{Fields, Reader, Written};
+use crate::runtime::Runtime;
 use crate::units::Bytes;
 use crate::variable::{check_name, check_pass, check_value};
 use crate::yaml::{Mark, Node, Value};
 
-pub(crate) const FILE_KEYS: [&str; 10] =
-    ["version", "extends", "backend", "image", "fs", "net", "proc", "commands", "tools", "overrides"];
-pub(crate) const BACKEND_KEYS: [&str; 2] = ["use", "fallback"];
+pub(crate) const FILE_KEYS: [&str; 11] =
+    ["version", "extends", "backend", "image", "cache", "fs", "net", "proc", "commands", "tools", "overrides"];
+pub(crate) const BACKEND_KEYS: [&str; 3] = ["use", "fallback", "runtime"];
+pub(crate) const IMAGE_KEYS: [&str; 3] = ["name", "pull", "build"];
 pub(crate) const FS_KEYS: [&str; 5] = ["workspace", "mounts", "deny", "protect", "size"];
 pub(crate) const WORKSPACE_KEYS: [&str; 2] = ["path", "mode"];
 pub(crate) const NET_KEYS: [&str; 5] = ["mode", "allow", "deny", "localhost", "unix"];
@@ -43,13 +48,17 @@ pub(crate) fn read_file(reader: &mut Reader<'_>, node: &Node) -> PolicyFile {
     }
     let fields = reader.fields(node, "", &FILE_KEYS);
     read_version(reader, node, &fields);
-    let (backend, fallback) = fields.get("backend").map(|node| read_backend(reader, node)).unwrap_or_default();
+    let (backend, fallback, runtime) = fields.get("backend").map(|node| read_backend(reader, node)).unwrap_or_default();
+    let (image, image_pull) = fields.get("image").map(|node| read_image(reader, node)).unwrap_or_default();
     PolicyFile {
         extends: fields.get("extends").and_then(|node| read_extends(reader, node)).unwrap_or_default(),
         backend,
         fallback,
+        runtime,
         require_isolation: None,
-        image: fields.get("image").and_then(|node| reader.scalar(node, "image", str::parse)),
+        image,
+        image_pull,
+        cache: fields.get("cache").and_then(|node| read_cache(reader, node)),
         fs: fields.get("fs").map(|node| read_fs(reader, node)).unwrap_or_default(),
         net: fields.get("net").map(|node| read_net(reader, node)).unwrap_or_default(),
         proc: fields.get("proc").map(|node| read_proc(reader, node)).unwrap_or_default(),
@@ -108,7 +117,7 @@ fn read_extends(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Written<Pres
     })
 }
 
-type Backend = (Option<Written<BackendChoice>>, Option<Vec<Written<BackendKind>>>);
+type Backend = (Option<Written<BackendChoice>>, Option<Vec<Written<BackendKind>>>, Option<Written<Runtime>>);
 
 fn read_backend(reader: &mut Reader<'_>, node: &Node) -> Backend {
     match &node.value {
@@ -120,10 +129,41 @@ fn read_backend(reader: &mut Reader<'_>, node: &Node) -> Backend {
                     reader.scalar(node, "backend.fallback", BackendKind::read)
                 })
             });
-            (choice, fallback)
+            let runtime = fields.get("runtime").and_then(|node| reader.scalar(node, "backend.runtime", str::parse));
+            (choice, fallback, runtime)
         }
-        _ => (reader.scalar(node, "backend", BackendChoice::read), None),
+        _ => (reader.scalar(node, "backend", BackendChoice::read), None, None),
     }
+}
+
+type ImageParts = (Option<Written<Image>>, Option<Written<ImagePull>>);
+
+/// A text, or a map. A map with `pull` alone says nothing about which image: so an operator forbids fetching for them all.
+fn read_image(reader: &mut Reader<'_>, node: &Node) -> ImageParts {
+    if !matches!(node.value, Value::Map(_)) {
+        return (reader.scalar(node, "image", str::parse), None);
+    }
+    let fields = reader.fields(node, "image", &IMAGE_KEYS);
+    let pull = fields.get("pull").and_then(|node| reader.scalar(node, "image.pull", ImagePull::read));
+    let image = match (fields.get("name"), fields.get("build")) {
+        (Some(name), None) => reader.scalar(name, "image.name", str::parse),
+        (None, Some(build)) => reader.scalar(build, "image.build", Image::build),
+        (None, None) if fields.get("pull").is_some() => None,
+        (both, _) => {
+            let message = match both {
+                Some(_) => "`image` has both a `name` and something to `build`",
+                None => "`image` names nothing",
+            };
+            let advice = "write one of `{ name: \"python:3.14-slim\" }` and `{ build: ./docker }`";
+            reader.report(node.mark, Diagnostic::error("policy::image", message).advise(advice));
+            None
+        }
+    };
+    (image, pull)
+}
+
+pub(crate) fn read_cache(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Written<CacheKind>>> {
+    reader.list(node, "cache", |reader, node| reader.scalar(node, "cache", CacheKind::read))
 }
 
 fn parse_tool(text: &str) -> Result<String, Invalid> {

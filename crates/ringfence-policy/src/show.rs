@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::command::CommandRule;
 use crate::host::NetRule;
+use crate::image::ImageKind;
 use crate::name::Named;
 use crate::policy::{Mount, Origin, ResolvedPolicy, Sourced};
 
@@ -17,9 +18,19 @@ pub fn show(policy: &ResolvedPolicy) -> String {
     page.plain("backend:");
     page.value("  use", policy.backend.choice.value.name(), &policy.backend.choice.origin);
     page.list("  fallback", &policy.backend.fallback, |kind| kind.name().to_owned());
-    if let Some(image) = &policy.image {
-        page.value("image", &scalar(image.value.as_str()), &image.origin);
+    if let Some(runtime) = &policy.backend.runtime {
+        page.value("  runtime", &scalar(runtime.value.as_str()), &runtime.origin);
     }
+    page.plain("image:");
+    if let Some(image) = &policy.image {
+        let key = match image.value.kind() {
+            ImageKind::Build(_) => "  build",
+            ImageKind::Reference | ImageKind::Folder(_) | ImageKind::Rootfs(_) | ImageKind::Layout { .. } => "  name",
+        };
+        page.value(key, &scalar(image.value.as_str()), &image.origin);
+    }
+    page.value("  pull", policy.image_pull.value.name(), &policy.image_pull.origin);
+    page.list("cache", &policy.cache, |kind| kind.name().to_owned());
 
     let fs = &policy.fs;
     page.plain("fs:");

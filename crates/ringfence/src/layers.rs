@@ -31,6 +31,8 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// The backend that the person who started us named.
     pub chosen_backend: Option<String>,
+    /// The OCI runtime that the same person named.
+    pub chosen_runtime: Option<String>,
     /// Permissions from outside.
     pub grants: Vec<Grant>,
 }
@@ -168,15 +170,22 @@ pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
     }
 }
 
-/// What the environment says, with the backend that was named by the person who started us.
+/// What the environment says, with what was named by the person who started us.
 fn environment_input(sources: &Sources) -> Result<Option<LayerInput>, Vec<Diagnostic>> {
-    let Some(backend) = &sources.chosen_backend else {
-        return environment_layer(sources.environment.iter().cloned());
-    };
-    // Naming a backend replaces the whole choice, its fallback included.
-    let replaced = ["RINGFENCE_BACKEND", "RINGFENCE_FALLBACK", "SECURITY_ENABLE_SANDBOX"];
+    let mut replaced = Vec::new();
+    let mut chosen: Vec<(OsString, OsString)> = Vec::new();
+    if let Some(backend) = &sources.chosen_backend {
+        // Naming a backend replaces the whole choice, its fallback included. A runtime stays: without it the same engine
+        // would raise another wall than the policy wants.
+        replaced.extend(["RINGFENCE_BACKEND", "RINGFENCE_FALLBACK", "SECURITY_ENABLE_SANDBOX"]);
+        chosen.push(("RINGFENCE_BACKEND".into(), backend.into()));
+        chosen.push(("RINGFENCE_FALLBACK".into(), OsString::new()));
+    }
+    if let Some(runtime) = &sources.chosen_runtime {
+        replaced.push("RINGFENCE_RUNTIME");
+        chosen.push(("RINGFENCE_RUNTIME".into(), runtime.into()));
+    }
     let others = sources.environment.iter().filter(|(name, _)| !replaced.iter().any(|replaced| name == replaced));
-    let chosen = [("RINGFENCE_BACKEND".into(), backend.into()), ("RINGFENCE_FALLBACK".into(), OsString::new())];
     environment_layer(others.cloned().chain(chosen))
 }
 

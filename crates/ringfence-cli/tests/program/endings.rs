@@ -185,3 +185,39 @@ fn naming_a_backend_by_flag_takes_the_fallback_away() {
     stage.ringfence(["run", "--backend", "microvm", "--", "touch", "canary"]).run().expect(125, &["error:"]);
     assert_eq!(stage.read("canary"), None);
 }
+
+#[test]
+fn s15_a_runtime_is_for_a_container_engine_and_no_other_wall_passes_it_over() {
+    let said = ["error:", "`backend.runtime: runsc` is for a container engine"];
+    let stage = Stage::with_policy("version: 1\nbackend: { use: auto, runtime: runsc }\n");
+    for flags in [&[][..], &["--backend", "native"]] {
+        let args = [&["run"], flags, &["--", "touch", "canary"]].concat();
+        stage.ringfence(args).run().expect(125, &said);
+    }
+    stage.ringfence(["run", "--backend", "landlock", "--", "touch", "canary"]).run().expect(125, &["error:"]);
+    let plain = Stage::new();
+    plain.ringfence(["run", "--backend", "native", "--runtime", "runsc", "--", "true"]).run().expect(125, &said);
+    let by_variable = plain.ringfence(["run", "--backend", "native", "--", "true"]).env("RINGFENCE_RUNTIME", "runsc");
+    by_variable.run().expect(125, &said);
+    for hostile in ["--privileged", "/usr/bin/runsc", "a b"] {
+        let flag = format!("--runtime={hostile}");
+        plain.ringfence(["run", &flag, "--", "true"]).run().expect(125, &["is not the name of a runtime"]);
+    }
+    assert_eq!(stage.read("canary"), None);
+    stage.ringfence(["run", "--backend", "spawn", "--", "touch", "canary"]).run().expect(0, &[]);
+    assert!(stage.read("canary").is_some(), "the twin makes the file");
+}
+
+#[test]
+fn short_names_of_engines_name_their_backends_and_exclude_each_other() {
+    let stage = Stage::new();
+    for engine in ["docker", "podman"] {
+        let flag = format!("--{engine}");
+        let shown = stage.ringfence(["policy", "show", &flag]).run().expect(0, &[]);
+        assert!(shown.text().contains(&format!("use: {engine} ")), "{shown:?}");
+    }
+    stage.ringfence(["policy", "show", "--docker", "--podman"]).run().expect(2, &[]);
+    stage.ringfence(["policy", "show", "--podman", "--backend", "native"]).run().expect(2, &[]);
+    let runtime = stage.ringfence(["policy", "show", "--podman", "--runtime", "crun"]).run().expect(0, &[]);
+    assert!(runtime.text().contains("runtime: crun"), "{runtime:?}");
+}

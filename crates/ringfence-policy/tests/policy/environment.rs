@@ -31,6 +31,7 @@ fn every_variable_sets_its_value_and_is_named_as_its_origin() {
         &[
             ("RINGFENCE_BACKEND", "docker"),
             ("RINGFENCE_FALLBACK", "native, spawn"),
+            ("RINGFENCE_RUNTIME", "runsc"),
             ("RINGFENCE_IMAGE", "python:3.14"),
             ("RINGFENCE_TIMEOUT", "5s"),
             ("RINGFENCE_MAX_TIMEOUT", "10s"),
@@ -45,6 +46,11 @@ fn every_variable_sets_its_value_and_is_named_as_its_origin() {
     );
     assert_eq!(policy.backend.choice.value, BackendChoice::Kind(BackendKind::Docker));
     assert_eq!(policy.backend.fallback.len(), 2);
+    let runtime = policy.backend.runtime.as_ref().unwrap();
+    assert_eq!(
+        (runtime.value.as_str(), runtime.origin.to_string().as_str()),
+        ("runsc", "environment RINGFENCE_RUNTIME")
+    );
     assert_eq!(policy.image.as_ref().unwrap().value.as_str(), "python:3.14");
     assert_eq!(policy.proc.memory.value.to_string(), "256MiB");
     assert_eq!(policy.proc.memory.origin.to_string(), "environment RINGFENCE_MEMORY");
@@ -107,6 +113,8 @@ fn variables_that_are_refused() {
         ("RINGFENCE_TIMEOUT", "0s"),
         ("RINGFENCE_BACKEND", "dokcer"),
         ("RINGFENCE_IMAGE", "--privileged"),
+        ("RINGFENCE_RUNTIME", "/usr/bin/runsc"),
+        ("RINGFENCE_RUNTIME", "--privileged"),
         ("RINGFENCE_ALLOW_HOSTS", "pypi.org,*"),
         ("RINGFENCE_PASS_ENV", "*"),
         ("SECURITY_ENABLE_SANDBOX", "maybe"),

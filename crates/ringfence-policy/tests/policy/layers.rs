@@ -264,7 +264,7 @@ fn every_wish_that_widens_is_refused_with_what_is_allowed_and_who_said_so() {
         project("proc: { memory: 1GiB, env: { set: { CI: \"1\" } } }\nnet: { mode: allowlist, allow: [a.test] }");
     let refused = asked(
         &policy,
-        r#"{"backend": "none", "fs": {"mode": "direct", "size": "1TiB"},
+        r#"{"backend": "none", "cache": ["pip"], "fs": {"mode": "direct", "size": "1TiB"},
             "net": {"mode": "open", "allow": ["*.a.test", "a.test:22"], "localhost": [1], "unix": ["/x"]},
             "proc": {"cpus": 64, "memory": "2GiB", "processes": 9999, "timeout": "601s", "output": "1GiB",
                      "env": {"pass": ["HOME"], "set": {"CI": "0", "LD_PRELOAD": "/x.so"}}}}"#,
@@ -302,6 +302,62 @@ fn the_tier_stands_between_spawn_and_a_wall_and_a_call_reaches_it_only_from_belo
     ];
     let held = resolve(&inputs, &[]).unwrap();
     assert_eq!((held.backend.choice.value, held.backend.fallback.len()), (BackendChoice::Auto, 0));
+}
+
+#[test]
+fn fetching_an_image_is_off_until_a_layer_allows_it_and_never_past_the_operator() {
+    let pull = |policy: &ResolvedPolicy| policy.image_pull.value.to_string();
+    assert_eq!(pull(&project("image: a:1")), "never");
+    let allowed = project("image: { name: \"a:1\", pull: allow }");
+    assert_eq!((pull(&allowed), allowed.image_pull.origin.layer.clone()), ("allow".into(), Layer::Project));
+    assert!(project("image: a:1").is_within(&allowed) && !allowed.is_within(&project("image: a:1")));
+    let held = with_operator("image: { name: \"a:1\", pull: allow }", "image: { pull: never }");
+    assert_eq!((pull(&held), held.image_pull.origin.layer.clone()), ("never".into(), Layer::Operator));
+    assert_eq!(held.image.as_ref().unwrap().value.as_str(), "a:1", "who forbids fetching names no image");
+    assert_eq!(pull(&with_operator("image: a:1", "image: { pull: allow }")), "never");
+    assert!(Overrides::parse_json(r#"{"image": {"pull": "allow"}}"#).is_err(), "no call sets it");
+}
+
+#[test]
+fn an_image_that_is_built_replaces_one_that_is_named_and_keeps_what_was_said_about_fetching() {
+    let policy = resolved(&[
+        (Layer::User, "image: { name: \"a:1\", pull: allow }"),
+        (Layer::Project, "image: { build: ./docker }"),
+    ]);
+    assert_eq!(policy.image.as_ref().unwrap().value.to_string(), "build ./docker");
+    assert_eq!(policy.image_pull.origin.layer, Layer::User);
+    assert_eq!(policy.canonical_json()["image"]["build"], "./docker");
+}
+
+#[test]
+fn a_runtime_that_the_operator_names_is_the_one_and_no_call_sets_another() {
+    let runtime = |policy: &ResolvedPolicy| policy.backend.runtime.as_ref().map(|runtime| runtime.value.to_string());
+    assert_eq!(runtime(&project("backend: docker")), None);
+    let named = project("backend: { use: docker, runtime: runc }");
+    assert_eq!(runtime(&named), Some("runc".into()));
+    let later = resolved(&[(Layer::User, "backend: { runtime: runsc }"), (Layer::Project, "backend: docker")]);
+    assert_eq!(runtime(&later), Some("runsc".into()), "naming a wall does not take its runtime away");
+    let held = with_operator("backend: { use: docker, runtime: runc }", "backend: { runtime: runsc }");
+    assert_eq!(runtime(&held), Some("runsc".into()));
+    assert!(!held.is_within(&named) && !named.is_within(&held), "two runtimes have no order");
+    assert!(named.is_within(&project("backend: docker")) && !project("backend: docker").is_within(&named));
+    assert!(Overrides::parse_json(r#"{"backend": {"runtime": "runc"}}"#).is_err());
+}
+
+#[test]
+fn caches_grow_with_the_layers_and_a_call_or_an_operator_only_takes_away() {
+    assert!(project("").cache.is_empty());
+    let policy = resolved(&[(Layer::User, "cache: [pip]"), (Layer::Project, "cache: [npm, pip]")]);
+    assert_eq!(texts(&policy.cache), ["pip", "npm"]);
+    assert_eq!(texts(&with_operator("cache: [pip, npm]", "cache: [pip, cargo]").cache), ["pip"]);
+    let fewer = asked(&policy, r#"{"cache": ["npm"]}"#).unwrap();
+    assert_eq!(texts(&fewer.cache), ["npm"]);
+    assert!(fewer.is_within(&policy) && !policy.is_within(&fewer));
+    assert!(asked(&policy, r#"{"cache": []}"#).unwrap().cache.is_empty());
+    assert!(asked(&policy, r#"{"cache": ["cargo"]}"#).is_err());
+    let granted = granting("overrides: { grantable: [cache] }", "{ cache: [pip] }").unwrap();
+    assert_eq!(texts(&granted.cache), ["pip"]);
+    assert!(granting("", "{ cache: [pip] }").is_err());
 }
 
 #[test]
@@ -350,7 +406,7 @@ fn variables_that_load_code_cannot_be_set_by_a_call() {
 #[test]
 fn every_field_that_can_be_granted_has_its_name() {
     let names: Vec<String> = Field::all().map(|field| field.to_string()).collect();
-    assert_eq!(names.len(), 15);
+    assert_eq!(names.len(), 16);
     for field in Field::all() {
         assert_eq!(serde_json::to_value(field).unwrap(), field.to_string());
         assert_eq!(field.to_string().parse::<Field>().unwrap(), field);

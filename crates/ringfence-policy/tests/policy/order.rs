@@ -18,6 +18,15 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
             "backend: none",
             "backend: { use: auto, fallback: [landlock, spawn] }",
             "backend: { fallback: [native, none] }",
+            "backend: { runtime: runsc }",
+            "backend: { use: docker, runtime: kata }",
+        ]),
+        line(&[
+            "image: a:1",
+            "image: { pull: never }",
+            "image: { pull: allow }",
+            "image: { name: \"a:1\", pull: allow }",
+            "image: { build: ./docker }",
         ]),
         line(&["mode: none", "mode: allowlist", "mode: open"]),
         line(&[
@@ -36,6 +45,7 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
         line(&["limits: watched", "limits: enforced"]),
     );
     let lists = (
+        list(&["pip", "npm", "cargo"]),
         list(&[
             "a.test",
             "\"*.a.test\"",
@@ -54,8 +64,8 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
         list(&["backend", "proc.memory"]),
     );
     (scalars, lists).prop_map(|(scalars, lists)| {
-        let (backend, mode, workspace, size, memory, max, cpus, processes, grace, output, limits) = scalars;
-        let (allow, net_deny, localhost, deny, mounts, pass, set, commands, tools, grantable) = lists;
+        let (backend, image, mode, workspace, size, memory, max, cpus, processes, grace, output, limits) = scalars;
+        let (cache, allow, net_deny, localhost, deny, mounts, pass, set, commands, tools, grantable) = lists;
         let join = |key: &str, items: Option<Vec<&str>>| items.map(|items| format!("{key}: [{}]", items.join(", ")));
         let section = |key: &str, lines: Vec<Option<String>>| {
             let lines: Vec<String> = lines.into_iter().flatten().map(|line| format!("  {line}\n")).collect();
@@ -71,6 +81,8 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
         let text = [
             "version: 1\n".to_owned(),
             own(backend).map(|line| line + "\n").unwrap_or_default(),
+            own(image).map(|line| line + "\n").unwrap_or_default(),
+            join("cache", cache).map(|line| line + "\n").unwrap_or_default(),
             section("fs", vec![own(workspace), own(size), join("deny", deny), join("mounts", mounts)]),
             section("net", vec![own(mode), join("allow", allow), join("deny", net_deny), join("localhost", localhost)]),
             section(
@@ -98,6 +110,7 @@ fn arbitrary_overrides() -> impl Strategy<Value = Overrides> {
     let pick = |values: &'static [&'static str]| proptest::option::of(select(values));
     let list = |items: &'static [&'static str]| proptest::option::of(subsequence(items, 0..=items.len()));
     (
+        list(&["\"pip\"", "\"npm\""]),
         pick(&["auto", "docker", "native", "landlock", "spawn", "none"]),
         pick(&["review", "direct", "read-only", "ephemeral"]),
         pick(&["none", "allowlist", "open"]),
@@ -110,7 +123,7 @@ fn arbitrary_overrides() -> impl Strategy<Value = Overrides> {
         list(&["\"A\": \"x\"", "\"A2\": \"z\"", "\"LD_X\": \"1\""]),
         list(&["\"q\"", "\"b\""]),
     )
-        .prop_map(|(backend, mode, net, allow, localhost, memory, timeout, limits, pass, set, deny)| {
+        .prop_map(|(cache, backend, mode, net, allow, localhost, memory, timeout, limits, pass, set, deny)| {
             let word = |key: &str, value: Option<&str>| value.map(|value| format!("\"{key}\": \"{value}\""));
             let array =
                 |key: &str, items: Option<Vec<&str>>| items.map(|items| format!("\"{key}\": [{}]", items.join(", ")));
@@ -120,6 +133,7 @@ fn arbitrary_overrides() -> impl Strategy<Value = Overrides> {
             let set = set.map(|items| format!("\"set\": {{{}}}", items.join(", ")));
             let parts = [
                 word("backend", backend),
+                array("cache", cache),
                 object("fs", vec![word("mode", mode), word("size", memory), array("deny", deny)]),
                 object("net", vec![word("mode", net), array("allow", allow), array("localhost", localhost)]),
                 object(
@@ -201,7 +215,8 @@ proptest! {
         let replaces = operator.proc.set.iter().flatten().any(|(name, set)| {
             without.proc.env.set.get(name).is_some_and(|known| known.value != set.value)
         });
-        if !replaces {
+        let other_runtime = operator.runtime.is_some() && without.backend.runtime.is_some();
+        if !replaces && !other_runtime {
             prop_assert!(with.is_within(&without), "{}\n{}", ringfence_policy::show(&without), ringfence_policy::show(&with));
         }
         let again = { all.push(LayerInput { layer: Layer::Operator, file: operator.clone() }); resolve(&all, &[]).unwrap() };
@@ -269,6 +284,7 @@ fn same_values(a: &ResolvedPolicy, b: &ResolvedPolicy) -> bool {
             "/tools/allow",
             "/overrides/grantable",
             "/backend/fallback",
+            "/cache",
         ] {
             if let Some(list) = value.pointer_mut(path).and_then(|list| list.as_array_mut()) {
                 list.sort_by_key(ToString::to_string);
@@ -301,6 +317,15 @@ fn check_floor(policy: &ResolvedPolicy, floor: &PolicyFile) -> Result<(), TestCa
     prop_assert!(within(&floor.fs.size, policy.fs.size.value));
     if let Some(max) = &floor.proc.max_timeout {
         prop_assert!(policy.proc.max_timeout.value <= max.value && policy.proc.timeout.value <= max.value);
+    }
+    if let Some(pull) = &floor.image_pull {
+        prop_assert!(policy.image_pull.value <= pull.value);
+    }
+    if let Some(runtime) = &floor.runtime {
+        prop_assert_eq!(policy.backend.runtime.as_ref().map(|known| &known.value), Some(&runtime.value));
+    }
+    if let Some(cache) = &floor.cache {
+        prop_assert!(policy.cache.iter().all(|kind| cache.iter().any(|stated| stated.value == kind.value)));
     }
     if let Some(mode) = &floor.net.mode {
         prop_assert!(policy.net.mode.value <= mode.value);

@@ -65,6 +65,9 @@ fn what_is_probably_not_meant_draws_a_warning() {
         "backend: landlock",
         "backend: { use: native, fallback: [docker, spawn] }",
         "fs: { workspace: { mode: direct }, mounts: [{ host: ./a, at: /a, mode: read-write }] }",
+        "backend: { use: native, runtime: runsc }",
+        "image: { name: \"python:3.14\", pull: allow }",
+        "image: { pull: allow }",
         "fs: { deny: [a, b, a] }",
         "extends: [preset:ci, preset:ci]",
         "proc: { env: { pass: [GITHUB_TOKEN], set: { API_KEY: x } } }",
@@ -74,6 +77,9 @@ fn what_is_probably_not_meant_draws_a_warning() {
     let page: Vec<String> = texts.iter().map(|text| format!("--- {text}\n{}", warnings(text).join("\n"))).collect();
     crate::assert_page!(page.join("\n"));
     assert!(warnings("fs: { deny: [x] }").is_empty());
+    assert!(
+        warnings("backend: { use: docker, runtime: runsc }\nimage: { name: \"a@sha256:00\", pull: allow }").is_empty()
+    );
 }
 
 #[test]
@@ -82,7 +88,7 @@ fn the_difference_of_two_policies_says_what_is_wider() {
         "proc: { memory: 1GiB }\nnet: { mode: allowlist, allow: [\"*.a.test\"] }\nfs: { deny: [x] }\nbackend: docker",
     );
     let b = project(
-        "proc: { memory: 2GiB, cpus: 1, user: \"7:7\", env: { set: { LD_PRELOAD: x, A: b } } }\nnet: { mode: allowlist, allow: [b.a.test, c.test] }\nbackend: spawn\nimage: a:1\ncommands: [{ deny: [rm] }, { allow: [ls] }]\nfs: { mounts: [{ tmpfs: /t, size: 1MiB }] }",
+        "proc: { memory: 2GiB, cpus: 1, user: \"7:7\", env: { set: { LD_PRELOAD: x, A: b } } }\nnet: { mode: allowlist, allow: [b.a.test, c.test] }\nbackend: { use: spawn, runtime: runsc }\nimage: { name: \"a:1\", pull: allow }\ncache: [pip]\ncommands: [{ deny: [rm] }, { allow: [ls] }]\nfs: { mounts: [{ tmpfs: /t, size: 1MiB }] }",
     );
     let page: Vec<String> = compare(&a, &b).iter().map(ToString::to_string).collect();
     crate::assert_page!(page.join("\n"));

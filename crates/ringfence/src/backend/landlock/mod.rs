@@ -103,6 +103,12 @@ fn cannot(policy: &ResolvedPolicy) -> Option<(&'static str, &'static str)> {
     if policy.net.mode.value != NetMode::None || !policy.net.localhost.is_empty() || !policy.net.unix.is_empty() {
         return Some(("network but the host's", "say `net: { mode: none }`, with no `localhost` and no `unix`"));
     }
+    if policy.backend.runtime.is_some() {
+        return Some(("OCI runtime: it has no container engine", "take `backend.runtime` out of the policy"));
+    }
+    if !policy.cache.is_empty() {
+        return Some(("other place for a file, so no `cache`", "take it out of the policy"));
+    }
     policy.image.is_some().then_some(("image: it shows the host's own system", "take it out of the policy"))
 }
 

@@ -68,9 +68,20 @@ impl ImageError {
 
 /// Whether this wall can make a root of what the policy names.
 pub(super) fn check_kind(policy: &ResolvedPolicy) -> Result<(), Unavailable> {
+    // Which runtime confines a program is as much a wish for a wall as the wall's name.
+    if let Some(runtime) = &policy.backend.runtime {
+        return Err(Unavailable {
+            reason: format!("`backend.runtime: {}` is for a container engine ({})", runtime.value, runtime.origin),
+            fix: "choose `docker` or `podman`, or take the runtime out of the policy".to_owned(),
+        });
+    }
     let Some(image) = &policy.image else { return Ok(()) };
     match image.value.kind() {
         ImageKind::Folder(_) | ImageKind::Rootfs(_) | ImageKind::Layout { .. } => Ok(()),
+        ImageKind::Build(path) => Err(Unavailable {
+            reason: format!("`image: {{ build: {path} }}` is for a container engine; this wall builds no images"),
+            fix: "choose `docker` or `podman`, or write `image: oci:./image` or `image: ./rootfs`".to_owned(),
+        }),
         ImageKind::Reference => Err(Unavailable {
             reason: format!(
                 "`image: {0}` is for a container engine; this wall needs an OCI layout, such as from `skopeo copy \
@@ -105,15 +116,15 @@ pub(super) fn find(plan: &Plan, state: &StateFolder) -> Result<Option<Found>, St
         ImageKind::Folder(path) | ImageKind::Rootfs(path) => (path, None),
         ImageKind::Layout { path, name } => (path, name.as_deref()),
         // `probe` said no.
-        ImageKind::Reference => {
-            return Err(failed(ImageError::Unfit("it is a reference for a container engine".to_owned())));
+        ImageKind::Reference | ImageKind::Build(_) => {
+            return Err(failed(ImageError::Unfit("it is for a container engine".to_owned())));
         }
     };
     let folder = resolve(path.as_path(), plan.workspace(), state).map_err(failed)?;
     let is_layout = match image.value.kind() {
         ImageKind::Layout { .. } => true,
         ImageKind::Folder(_) => Layout::is_one(&folder),
-        ImageKind::Rootfs(_) | ImageKind::Reference => false,
+        ImageKind::Rootfs(_) | ImageKind::Reference | ImageKind::Build(_) => false,
     };
     if is_layout {
         let failed = |source| failed(ImageError::Layout { path: folder.clone(), source });

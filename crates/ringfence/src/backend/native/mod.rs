@@ -69,7 +69,8 @@ impl Native {
     pub(crate) fn prepare(&self, policy: &ResolvedPolicy) {
         let wanted = policy.backend.choice.value;
         let may_be_native = matches!(wanted, BackendChoice::Auto | BackendChoice::Kind(BackendKind::Native));
-        if self.launcher.prepares() == Prepares::Nothing || !may_be_native || policy.image.is_some() {
+        let for_an_engine = policy.image.is_some() || policy.backend.runtime.is_some();
+        if self.launcher.prepares() == Prepares::Nothing || !may_be_native || for_an_engine {
             return;
         }
         // Where processes are born in the group that counts them, none can be made before there is a group.
