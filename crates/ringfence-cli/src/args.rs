@@ -3,6 +3,7 @@
 mod apply;
 mod changes;
 mod checkpoint;
+mod image;
 mod policy;
 
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 pub(crate) use self::apply::{ApplyArgs, UndoArgs};
 pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
 pub(crate) use self::checkpoint::{CheckpointCommand, CheckpointDiffArgs};
+pub(crate) use self::image::{EngineArg, ImageBuildArgs, ImageCommand, SourceArg};
 pub(crate) use self::policy::PolicyCommand;
 use crate::diff::DiffArgs;
 use crate::session::SessionName;
@@ -74,6 +76,9 @@ pub(crate) enum Command {
     /// Show, check and compare policies
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Make, list, verify and remove the images that stand behind container walls
+    #[command(subcommand)]
+    Image(ImageCommand),
     /// List past runs, show one, or verify the ledger
     Log(LogArgs),
     /// Say what this host can enforce, and how to get what is missing

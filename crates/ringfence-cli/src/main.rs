@@ -9,6 +9,7 @@ mod chosen;
 mod diff;
 mod doctor;
 mod generate;
+mod image;
 mod log;
 mod policy;
 mod printer;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Changes(args) => changes::changes(args),
         Command::Discard { runs, all } => changes::throw_away_named(&runs, all),
         Command::Policy(command) => policy::policy(command),
+        Command::Image(command) => image::image(command),
         Command::Log(command) => log::log(command),
         Command::Doctor(doctor) => doctor::doctor(&doctor),
         Command::Check(check) => check::check(&check),

@@ -34,6 +34,7 @@ mod remove_tree;
 pub mod request;
 pub mod run;
 pub mod run_id;
+pub mod sandbox_images;
 pub mod scratch;
 pub mod session;
 pub mod state;

@@ -34,6 +34,8 @@ mod process;
 mod program;
 mod spawn;
 
+pub(crate) use native::deny as denied;
+
 pub use landlock::Landlock;
 pub use native::{ImageError, Native};
 pub use none::NoWall;

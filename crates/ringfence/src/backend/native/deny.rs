@@ -27,7 +27,7 @@ pub(super) const PIECE: usize = 64 * 1024;
 
 /// The denied paths below `workspace`, relative to it, with every other name of a denied file. What lies below a denied
 /// folder is not listed again. What was found is remembered in `state`, where there is one.
-pub(in crate::backend) fn find(
+pub(crate) fn find(
     workspace: &Path,
     deny: &[Sourced<Glob>],
     state: Option<&StateFolder>,
@@ -206,7 +206,7 @@ pub(super) fn open(root: &OwnedFd, folder: &Path) -> rustix::io::Result<OwnedFd>
 }
 
 /// Whether a rule matches `path`, relative to the workspace, in no folder that one matches.
-pub(in crate::backend) fn denies(deny: &[Sourced<Glob>], path: &Path, kind: Kind) -> bool {
+pub(crate) fn denies(deny: &[Sourced<Glob>], path: &Path, kind: Kind) -> bool {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return false };
     is_denied(deny, folder, name, kind == Kind::Folder)
 }

@@ -1,7 +1,7 @@
 //! `native`: a full wall on this host's kernel, without a daemon.
 
 mod begun;
-pub(super) mod deny;
+pub(crate) mod deny;
 mod image;
 mod kept;
 mod known;

@@ -1,0 +1,5 @@
+mod documents;
+mod engines;
+mod fake;
+mod recipes;
+mod sent;
