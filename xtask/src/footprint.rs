@@ -121,6 +121,10 @@ impl Footprint {
         for line in fs::read_to_string("/proc/self/mounts").unwrap_or_default().lines() {
             things.insert(format!("mount {line}"), format!("mount {line}"));
         }
+        for name in cgroups() {
+            let words = format!("cgroup {name}");
+            things.insert(words.clone(), words);
+        }
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             if let Some((key, words)) = our_process(&entry.path(), workspace, scratch) {
                 things.insert(key, words);
@@ -147,7 +151,7 @@ impl Footprint {
             let now = Self::take(workspace, scratch);
             let left = now.beyond(self);
             if left.is_empty() {
-                return Ok(Outcome::Passed("no process, mount or temporary folder is left".to_owned()));
+                return Ok(Outcome::Passed("no process, mount, cgroup or temporary folder is left".to_owned()));
             }
             if started.elapsed() > PATIENCE {
                 return Err(Failure { what: format!("{} left behind", count(left.len())), output: left.join("\n") });
@@ -173,6 +177,14 @@ fn places(scratch: &Scratch) -> Vec<PathBuf> {
         places.extend([".local/state", ".local/share", ".config", ".cache"].map(|name| home.join(name)));
     }
     places
+}
+
+/// The cgroups that engines of ours make for all their containers.
+fn cgroups() -> Vec<String> {
+    let parents = crate::engines::hierarchies().into_iter().flat_map(fs::read_dir).flatten().flatten();
+    let mine = format!("ringfence-test-{}-", std::process::id());
+    let found = parents.filter(|entry| entry.file_name().to_string_lossy().starts_with(&mine));
+    found.map(|entry| entry.path().display().to_string()).collect()
 }
 
 /// A process is ours if it runs from the target folder, stands in the scratch folder, or carries our mark.

@@ -6,6 +6,7 @@
 
 mod bench;
 mod docs;
+mod engines;
 mod footprint;
 mod fuzz;
 mod ordinary_user;
@@ -31,6 +32,8 @@ Usage: cargo xtask COMMAND
   bench [NAME…]          measure against the targets; NAME is a bench program or a crate
   fuzz  [TARGET] [--seconds N]
                          fuzz one target or all of them (60 seconds each unless told)
+  engines start|stop|env the container engines of the tests, for work by hand, in target/engines/live;
+                         `env` prints the variables that lead tests to them
   docs  [--check]        man pages, completions and schema into target/docs-generated;
                          `--check` only compares the committed schema
 ";
@@ -56,6 +59,13 @@ fn main() -> ExitCode {
                 ExitCode::SUCCESS
             })
         }),
+        "engines" => match rest {
+            ["start"] => Workspace::find().and_then(|workspace| engines::start(&workspace)),
+            ["stop"] => Workspace::find().and_then(|workspace| engines::stop(&workspace)),
+            ["env"] => Workspace::find().and_then(|workspace| engines::env(&workspace)),
+            [other, ..] => Err(unknown(other)),
+            [] => Err(Failure::new("say `cargo xtask engines start`, `stop` or `env`")),
+        },
         "docs" => match rest {
             [] => Workspace::find().and_then(|workspace| docs::write(&workspace)),
             ["--check"] => Workspace::find().and_then(|workspace| {

@@ -17,7 +17,7 @@ use crate::tools::NEXTEST;
 use crate::workspace::{Workspace, current_uid};
 
 /// The first number that Debian gives to a person. It needs no entry in `/etc/passwd`.
-const ORDINARY: u32 = 1000;
+pub(crate) const ORDINARY: u32 = 1000;
 
 /// The crates whose promises depend on who asks.
 const WHICH: &str =
@@ -27,47 +27,83 @@ pub(crate) fn test(workspace: &Workspace, scratch: &Scratch, screen: &Screen) ->
     if current_uid()? != 0 {
         return Ok(Outcome::Passed("we are an ordinary user already: the step before was it".to_owned()));
     }
-    let nextest = NEXTEST.locate(workspace)?;
-    let place = scratch.subfolder("ordinary")?;
-    let archive = place.join("tests.tar.zst");
-    let mut command = workspace.command(&nextest);
-    command.args(["nextest", "archive", "--workspace", "--all-features", "--zstd-level", "1", "--archive-file"]);
-    command.arg(&archive);
-    capture(screen, command)?.required()?;
-    fs::set_permissions(&archive, Permissions::from_mode(0o644))
-        .map_err(|error| Failure::io(format!("open `{}` to all", archive.display()), &error))?;
-    let copied_nextest = place.join("cargo-nextest");
-    copy_file(&nextest, &copied_nextest)?;
-    let tree = place.join("tree");
-    copy_tree(workspace, &tree)?;
-    let own = |name: &str| own_folder(&place, name);
-    let (home, temporary, extracted, state) = (own("home")?, own("tmp")?, own("tests")?, own("state")?);
+    let built = Built::prepare(workspace, scratch, screen)?;
+    built.run(screen, WHICH, &[(BACKENDS_REQUIRED.to_owned(), required_backends())]).map(Outcome::Passed)
+}
 
-    let mut command = Command::new(&copied_nextest);
-    command.args(["nextest", "run", "--no-fail-fast", "-E", WHICH, "--archive-file"]).arg(&archive);
-    command.arg("--workspace-remap").arg(&tree).arg("--extract-to").arg(&extracted);
-    command.env_clear().current_dir(&tree);
-    command.env("PATH", path_for_all(&std::env::var_os("PATH").unwrap_or_default())?);
-    command.env("HOME", &home).env("USER", "ordinary").env("LOGNAME", "ordinary").env("SHELL", "/bin/sh");
-    for name in ["CI", "LANG", "RUST_BACKTRACE", "TERM"] {
-        if let Some(value) = std::env::var_os(name) {
-            command.env(name, value);
+/// The built tests and the tree, where everybody can read them.
+#[derive(Debug)]
+pub(crate) struct Built {
+    place: PathBuf,
+}
+
+impl Built {
+    /// Packs and copies, unless an earlier step did.
+    pub(crate) fn prepare(workspace: &Workspace, scratch: &Scratch, screen: &Screen) -> Result<Self, Failure> {
+        let built = Self { place: scratch.subfolder("ordinary")? };
+        if built.tree().exists() {
+            return Ok(built);
         }
+        let nextest = NEXTEST.locate(workspace)?;
+        let archive = built.archive();
+        let mut command = workspace.command(&nextest);
+        command.args(["nextest", "archive", "--workspace", "--all-features", "--zstd-level", "1", "--archive-file"]);
+        command.arg(&archive);
+        capture(screen, command)?.required()?;
+        fs::set_permissions(&archive, Permissions::from_mode(0o644))
+            .map_err(|error| Failure::io(format!("open `{}` to all", archive.display()), &error))?;
+        copy_file(&nextest, &built.nextest())?;
+        copy_tree(workspace, &built.tree())?;
+        Ok(built)
     }
-    keep_apart(&mut command, &temporary, &state);
-    // Snapshots are looked up in the copy and never rewritten there.
-    command.env("INSTA_WORKSPACE_ROOT", &tree).env("INSTA_UPDATE", "no");
-    command.env("CARGO_TERM_COLOR", "never").env(BACKENDS_REQUIRED, required_backends());
-    // Root's supplementary groups go with its number: the standard library drops them before it changes the user.
-    command.gid(ORDINARY).uid(ORDINARY);
-    let summary = nextest_ended(capture(screen, command)?)?;
 
-    let left: Vec<String> = names_in(&temporary);
-    if !left.is_empty() {
-        return Err(Failure::new(format!("the tests left in their temporary folder: {}", left.join(", "))));
+    fn archive(&self) -> PathBuf {
+        self.place.join("tests.tar.zst")
     }
-    fs::remove_dir_all(&place).map_err(|error| Failure::io(format!("remove `{}`", place.display()), &error))?;
-    Ok(Outcome::Passed(summary))
+
+    fn nextest(&self) -> PathBuf {
+        self.place.join("cargo-nextest")
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.place.join("tree")
+    }
+
+    /// Runs the tests that `which` chooses, with these variables, and sees that they leave nothing.
+    pub(crate) fn run(&self, screen: &Screen, which: &str, more: &[(String, String)]) -> Result<String, Failure> {
+        let own = |name: &str| own_folder(&self.place, name);
+        let folders = [own("home")?, own("tmp")?, own("tests")?, own("state")?];
+        let [home, temporary, extracted, state] = &folders;
+        let tree = self.tree();
+        let mut command = Command::new(self.nextest());
+        command.args(["nextest", "run", "--no-fail-fast", "-E", which, "--archive-file"]).arg(self.archive());
+        command.arg("--workspace-remap").arg(&tree).arg("--extract-to").arg(extracted);
+        command.env_clear().current_dir(&tree);
+        command.env("PATH", path_for_all(&std::env::var_os("PATH").unwrap_or_default())?);
+        command.env("HOME", home).env("USER", "ordinary").env("LOGNAME", "ordinary").env("SHELL", "/bin/sh");
+        for name in ["CI", "LANG", "RUST_BACKTRACE", "TERM"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        keep_apart(&mut command, temporary, state);
+        // Snapshots are looked up in the copy and never rewritten there.
+        command.env("INSTA_WORKSPACE_ROOT", &tree).env("INSTA_UPDATE", "no");
+        command.env("CARGO_TERM_COLOR", "never").envs(more.iter().cloned());
+        // Root's supplementary groups go with its number: the standard library drops them before it changes the user.
+        command.gid(ORDINARY).uid(ORDINARY);
+        let summary = nextest_ended(capture(screen, command)?)?;
+
+        let left: Vec<String> = names_in(temporary);
+        if !left.is_empty() {
+            return Err(Failure::new(format!("the tests left in their temporary folder: {}", left.join(", "))));
+        }
+        for folder in &folders {
+            fs::remove_dir_all(folder)
+                .map_err(|error| Failure::io(format!("remove `{}`", folder.display()), &error))?;
+        }
+        Ok(summary)
+    }
 }
 
 fn names_in(folder: &Path) -> Vec<String> {
@@ -78,6 +114,8 @@ fn names_in(folder: &Path) -> Vec<String> {
 fn own_folder(place: &Path, name: &str) -> Result<PathBuf, Failure> {
     let folder = place.join(name);
     let attempt = format!("make `{}` for the ordinary user", folder.display());
+    // A run that failed left its own for whoever looks; the next begins anew.
+    drop(fs::remove_dir_all(&folder));
     fs::create_dir(&folder)
         .and_then(|()| fs::set_permissions(&folder, Permissions::from_mode(0o700)))
         .and_then(|()| chown(&folder, Some(ORDINARY), Some(ORDINARY)))

@@ -6,7 +6,7 @@ use crate::footprint::{Footprint, Scratch};
 use crate::step::{Captured, Failure, Outcome, Paint, Screen, Verbosity, capture};
 use crate::tools::{self, DENY, NEXTEST};
 use crate::workspace::Workspace;
-use crate::{docs, fuzz, ordinary_user, readme, static_binary, tidy};
+use crate::{docs, engines, fuzz, ordinary_user, readme, static_binary, tidy};
 
 /// Tells the tests what may not be skipped, as a list with commas. A missing backend that it names is a failure.
 pub(crate) const BACKENDS_REQUIRED: &str = "RINGFENCE_TEST_REQUIRE";
@@ -52,6 +52,12 @@ const STEPS: &[Step] = &[
     Step { name: "generated", about: "committed generated files are current", needs: &["build"], run: generated },
     Step { name: "tests", about: "unit and integration tests", needs: &["tools", "build"], run: tests },
     Step { name: "ordinary-user", about: "the same as an ordinary user", needs: &["tools", "build"], run: ordinary },
+    Step {
+        name: "engines",
+        about: "the same on container engines of our own",
+        needs: &["tools", "build"],
+        run: on_engines,
+    },
     Step { name: "doctests", about: "examples in the documentation", needs: &["build"], run: doctests },
     Step { name: "docs", about: "cargo doc, warnings are errors", needs: &["build"], run: document },
     Step { name: "fuzz", about: "each fuzz target for a few seconds", needs: &["build"], run: fuzz_briefly },
@@ -222,6 +228,10 @@ fn ordinary(bench: &mut Bench<'_>) -> Result<Outcome, Failure> {
     ordinary_user::test(bench.workspace, bench.scratch, bench.screen)
 }
 
+fn on_engines(bench: &mut Bench<'_>) -> Result<Outcome, Failure> {
+    engines::test(bench.workspace, bench.scratch, bench.screen)
+}
+
 fn doctests(bench: &mut Bench<'_>) -> Result<Outcome, Failure> {
     let mut command = bench.workspace.cargo(["test", "--doc", "--workspace", "--all-features"]);
     for_tests(&mut command, bench.scratch);
@@ -252,7 +262,7 @@ fn leftovers(bench: &mut Bench<'_>) -> Result<Outcome, Failure> {
     bench.before.compare(bench.workspace, bench.scratch)
 }
 
-fn for_tests(command: &mut Command, scratch: &Scratch) {
+pub(crate) fn for_tests(command: &mut Command, scratch: &Scratch) {
     scratch.apply(command);
     // A snapshot that differs is a failure here, never a new file in the tree.
     command.env(BACKENDS_REQUIRED, required_backends()).env("INSTA_UPDATE", "no");

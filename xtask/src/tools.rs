@@ -21,7 +21,7 @@ pub(crate) const NEXTEST: Tool = Tool { name: "cargo-nextest", version: "0.9.143
 pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", minimum: "0.20.0" };
 
 /// Programs, and the Debian package that brings each.
-type Packages = &'static [(&'static str, &'static str)];
+pub(crate) type Packages = &'static [(&'static str, &'static str)];
 
 /// Programs that the tests start, and the Debian package that brings each.
 const DEBIAN_PACKAGES: Packages = &[("python3", "python3"), ("bash", "bash"), ("git", "git"), ("c++", "g++")];

@@ -1,0 +1,254 @@
+//! Container engines of our own, for the tests and for work by hand: Docker and Podman, as root and as an ordinary user.
+//!
+//! Each engine has namespaces for its processes and mounts, and one folder for all that it writes. The engines that a
+//! developer's machine may have are neither used nor asked.
+
+mod cgroups;
+mod engine;
+mod http;
+mod image;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub(crate) use self::cgroups::hierarchies;
+use self::engine::{Engine, Fate, KINDS, Kind, Life, Owner};
+use crate::footprint::{Scratch, reachable_by_all};
+use crate::ordinary_user::Built;
+use crate::step::{Failure, Outcome, Screen, Verbosity, capture};
+use crate::test::{BACKENDS_REQUIRED, for_tests, nextest_ended, required_backends};
+use crate::tools::{NEXTEST, Packages, debian_packages};
+use crate::workspace::{Workspace, current_uid};
+
+/// What the engines consist of, and the Debian package that brings each.
+const PACKAGES: Packages = &[
+    ("dockerd", "docker.io"),
+    ("podman", "podman"),
+    ("runsc", "runsc"),
+    ("crun", "crun"),
+    ("newuidmap", "uidmap"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("fuse-overlayfs", "fuse-overlayfs"),
+    ("slirp4netns", "slirp4netns"),
+    ("rootlesskit", "rootlesskit"),
+];
+
+/// The tests that are about engines.
+const WHICH: &str = "binary(engines) + (binary(conformance) & test(engine))";
+
+/// Engines that run, and why others do not.
+#[derive(Debug, Default)]
+struct Running {
+    engines: Vec<Engine>,
+    missing: Vec<(Kind, Failure)>,
+}
+
+impl Running {
+    /// Starts all at once, has the image made meanwhile, and gives it to each.
+    fn start(workspace: &Workspace, screen: &Screen, parent: &Path, life: Life) -> Result<Self, Failure> {
+        let mut running = Self::default();
+        let mut started = Vec::new();
+        for kind in KINDS {
+            if kind.owner == Owner::Ordinary && !reachable_by_all(parent) {
+                let why = format!("an ordinary user cannot reach `{}`", parent.display());
+                running.missing.push((*kind, Failure::new(why)));
+                continue;
+            }
+            match Engine::start(*kind, parent, life) {
+                Ok(engine) => started.push(engine),
+                Err(failure) => running.missing.push((*kind, failure)),
+            }
+        }
+        let archive = image::archive(workspace, screen);
+        let archive = match archive {
+            Ok(archive) => archive,
+            Err(failure) => {
+                started.iter_mut().for_each(Engine::stop);
+                return Err(failure);
+            }
+        };
+        let results: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
+            let prepare = |engine: &mut Engine| engine.ready().and_then(|()| engine.import(&archive));
+            let threads: Vec<_> = started.iter_mut().map(|engine| scope.spawn(move || prepare(engine))).collect();
+            let lost = || Err(Failure::new("the thread that prepares an engine panicked"));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+        });
+        for (mut engine, result) in started.into_iter().zip(results) {
+            match result {
+                Ok(()) => running.engines.push(engine),
+                Err(failure) => {
+                    engine.stop();
+                    running.missing.push((engine.kind, failure));
+                }
+            }
+        }
+        Ok(running)
+    }
+
+    /// What leads tests to the engines that `user` may use.
+    fn variables(&self, parent: &Path, user: Owner) -> Vec<(String, String)> {
+        let mut variables = vec![("RINGFENCE_TEST_IMAGE".to_owned(), image::NAME.to_owned())];
+        for engine in self.engines.iter().filter(|engine| may_use(user, engine.kind)) {
+            let socket = engine.kind.socket(parent);
+            variables.push((engine.kind.variable("HOST"), format!("unix://{}", socket.display())));
+            if let (Fate::Stay, Some(pid)) = (engine.kind.fate, engine.pid()) {
+                variables.push((engine.kind.variable("PID"), pid.to_string()));
+            }
+        }
+        variables
+    }
+
+    /// What was required, and the backends of the engines that run: none of their tests may be skipped now.
+    fn required(&self) -> String {
+        let mut names = vec![required_backends()];
+        for backend in ["docker", "podman"] {
+            if self.engines.iter().any(|engine| engine.kind.backend() == backend) {
+                names.push(backend.to_owned());
+            }
+        }
+        names.join(",")
+    }
+
+    /// One line about what is there and what is not.
+    fn summary(&self) -> String {
+        let here: Vec<&str> = self.engines.iter().map(|engine| engine.kind.name).collect();
+        let missing = self.missing.iter().map(|(kind, failure)| format!("; NOT {}: {}", kind.name, failure.what));
+        format!("{}{}", here.join(", "), missing.collect::<String>())
+    }
+
+    fn stop(&mut self) {
+        self.engines.iter_mut().for_each(Engine::stop);
+        self.engines.clear();
+    }
+}
+
+/// The ordinary user reaches the engines of its own, and Docker by its group.
+fn may_use(user: Owner, kind: Kind) -> bool {
+    match user {
+        Owner::Root => kind.owner == Owner::Root,
+        Owner::Ordinary => kind.owner == Owner::Ordinary || kind.name == "docker",
+    }
+}
+
+fn is_required(backend: &str) -> bool {
+    required_backends().split(',').any(|name| name.trim() == backend)
+}
+
+/// The tests of the engines, as root and as an ordinary user.
+pub(crate) fn test(workspace: &Workspace, scratch: &Scratch, screen: &Screen) -> Result<Outcome, Failure> {
+    let skipped = |why: String| {
+        if is_required("docker") || is_required("podman") {
+            Err(Failure::new(format!("{why}, and {BACKENDS_REQUIRED} names an engine")))
+        } else {
+            Ok(Outcome::Skipped(why))
+        }
+    };
+    if current_uid()? != 0 {
+        return skipped("only root can start engines of its own".to_owned());
+    }
+    if let Err(failure) = debian_packages(workspace, screen, PACKAGES) {
+        return skipped(failure.what);
+    }
+    cgroups::remove_abandoned();
+    let parent = scratch.subfolder("engines")?;
+    let mut running = Running::start(workspace, screen, &parent, Life::WithUs)?;
+    let unmet: Vec<&(Kind, Failure)> = running.missing.iter().filter(|(kind, _)| is_required(kind.backend())).collect();
+    if let Some((kind, failure)) = unmet.first() {
+        let what = format!("{} did not start, and {BACKENDS_REQUIRED} names it: {}", kind.name, failure.what);
+        return Err(Failure { what, output: failure.output.clone() });
+    }
+    if running.engines.is_empty() {
+        return skipped(format!("no engine could be started{}", running.summary()));
+    }
+    let summary = running.summary();
+    let tested = run_tests(workspace, scratch, screen, &running, &parent);
+    running.stop();
+    fs::remove_dir_all(&parent).map_err(|error| Failure::io(format!("remove `{}`", parent.display()), &error))?;
+    tested.map(|(root, ordinary)| Outcome::Passed(format!("{summary}; root: {root}; ordinary user: {ordinary}")))
+}
+
+fn run_tests(
+    workspace: &Workspace,
+    scratch: &Scratch,
+    screen: &Screen,
+    running: &Running,
+    parent: &Path,
+) -> Result<(String, String), Failure> {
+    let mut command = workspace.command(NEXTEST.locate(workspace)?);
+    command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast", "-E", WHICH]);
+    for_tests(&mut command, scratch);
+    command.envs(running.variables(parent, Owner::Root)).env(BACKENDS_REQUIRED, running.required());
+    let as_root = nextest_ended(capture(screen, command)?)?;
+    let mut variables = running.variables(parent, Owner::Ordinary);
+    variables.push((BACKENDS_REQUIRED.to_owned(), running.required()));
+    let as_ordinary = Built::prepare(workspace, scratch, screen)?.run(screen, WHICH, &variables)?;
+    Ok((as_root, as_ordinary))
+}
+
+fn live(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("engines/live")
+}
+
+/// Starts the engines and lets them go on.
+pub(crate) fn start(workspace: &Workspace) -> Result<ExitCode, Failure> {
+    if current_uid()? != 0 {
+        return Err(Failure::new("only root can start engines of its own"));
+    }
+    let parent = live(workspace);
+    if parent.exists() {
+        return Err(Failure::new("engines were started already; `cargo xtask engines stop` ends them"));
+    }
+    let screen = Screen::new(Verbosity::Summary);
+    debian_packages(workspace, &screen, PACKAGES)?;
+    fs::create_dir_all(&parent).map_err(|error| Failure::io(format!("make `{}`", parent.display()), &error))?;
+    let running = Running::start(workspace, &screen, &parent, Life::OnItsOwn)?;
+    let mut variables = running.variables(&parent, Owner::Root);
+    variables.extend(running.variables(&parent, Owner::Ordinary));
+    variables.sort();
+    variables.dedup();
+    let lines: String = variables.iter().map(|(name, value)| format!("export {name}={value}\n")).collect();
+    let file = parent.join("env");
+    fs::write(&file, lines).map_err(|error| Failure::io(format!("write `{}`", file.display()), &error))?;
+    for (kind, failure) in &running.missing {
+        eprintln!("{} did not start: {}\n{}", kind.name, failure.what, failure.output);
+    }
+    eprintln!("started: {}\nuse them with: eval \"$(cargo xtask engines env)\"", running.summary());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the engines that `start` started, and removes their folder.
+pub(crate) fn stop(workspace: &Workspace) -> Result<ExitCode, Failure> {
+    let parent = live(workspace);
+    for kind in KINDS {
+        engine::stop_remembered(*kind, &parent);
+    }
+    match fs::remove_dir_all(&parent) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::io(format!("remove `{}`", parent.display()), &error))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Prints the variables that lead tests to the engines that `start` started.
+pub(crate) fn env(workspace: &Workspace) -> Result<ExitCode, Failure> {
+    let file = live(workspace).join("env");
+    let text = fs::read_to_string(&file).map_err(|error| {
+        Failure::new(format!("no engines were started ({error}); `cargo xtask engines start` starts them"))
+    })?;
+    print!("{text}");
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinary_user_reaches_its_own_engines_and_docker_by_its_group_and_root_those_of_root() {
+        let of = |user| KINDS.iter().filter(|kind| may_use(user, **kind)).map(|kind| kind.name).collect::<Vec<_>>();
+        assert_eq!(of(Owner::Root), ["docker", "podman", "docker-victim", "podman-victim"]);
+        assert_eq!(of(Owner::Ordinary), ["docker", "podman-rootless", "docker-rootless"]);
+    }
+}
