@@ -8,12 +8,12 @@ use ringfence_guest::protocol::{HEADER, MOST_REPORT, Reader, Report, encode};
 fuzz_target!(|input: (u8, &[u8])| {
     let (size, bytes) = input;
     let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
-        let mut reader = Reader::default();
+        let mut reader = Reader::<Report>::default();
         let mut reports = Vec::new();
         for piece in pieces {
             reader.push(piece);
             loop {
-                match reader.next_report() {
+                match reader.next_message() {
                     Ok(Some(report)) => reports.push(report),
                     Ok(None) => break,
                     Err(_) => return (reports, false),

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use ringfence_linux::wall::{Contained, TerminalSize};
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::{Order, ProgramNumber, Report};
+use crate::protocol::{MOST_ORDER, MOST_WORDS, Message, Order, ProgramNumber, Report, shorten};
 
 /// The first argument of our binary that makes it live as a far guest.
 pub const ARGUMENT: &str = "guest-of-a-container";
@@ -21,6 +21,11 @@ pub const PIECE: usize = 32 * 1024;
 pub const MOST_FAR_REPORT: usize = 128 * 1024;
 /// The most nodes in one message.
 pub const MOST_NODES: usize = 512;
+
+/// The most files that are asked for at once.
+pub const MOST_FILES: usize = 4096;
+/// The longest path, and the longest target of a link.
+const MOST_PATH: usize = 4096;
 
 /// What the host wants of a far guest.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,6 +54,11 @@ pub enum FarOrder {
         stream: Stream,
         /// How much.
         bytes: u32,
+    },
+    /// Nobody listens to a program any more: what is left of its streams is closed, and nothing more is told of them.
+    Forget {
+        /// Which program.
+        program: ProgramNumber,
     },
     /// A program's terminal has another size.
     Resize {
@@ -112,6 +122,7 @@ pub enum Stream {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FarReport {
     /// As a near guest would. `Started` says whether there is a terminal, `Gone` whether what differs was told before.
+    /// `Ended` comes after everything that was in the program's streams when it ended, so nobody has to wait for more.
     Report(Report),
     /// A program wrote.
     Output {
@@ -215,4 +226,147 @@ pub enum OtherKind {
     Socket,
     /// A device.
     Device,
+}
+
+impl Message for FarOrder {
+    const MOST: usize = MOST_ORDER;
+
+    fn capped(self) -> Option<Self> {
+        let fits = match &self {
+            Self::Input { bytes, .. } => bytes.len() <= PIECE,
+            Self::Find(files) => files.len() <= MOST_FILES,
+            Self::Make(nodes) => fit(nodes),
+            _ => true,
+        };
+        fits.then_some(self)
+    }
+}
+
+impl Message for FarReport {
+    const MOST: usize = MOST_FAR_REPORT;
+
+    fn capped(self) -> Option<Self> {
+        let cut = |result: Result<(), String>| result.map_err(|words| shorten(&words, MOST_WORDS));
+        Some(match self {
+            Self::Report(report) => Self::Report(report.capped()),
+            Self::Filled(result) => Self::Filled(cut(result)),
+            Self::Collected(result) => Self::Collected(cut(result)),
+            Self::Output { bytes, .. } if bytes.len() > PIECE => return None,
+            Self::Found(found) if found.len() > MOST_FILES => return None,
+            Self::Differs(nodes) if !fit(&nodes) => return None,
+            other => other,
+        })
+    }
+}
+
+/// Whether nodes are as many, and each as large, as one message may hold.
+fn fit(nodes: &[Node]) -> bool {
+    let fits = |node: &Node| {
+        let what = match &node.what {
+            What::File { bytes, .. } | What::More { bytes } => bytes.len() <= PIECE,
+            What::Link { target } => target.len() <= MOST_PATH,
+            What::Name { of } => of.len() <= MOST_PATH,
+            What::Folder { .. } | What::Hole { .. } | What::Other { .. } | What::Gone => true,
+        };
+        what && node.path.len() <= MOST_PATH
+    };
+    nodes.len() <= MOST_NODES && nodes.iter().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ringfence_linux::{Layer, Room, Usage};
+
+    use super::*;
+    use crate::protocol::{BadFrame, HEADER, Reader, VERSION, Why, encode};
+
+    fn reports() -> Vec<FarReport> {
+        let file = What::File { mode: 0o644, modified: (-1, 2), bytes: vec![3; 100] };
+        let node = |path: &str, what| Node { path: path.into(), what };
+        vec![
+            FarReport::Report(Report::Started { program: 7, terminal: true }),
+            FarReport::Report(Report::Failed { program: 1, why: Why::Said("no".to_owned()) }),
+            FarReport::Output { program: 1, stream: Stream::Error, bytes: vec![0; PIECE] },
+            FarReport::OutputEnd { program: 1, stream: Stream::Output },
+            FarReport::InputTaken { program: 1, bytes: u32::MAX },
+            FarReport::InputClosed { program: 1 },
+            FarReport::Found(vec![true, false]),
+            FarReport::Filled(Err("full".to_owned())),
+            FarReport::Differs(vec![
+                node("a", What::Folder { mode: 0o755 }),
+                node("a/b", file),
+                node("a/b", What::More { bytes: vec![1] }),
+                node("a/b", What::Hole { bytes: u64::MAX }),
+                node("c", What::Link { target: "..".into() }),
+                node("d", What::Name { of: "a/b".into() }),
+                node("e", What::Gone),
+            ]),
+            FarReport::Collected(Ok(())),
+            FarReport::Report(Report::Gone { usage: Usage::default(), layer: Layer::Changed, room: Room::Left }),
+        ]
+    }
+
+    fn read(bytes: &[u8], size: usize) -> Result<Vec<FarReport>, BadFrame> {
+        let mut reader = Reader::<FarReport>::default();
+        let mut seen = Vec::new();
+        for piece in bytes.chunks(size) {
+            reader.push(piece);
+            while let Some(report) = reader.next_message()? {
+                seen.push(report);
+            }
+        }
+        Ok(seen)
+    }
+
+    #[test]
+    fn far_reports_survive_the_wire_however_it_cuts_them() {
+        let all: Vec<u8> = reports().iter().flat_map(|report| encode(report, MOST_FAR_REPORT).unwrap()).collect();
+        for size in [1, 3, 8, 1000, 1_000_000] {
+            assert_eq!(read(&all, size), Ok(reports()), "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn far_reports_that_hold_too_much_are_refused() {
+        let node = |path: String| Node { path: path.into(), what: What::Gone };
+        let found = |count| FarReport::Found(vec![true; count]);
+        let differs = |count| FarReport::Differs(vec![node("a".to_owned()); count]);
+        let long = |length| FarReport::Differs(vec![node("a".repeat(length))]);
+        let output = |length| FarReport::Output { program: 1, stream: Stream::Output, bytes: vec![0; length] };
+        for (fits, too_much) in [
+            (found(MOST_FILES), found(MOST_FILES + 1)),
+            (differs(MOST_NODES), differs(MOST_NODES + 1)),
+            (long(MOST_PATH), long(MOST_PATH + 1)),
+            (output(PIECE), output(PIECE + 1)),
+        ] {
+            let frame = encode(&fits, MOST_FAR_REPORT).unwrap();
+            assert_eq!(read(&frame, frame.len()), Ok(vec![fits]));
+            let frame = encode(&too_much, MOST_FAR_REPORT).unwrap();
+            assert_eq!(read(&frame, frame.len()), Err(BadFrame::TooMuch));
+        }
+        let words = FarReport::Collected(Err("n".repeat(MOST_WORDS + 1)));
+        let frame = encode(&words, MOST_FAR_REPORT).unwrap();
+        assert_eq!(read(&frame, 100), Ok(vec![FarReport::Collected(Err("n".repeat(MOST_WORDS)))]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_of_a_far_guest_are_read_without_a_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..256),
+            right in any::<bool>(),
+        ) {
+            let mut frame = Vec::new();
+            if right {
+                frame.extend([b'R', b'F', b'G', VERSION]);
+                frame.extend(u32::try_from(bytes.len()).unwrap().to_le_bytes());
+            }
+            frame.extend(bytes);
+            if let Ok(reports) = read(&frame, frame.len().max(1)) {
+                for report in reports {
+                    prop_assert!(encode(&report, MOST_FAR_REPORT).unwrap().len() <= HEADER + MOST_FAR_REPORT);
+                }
+            }
+        }
+    }
 }

@@ -106,7 +106,7 @@ impl Guest {
         let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = [0u8; PIECE];
         loop {
-            let report = incoming.reader.next_report();
+            let report = incoming.reader.next_message();
             if let Some(report) = report.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
                 let takes = match report {
                     Report::Started { terminal, .. } => terminal,

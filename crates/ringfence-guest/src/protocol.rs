@@ -5,6 +5,7 @@
 //! report that it started, the private layer of the workspace, or the workspace with it, with the reports that tell of it.
 
 use std::ffi::OsString;
+use std::marker::PhantomData;
 
 use ringfence_linux::wall::{Failed, Program, Proof, TerminalSize};
 use ringfence_linux::{Layer, Room, Stage, Usage};
@@ -21,7 +22,7 @@ pub const MOST_REPORT: usize = 64 * 1024;
 const MOST_PROOFS: usize = 64;
 const MOST_PROOF: usize = 512;
 /// Of a failure in words.
-const MOST_WORDS: usize = 4096;
+pub(crate) const MOST_WORDS: usize = 4096;
 
 const LETTERS: [u8; 3] = *b"RFG";
 /// Letters, version and length.
@@ -190,7 +191,7 @@ impl Report {
     }
 }
 
-fn shorten(text: &str, most: usize) -> String {
+pub(crate) fn shorten(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
 }
 
@@ -211,6 +212,9 @@ pub enum BadFrame {
         /// The cap.
         most: usize,
     },
+    /// It holds more of something than it may.
+    #[error("a frame that holds too much")]
+    TooMuch,
     /// Its bytes mean nothing.
     #[error("a frame that means nothing")]
     Meaningless,
@@ -250,26 +254,56 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, BadFrame> {
     }
 }
 
-/// Puts reports together from bytes as they come. It holds at most one frame and what came with it.
-#[derive(Debug, Default)]
-pub struct Reader {
-    bytes: Vec<u8>,
+/// What a [`Reader`] can put together.
+pub trait Message: DeserializeOwned {
+    /// The longest.
+    const MOST: usize;
+
+    /// The same with every text cut to its cap, or nothing when it holds more of something than it may.
+    fn capped(self) -> Option<Self>;
 }
 
-impl Reader {
+impl Message for Report {
+    const MOST: usize = MOST_REPORT;
+
+    fn capped(self) -> Option<Self> {
+        Some(Self::capped(self))
+    }
+}
+
+/// Room that is given back when nothing is in it: most messages are small, and few are large.
+const ROOMY: usize = 256 * 1024;
+
+/// Puts messages together from bytes as they come. It holds at most one frame and what came with it.
+#[derive(Debug)]
+pub struct Reader<M = Report> {
+    bytes: Vec<u8>,
+    messages: PhantomData<fn() -> M>,
+}
+
+impl<M> Default for Reader<M> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), messages: PhantomData }
+    }
+}
+
+impl<M: Message> Reader<M> {
     /// Takes in what came.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next report that is whole. After an error nothing more can be told apart.
-    pub fn next_report(&mut self) -> Result<Option<Report>, BadFrame> {
+    /// The next message that is whole. After an error nothing more can be told apart.
+    pub fn next_message(&mut self) -> Result<Option<M>, BadFrame> {
         let Some(header) = self.bytes.first_chunk::<HEADER>() else { return Ok(None) };
-        let end = HEADER + body_length(*header, MOST_REPORT)?;
+        let end = HEADER + body_length(*header, M::MOST)?;
         let Some(body) = self.bytes.get(HEADER..end) else { return Ok(None) };
-        let report: Report = decode(body)?;
+        let message: M = decode(body)?;
         self.bytes.drain(..end);
-        Ok(Some(report.capped()))
+        if self.bytes.is_empty() && self.bytes.capacity() > ROOMY {
+            self.bytes = Vec::new();
+        }
+        message.capped().map(Some).ok_or(BadFrame::TooMuch)
     }
 }
 
@@ -297,11 +331,11 @@ mod tests {
     fn reports_survive_the_wire_however_it_cuts_them() {
         let all: Vec<u8> = reports().iter().flat_map(|report| encode(report, MOST_REPORT).unwrap()).collect();
         for size in [1, 3, 8, 1000] {
-            let mut reader = Reader::default();
+            let mut reader = Reader::<Report>::default();
             let mut seen = Vec::new();
             for piece in all.chunks(size) {
                 reader.push(piece);
-                while let Some(report) = reader.next_report().unwrap() {
+                while let Some(report) = reader.next_message().unwrap() {
                     seen.push(report);
                 }
             }
@@ -313,9 +347,9 @@ mod tests {
     fn a_frame_with_other_letters_version_length_or_rest_is_refused() {
         let good = encode(&Report::Started { program: 7, terminal: false }, MOST_REPORT).unwrap();
         let read = |frame: &[u8]| {
-            let mut reader = Reader::default();
+            let mut reader = Reader::<Report>::default();
             reader.push(frame);
-            reader.next_report()
+            reader.next_message()
         };
         assert_eq!(read(&good), Ok(Some(Report::Started { program: 7, terminal: false })));
         let changed = |at: usize, to: u8| {
@@ -337,9 +371,9 @@ mod tests {
     fn texts_of_a_guest_are_cut() {
         let proofs = vec![Proof { name: "n".repeat(600), found: "f".repeat(600) }; 30];
         let frame = encode(&Report::Proven(proofs), MOST_REPORT).unwrap();
-        let mut reader = Reader::default();
+        let mut reader = Reader::<Report>::default();
         reader.push(&frame);
-        let Some(Report::Proven(read)) = reader.next_report().unwrap() else { panic!("no proofs") };
+        let Some(Report::Proven(read)) = reader.next_message().unwrap() else { panic!("no proofs") };
         assert!(read.iter().all(|proof| proof.name.len() == MOST_PROOF && proof.found.len() == MOST_PROOF));
         let endless = Report::Proven(vec![Proof { name: "n".repeat(60_000), found: "f".repeat(60_000) }]);
         assert!(encode(&endless, MOST_REPORT).is_err());
@@ -348,12 +382,12 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256), right in any::<bool>()) {
-            let mut reader = Reader::default();
+            let mut reader = Reader::<Report>::default();
             if right {
                 reader.push(&[b'R', b'F', b'G', VERSION]);
             }
             reader.push(&bytes);
-            while let Ok(Some(_)) = reader.next_report() {}
+            while let Ok(Some(_)) = reader.next_message() {}
         }
     }
 }

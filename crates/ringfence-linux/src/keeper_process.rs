@@ -369,7 +369,8 @@ pub(crate) fn wait_for_child(signals: c_int, milliseconds: c_int) {
     }
 }
 
-fn drain(signals: c_int) {
+/// Takes one notice of a child's end out of `signals`.
+pub(crate) fn drain(signals: c_int) {
     let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
     // SAFETY: `info` is valid for writing its length. The content is not needed: `wait4` says who ended.
     unsafe { libc::read(signals, info.as_mut_ptr().cast::<c_void>(), info.len()) };

@@ -40,8 +40,22 @@ pub enum Bounding {
     },
 }
 
+/// Whether a kernel must know of ambient capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ambient {
+    /// Every Linux that we run on does.
+    Known,
+    /// One that is not Linux may not have them, and then says that the request means nothing.
+    PerhapsUnknown,
+}
+
 /// Empties all capability sets of the calling thread and locks the ways back.
 pub fn drop_all() -> io::Result<Bounding> {
+    drop_all_with(Ambient::Known)
+}
+
+/// Likewise, on a kernel that may not know of ambient capabilities.
+pub(crate) fn drop_all_with(ambient: Ambient) -> io::Result<Bounding> {
     let before = capabilities()?;
     let bounding = if before.effective & (1 << CAP_SETPCAP) == 0 {
         match bounding_set()? {
@@ -53,7 +67,11 @@ pub fn drop_all() -> io::Result<Bounding> {
         empty_bounding_set()?;
         Bounding::Empty
     };
-    prctl(libc::PR_CAP_AMBIENT, [libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong, 0, 0, 0])?;
+    match prctl(libc::PR_CAP_AMBIENT, [libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong, 0, 0, 0]) {
+        Err(error)
+            if ambient == Ambient::PerhapsUnknown && error.raw_os_error() == Some(libc::EINVAL) => {}
+        cleared => drop(cleared?),
+    }
     set_no_capabilities()?;
     match capabilities()? {
         Sets { effective: 0, permitted: 0, inheritable: 0 } => Ok(bounding),
@@ -104,6 +122,27 @@ pub fn read_status() -> io::Result<Status> {
     let text = kernel_file::read_open(std::fs::File::open("/proc/thread-self/status")?, STATUS_LIMIT)?;
     parse_status(&text).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, "/proc/thread-self/status lacks a field or holds an unknown value")
+    })
+}
+
+/// The same as the kernel answers system calls, for kernels whose `/proc` does not tell all of it.
+pub(crate) fn ask_status() -> io::Result<Status> {
+    let sets = capabilities()?;
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let (effective_uid, effective_gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Ok(Status {
+        uids: [uid, effective_uid, effective_uid, effective_uid],
+        gids: [gid, effective_gid, effective_gid, effective_gid],
+        groups: rustix::process::getgroups()?.into_iter().map(rustix::process::Gid::as_raw).collect(),
+        cap_inh: sets.inheritable,
+        cap_prm: sets.permitted,
+        cap_eff: sets.effective,
+        cap_bnd: bounding_set()?,
+        // What is ambient is permitted and inheritable too: there is none where those are empty.
+        cap_amb: sets.permitted & sets.inheritable,
+        no_new_privs: prctl(libc::PR_GET_NO_NEW_PRIVS, [0, 0, 0, 0])? == 1,
+        seccomp: u32::try_from(prctl(libc::PR_GET_SECCOMP, [0, 0, 0, 0])?).unwrap_or(0),
+        seccomp_filters: None,
     })
 }
 

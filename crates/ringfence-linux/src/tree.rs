@@ -24,11 +24,15 @@ const MOST_CHILDREN_BYTES: u64 = 256 * 1024;
 
 /// Looks at everything below `root`, without `root` itself.
 pub fn sample(root: i32) -> Sample {
+    sample_of(&descendants(root))
+}
+
+/// Looks at these processes.
+pub(crate) fn sample_of(processes: &[i32]) -> Sample {
     let mut found = Sample::default();
     let page = rustix::param::page_size() as u64;
-    let below = descendants(root);
-    found.capped = below.len() >= MOST_PROCESSES;
-    for pid in below {
+    found.capped = processes.len() >= MOST_PROCESSES;
+    for &pid in processes {
         found.tasks += threads(pid).len().max(1) as u64;
         found.resident_bytes += resident_pages(pid).saturating_mul(page);
     }
@@ -93,6 +97,13 @@ fn resident_pages(pid: i32) -> u64 {
     // "size resident shared …", in pages; absent once the process has ended.
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/statm")) else { return 0 };
     text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
+}
+
+/// Everybody that `/proc` shows but process 1: for process 1, of a namespace of its own.
+pub(crate) fn everybody_else() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| *pid > 1).take(MOST_PROCESSES).collect()
 }
 
 /// The process ids in the session that `leader` leads, of all that `/proc` shows and that have not ended.

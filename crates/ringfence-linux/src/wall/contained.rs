@@ -4,11 +4,26 @@
 //! more by ourselves, and prove from inside that the engine did what it was told.
 
 use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use libc::c_int;
 use serde::{Deserialize, Serialize};
 
-use super::Access;
-use crate::keeper::Rlimit;
+use super::guest::KilledFirst;
+use super::program::Failed;
+use super::proof::{Company, Proof};
+use super::{Access, Behind, contained_proof, inside, landlock};
+use crate::keeper::{Rlimit, RlimitKind, place_descriptors};
+use crate::keeper_process::{self, CONTROL, SignalMask};
+use crate::privileges::{self, Ambient, Bounding};
+use crate::program_process::{Step, close_between, close_from, close_from_on_exec, set_limit};
+use crate::report::{Room, Stage};
+use crate::{seccomp, tree};
+
+/// Where reports go, beside [`CONTROL`], which orders come through.
+const REPORTS: c_int = CONTROL + 1;
 
 /// What restricts every program in a container, and what is looked for before the first. Plain data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,4 +64,161 @@ pub enum Kernel {
     Host,
     /// One of its own, in front of the host's, such as gVisor's.
     Own,
+}
+
+/// Our process as process 1 of a container that an engine made for it, before it was told anything.
+#[derive(Debug)]
+pub struct ProcessOne {
+    orders: OwnedFd,
+    preference: KilledFirst,
+}
+
+impl ProcessOne {
+    /// Takes what orders come through from standard input, and what reports go to from standard output: no program is ever to
+    /// hold either. Nothing when we are not process 1. To be called once, and before anything else of this process.
+    pub fn take() -> Result<Option<(Self, OwnedFd)>, Failed> {
+        if !rustix::process::getpid().is_init() {
+            return Ok(None);
+        }
+        let failed = |error: io::Error| Failed::said(&error);
+        SignalMask::block_all().map_err(failed)?;
+        // Opened while the file is ours: that of a process which may not be read is root's.
+        let preference = KilledFirst::open().map_err(failed)?;
+        privileges::set_not_dumpable().map_err(failed)?;
+        let null = fs::File::options().read(true).write(true).open("/dev/null").map_err(failed)?;
+        let null = null.as_raw_fd();
+        place_descriptors([null, null, null, 0, 1]).map_err(step)?;
+        // SAFETY: both numbers were just arranged for this process, and nothing else owns them.
+        let (orders, reports) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(REPORTS)) };
+        Ok(Some((Self { orders, preference }, reports)))
+    }
+
+    /// What orders come through.
+    pub fn orders(&self) -> &OwnedFd {
+        &self.orders
+    }
+
+    /// Gives up everything that the engine may have left us, and restricts us as every program is.
+    pub fn enter(self, contained: &Contained) -> Result<Behind<'_>, Failed> {
+        let failed = |error: io::Error| Failed::said(&error);
+        contained.check_identity()?;
+        contained.forget_arguments()?;
+        contained.close_all_but(self.preference.descriptor())?;
+        let signals = keeper_process::child_signals().map_err(step)?;
+        privileges::set_no_new_privileges().map_err(failed)?;
+        let ambient = match contained.kernel {
+            Kernel::Host => Ambient::Known,
+            Kernel::Own => Ambient::PerhapsUnknown,
+        };
+        match privileges::drop_all_with(ambient).map_err(failed)? {
+            Bounding::Empty => {}
+            // Only the engine could have emptied it.
+            Bounding::Kept { capabilities } => {
+                return Err(Failed::Said(format!("the engine left capabilities to be had: {capabilities:x}")));
+            }
+        }
+        // Before the filter, which lets nobody change it.
+        for limit in contained.rlimits.iter().filter(|limit| limit.kind == RlimitKind::Core) {
+            set_limit(limit).map_err(step)?;
+        }
+        seccomp::install(seccomp::program()).map_err(failed)?;
+        // SAFETY: the descriptor was just opened, and nothing else owns it.
+        let signals = unsafe { OwnedFd::from_raw_fd(signals) };
+        Ok(Behind::in_container(contained, self.orders, signals, self.preference))
+    }
+}
+
+fn step((stage, errno): (Stage, c_int)) -> Failed {
+    Failed::Step(stage, errno)
+}
+
+impl Contained {
+    /// Whether we are who every program is to be, and nobody with power over files of the image.
+    fn check_identity(&self) -> Result<(), Failed> {
+        let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        if (uid, gid) == (self.uid, self.gid) && uid != 0 && gid != 0 {
+            return Ok(());
+        }
+        Err(Failed::Said(format!("the engine made us user {uid}:{gid} instead of {}:{}", self.uid, self.gid)))
+    }
+
+    /// Clears our arguments and the environment that the engine set.
+    fn forget_arguments(&self) -> Result<(), Failed> {
+        match (inside::forget_arguments(), self.kernel) {
+            // One that is not Linux may not say where they are. They hold nothing that programs are not given.
+            (Ok(()), _) | (Err(_), Kernel::Own) => Ok(()),
+            (Err(error), Kernel::Host) => Err(Failed::said(&error)),
+        }
+    }
+
+    /// Closes what the engine left open, but ours and `kept`.
+    fn close_all_but(&self, kept: c_int) -> Result<(), Failed> {
+        let closed = close_between(REPORTS + 1, kept - 1).and_then(|()| close_from(kept + 1));
+        let closed = self.or_one_by_one(closed, |descriptor| {
+            if descriptor > REPORTS && descriptor != kept {
+                // SAFETY: an integer. Nothing of ours owns what the engine left open.
+                unsafe { libc::close(descriptor) };
+            }
+            Ok(())
+        });
+        closed.map_err(step)
+    }
+
+    /// Lets everything but the first three descriptors close when a program is executed.
+    pub(super) fn close_others_on_exec(&self) -> Result<(), Failed> {
+        let set = self.or_one_by_one(close_from_on_exec(CONTROL), |descriptor| {
+            // SAFETY: integers only; the flags are of this process's own table.
+            match unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } {
+                // The one that lists them is closed already.
+                -1 if crate::program_process::errno() != libc::EBADF => Err(()),
+                _ => Ok(()),
+            }
+        });
+        set.map_err(step)
+    }
+
+    /// What a kernel of its own may not be able to do to all descriptors at once is done to each above the first three.
+    fn or_one_by_one(&self, done: Result<(), c_int>, each: impl Fn(c_int) -> Result<(), ()>) -> Step<()> {
+        let errno = match done {
+            Ok(()) => return Ok(()),
+            Err(libc::ENOSYS) if self.kernel == Kernel::Own => libc::ENOSYS,
+            Err(errno) => return Err((Stage::Descriptors, errno)),
+        };
+        let entries = fs::read_dir("/proc/self/fd").map_err(|_| (Stage::Descriptors, errno))?;
+        // All of them, before the first is closed.
+        let open: Vec<c_int> =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        if open.is_empty() {
+            return Err((Stage::Descriptors, errno));
+        }
+        open.into_iter().filter(|fd| *fd >= CONTROL).try_for_each(each).map_err(|()| (Stage::Descriptors, errno))
+    }
+
+    /// Puts the restrictions of a program in force for the calling process, and proves them. There is no limit on processes
+    /// here: without a user namespace of ours the kernel would count everybody on the host who has the same number. The
+    /// engine's cgroup counts them.
+    pub(super) fn restrict(&self, company: Company) -> Result<Vec<Proof>, Failed> {
+        for limit in self.rlimits.iter().filter(|limit| limit.kind != RlimitKind::Core) {
+            set_limit(limit).map_err(step)?;
+        }
+        let version = match landlock::abi() {
+            Some(_) => Some(landlock::restrict(&self.paths).map_err(|error| Failed::said(&error))?),
+            None => None,
+        };
+        contained_proof::prove(self, version, company).map_err(|error| Failed::said(&error))
+    }
+
+    /// Whether the kernel lists a process's children.
+    pub(super) fn lists_children(&self) -> bool {
+        self.kernel == Kernel::Host && tree::children_are_listed()
+    }
+
+    /// Whether more could be written, everywhere where it may. A file system that does not count is not said to be full.
+    pub(super) fn room(&self) -> Room {
+        let is_full = |stat: rustix::fs::StatFs| {
+            (stat.f_blocks > 0 && stat.f_bfree == 0) || (stat.f_files > 0 && stat.f_ffree == 0)
+        };
+        let full = |place: &Writable| rustix::fs::statfs(place.at.as_os_str()).is_ok_and(is_full);
+        if self.writable.iter().any(full) { Room::Full } else { Room::Left }
+    }
 }

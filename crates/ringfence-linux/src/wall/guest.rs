@@ -8,6 +8,7 @@ use std::time::Duration;
 use libc::c_int;
 use serde::{Deserialize, Serialize};
 
+use super::contained::Contained;
 use super::inside::{Building, Inside, SetupError};
 use super::membership::{Membership, OpenMembership};
 use super::namespaces::{Joined, raise};
@@ -19,6 +20,7 @@ use crate::keeper::{RlimitKind, place_descriptors};
 use crate::keeper_process::{self, CONTROL};
 use crate::program_process::{exit, run_sharing_memory, set_limit};
 use crate::report::{Layer, Room, Stage, Usage};
+use crate::tree::{self, Sample};
 use crate::{privileges, seccomp};
 
 /// A wall and what is behind it. Plain data: it can be sent to the process that raises the wall.
@@ -142,18 +144,26 @@ impl Begun {
         seccomp::install(seccomp::program()).map_err(|error| Failed::said(&error))?;
         // SAFETY: both numbers were just arranged and opened for this process, and nothing else owns them.
         let (control, signals) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(signals)) };
-        Ok(Behind { launch, inside, control, signals, preference })
+        Ok(Behind { around: Around::OurWall { launch, inside }, control, signals, preference })
     }
 }
 
 /// The proof that this process is process 1 behind a wall, without any privilege, and the means to start programs there.
 #[derive(Debug)]
 pub struct Behind<'a> {
-    launch: &'a WallLaunch,
-    inside: Inside,
+    around: Around<'a>,
     control: OwnedFd,
     signals: OwnedFd,
     preference: KilledFirst,
+}
+
+/// Who raised the wall.
+#[derive(Debug)]
+enum Around<'a> {
+    /// We did.
+    OurWall { launch: &'a WallLaunch, inside: Inside },
+    /// A container engine.
+    Container(&'a Contained),
 }
 
 /// A process that ended.
@@ -196,9 +206,29 @@ impl<'a> Behind<'a> {
         }
     }
 
-    /// Our end of the control socket.
+    /// Process 1 of a container, once everything that it can do for itself is in force.
+    pub(super) fn in_container(
+        contained: &'a Contained,
+        control: OwnedFd,
+        signals: OwnedFd,
+        preference: KilledFirst,
+    ) -> Self {
+        Self { around: Around::Container(contained), control, signals, preference }
+    }
+
+    /// Our end of the control socket; in a container, of what orders come through.
     pub fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
+    }
+
+    /// What becomes readable when a child ends; [`Behind::heed`] makes it unreadable again.
+    pub fn child_ends(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+
+    /// Takes notice that a child ended, which is then to be reaped.
+    pub fn heed(&self) {
+        keeper_process::drain(self.signals.as_raw_fd());
     }
 
     /// Makes a terminal for a program: whoever looks at it gets the first end, the program the second.
@@ -215,10 +245,14 @@ impl<'a> Behind<'a> {
         proven: &mut dyn FnMut(&[Proof]) -> bool,
     ) -> Result<i32, Failed> {
         let strings = Strings::new(program).map_err(|error| Failed::said(&error))?;
-        let company = if self.launch.only.is_some() { Company::None } else { Company::Others };
+        let company = match &self.around {
+            Around::OurWall { launch, .. } if launch.only.is_some() => Company::None,
+            Around::OurWall { .. } | Around::Container(_) => Company::Others,
+        };
         self.in_a_process(&mut || {
-            let prepared = program::take_stdio(stdio).and_then(|()| strings.enter_cwd());
-            let proofs = prepared.and_then(|()| program::restrict(self.launch, company))?;
+            self.take_stdio(stdio)?;
+            strings.enter_cwd()?;
+            let proofs = self.restrict(company)?;
             if !proven(&proofs) {
                 exit(0);
             }
@@ -231,11 +265,28 @@ impl<'a> Behind<'a> {
     pub fn rehearse(&self) -> Result<Vec<Proof>, Failed> {
         let mut proofs = None;
         self.in_a_process(&mut || {
-            program::take_stdio(&Stdio::OfTheGuest)?;
-            proofs = Some(program::restrict(self.launch, Company::None)?);
+            self.take_stdio(&Stdio::OfTheGuest)?;
+            proofs = Some(self.restrict(Company::None)?);
             Ok(())
         })?;
         proofs.ok_or_else(|| Failed::Said("the process that proves the wall was killed".to_owned()))
+    }
+
+    /// Gives the calling process, a program's own, its session and its descriptors.
+    fn take_stdio(&self, stdio: &Stdio) -> Result<(), Failed> {
+        program::take_stdio(stdio)?;
+        match &self.around {
+            Around::OurWall { .. } => program::close_others_on_exec(),
+            Around::Container(contained) => contained.close_others_on_exec(),
+        }
+    }
+
+    /// Puts every restriction in force for the calling process, a program's own, and proves them.
+    fn restrict(&self, company: Company) -> Result<Vec<Proof>, Failed> {
+        match &self.around {
+            Around::OurWall { launch, .. } => program::restrict(launch, company),
+            Around::Container(contained) => contained.restrict(company),
+        }
     }
 
     /// Runs `child` in a process of its own that shares our memory; returns its number, or how it failed.
@@ -270,11 +321,24 @@ impl<'a> Behind<'a> {
         Some(Reaped { pid, wait_status, usage })
     }
 
-    /// How many children there are.
+    /// How many children there are; where the kernel does not list them, how many processes.
     pub fn children(&self) -> u32 {
         let mut count = 0u32;
-        crate::tree::for_each_own_child(|_| count = count.saturating_add(1));
+        match &self.around {
+            Around::Container(contained) if !contained.lists_children() => {
+                count = u32::try_from(tree::everybody_else().len()).unwrap_or(u32::MAX);
+            }
+            _ => tree::for_each_own_child(|_| count = count.saturating_add(1)),
+        }
         count
+    }
+
+    /// What everything but ourselves uses.
+    pub fn measure(&self) -> Sample {
+        match &self.around {
+            Around::OurWall { .. } => tree::sample(1),
+            Around::Container(_) => tree::sample_of(&tree::everybody_else()),
+        }
     }
 
     /// Sends a signal to the group that `leader` leads. It must not have been reaped.
@@ -292,7 +356,7 @@ impl<'a> Behind<'a> {
         let mut empty = 0;
         for _ in 0..PASSES {
             // A process that forks while we look is not always seen: once is not enough.
-            let members = crate::tree::members_of_session(leader);
+            let members = tree::members_of_session(leader);
             empty = if members.is_empty() { empty + 1 } else { 0 };
             if empty == EMPTY_PASSES {
                 return true;
@@ -329,22 +393,33 @@ impl<'a> Behind<'a> {
 
     /// Whether a private layer holds changes.
     pub fn layer(&self) -> Layer {
-        self.inside.layer()
+        self.inside().map_or(Layer::Unchanged, Inside::layer)
     }
 
     /// The private layer that is handed to the host.
     pub fn kept_layer(&self) -> Option<BorrowedFd<'_>> {
-        self.inside.kept_layer()
+        self.inside().and_then(Inside::kept_layer)
     }
 
     /// The folder with that layer, as programs see it.
     pub fn shown_workspace(&self) -> Option<BorrowedFd<'_>> {
-        self.inside.shown()
+        self.inside().and_then(Inside::shown)
     }
 
     /// Whether more could be written to the file system of all that can be.
     pub fn room(&self) -> Room {
-        self.inside.room()
+        match &self.around {
+            Around::OurWall { inside, .. } => inside.room(),
+            Around::Container(contained) => contained.room(),
+        }
+    }
+
+    /// What we built ourselves. An engine's containers have no layers.
+    fn inside(&self) -> Option<&Inside> {
+        match &self.around {
+            Around::OurWall { inside, .. } => Some(inside),
+            Around::Container(_) => None,
+        }
     }
 
     /// Ends this process, and with it everything behind the wall.
@@ -356,18 +431,23 @@ impl<'a> Behind<'a> {
 /// Whom the kernel kills first when memory runs out: programs before the guest, which has to tell of it. A program can
 /// take this back, and harms itself: without its guest everything behind the wall ends at once.
 #[derive(Debug)]
-struct KilledFirst {
+pub(super) struct KilledFirst {
     file: File,
     ours: Vec<u8>,
 }
 
 impl KilledFirst {
-    fn open() -> io::Result<Self> {
+    pub(super) fn open() -> io::Result<Self> {
         let mut file = File::options().read(true).write(true).open("/proc/self/oom_score_adj")?;
         let mut ours = Vec::new();
         file.read_to_end(&mut ours)?;
         // Out of the way of the numbers that descriptors are arranged at.
         Ok(Self { file: rustix::io::fcntl_dupfd_cloexec(&file, ABOVE_ARRANGED)?.into(), ours })
+    }
+
+    /// The number of its descriptor.
+    pub(super) fn descriptor(&self) -> c_int {
+        self.file.as_raw_fd()
     }
 
     /// Whether a process that we make now is.

@@ -172,6 +172,11 @@ pub(super) fn take_stdio(stdio: &Stdio) -> Result<(), Failed> {
             }
         }
     }
+    Ok(())
+}
+
+/// Lets everything but those three close when the program is executed.
+pub(super) fn close_others_on_exec() -> Result<(), Failed> {
     close_from_on_exec(CONTROL).map_err(|errno| Failed::Step(Stage::Descriptors, errno))
 }
 

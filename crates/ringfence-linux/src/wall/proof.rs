@@ -129,7 +129,7 @@ fn no_privileges(status: &Status, identity: Identity) -> Result<String, Unproven
     Ok(format!("uid {uid}, one id mapped, no capability in any set, {groups} further groups of the host"))
 }
 
-fn no_new_privileges(status: &Status) -> Result<String, Unproven> {
+pub(super) fn no_new_privileges(status: &Status) -> Result<String, Unproven> {
     let name = "priv.no-new";
     if status.no_new_privs {
         Ok("NoNewPrivs 1".to_owned())
@@ -138,7 +138,7 @@ fn no_new_privileges(status: &Status) -> Result<String, Unproven> {
     }
 }
 
-fn filtered(status: &Status) -> Result<String, Unproven> {
+pub(super) fn filtered(status: &Status) -> Result<String, Unproven> {
     let name = "kernel.filter";
     if status.seccomp != 2 {
         return Err(Unproven::Broken { name, found: format!("Seccomp {}", status.seccomp) });
@@ -185,7 +185,7 @@ fn count_processes() -> rustix::io::Result<usize> {
     Ok(count)
 }
 
-fn no_network() -> Result<String, Unproven> {
+pub(super) fn no_network() -> Result<String, Unproven> {
     let name = "net.none";
     let devices = read(name, "/proc/self/net/dev")?;
     let interfaces: Vec<&str> =
@@ -242,7 +242,7 @@ fn confined(expected: &Expected<'_>) -> Result<String, Unproven> {
 }
 
 /// Tries to lower the limit: below 1, a crash would start the host's core handler.
-fn no_core() -> Result<String, Unproven> {
+pub(super) fn no_core() -> Result<String, Unproven> {
     let name = "proc.no-core";
     let before = core_limit(name)?;
     if before == (0, 0) {
@@ -342,7 +342,7 @@ fn counted(cgroup: &Membership) -> Result<Vec<String>, Unproven> {
     Err(Unproven::Broken { name, found: format!("in {joined} of {} cgroups", folders.len()) })
 }
 
-fn clean_descriptors() -> Result<String, Unproven> {
+pub(super) fn clean_descriptors() -> Result<String, Unproven> {
     let name = "fd.clean";
     let mut open = 0;
     for entry in fs::read_dir("/proc/self/fd").map_err(|source| Unproven::Unreadable { name, source })?.flatten() {
@@ -361,7 +361,7 @@ fn clean_descriptors() -> Result<String, Unproven> {
 }
 
 /// Reads a file of `/proc`.
-fn read(name: &'static str, path: &str) -> Result<String, Unproven> {
+pub(super) fn read(name: &'static str, path: &str) -> Result<String, Unproven> {
     fs::File::open(path)
         .and_then(|file| kernel_file::read_open(file, MOST_TEXT))
         .map_err(|source| Unproven::Unreadable { name, source })
