@@ -256,8 +256,7 @@ fn parse(text: &str, before: &[Recipe]) -> Result<Recipe, RecipeProblem> {
 
 fn parse_file(written: WrittenFile) -> Result<File, RecipeProblem> {
     let content = FILES.iter().find(|(name, _)| *name == written.from).map(|(_, content)| *content);
-    let plain =
-        written.to.strip_prefix('/').is_some_and(|path| path.split('/').all(|part| is_word(part)) && path.len() < 100);
+    let plain = written.to.strip_prefix('/').is_some_and(|path| path.split('/').all(is_word) && path.len() < 100);
     // Permissions are written as people write them, in octal digits.
     let mode = u32::from_str_radix(&written.mode.to_string(), 8).ok().filter(|mode| *mode <= 0o777);
     match (content, mode) {
