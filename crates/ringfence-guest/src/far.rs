@@ -152,6 +152,15 @@ pub enum FarReport {
         /// Which program.
         program: ProgramNumber,
     },
+    /// What was counted of everything in the container, where it shows that: before a program starts, and when it ended.
+    Counted {
+        /// The most memory that everything had together.
+        memory_peak: Option<u64>,
+        /// Processes that were killed because the memory limit was reached.
+        killed_for_memory: u64,
+        /// Starts of a process or thread that were refused because of the limit.
+        starts_refused: u64,
+    },
     /// Which of the files that were asked for are there, in their order.
     Found(Vec<bool>),
     /// The workspace is as the host sent it, or could not be made so.

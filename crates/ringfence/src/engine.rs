@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::analysis::analyse;
 use crate::approve::{Approver, Nobody};
-use crate::backend::{Backend, Capabilities, Landlock, Native, NoWall, Spawn, StartError, Unavailable};
+use crate::backend::{Backend, Capabilities, Containers, Landlock, Native, NoWall, Spawn, StartError, Unavailable};
 use crate::choose::Chosen;
 use crate::conclude;
 use crate::event::Event;
@@ -108,22 +108,25 @@ impl Engine {
         scratch::sweep(&setup.state)
             .and_then(|_| image::sweep(&setup.state))
             .map_err(|source| SetupError::Sweep { path: setup.state.path().to_owned(), source })?;
-        let native = Native::new(setup.launcher, setup.state.clone());
+        let launcher = Arc::new(setup.launcher);
+        let native = Native::new(Arc::clone(&launcher), setup.state.clone());
         native.prepare(&setup.policy);
         Ok(Self(Arc::new(Inner {
             state: setup.state.clone(),
             policy: setup.policy,
             workspace: setup.workspace,
-            environment: setup.environment,
             ledger: Ledger::open(&setup.state)?,
             own: setup.own,
             grants: setup.grants.iter().map(record_grant).collect(),
             backends: vec![
                 Box::new(native),
+                Box::new(Containers::docker(Arc::clone(&launcher), setup.state.clone(), setup.environment.clone())),
+                Box::new(Containers::podman(launcher, setup.state.clone(), setup.environment.clone())),
                 Box::new(Landlock::new(setup.state.clone())),
                 Box::new(Spawn::new(setup.state.clone())),
                 Box::new(NoWall::new(setup.state)),
             ],
+            environment: setup.environment,
             approver,
         })))
     }

@@ -5,6 +5,7 @@
 //! less: where there are no cgroups the caller hears why, and chooses.
 
 mod folder;
+mod inside;
 mod limits;
 mod mounts;
 mod name;
@@ -19,6 +20,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use self::folder::Folder;
+pub use self::inside::counted_inside;
 pub use self::limits::Limits;
 use self::mounts::{Controller, Mount, Version};
 pub use self::name::{Name, NotAName, Supervisor, is_supervisor_alive, name_for};

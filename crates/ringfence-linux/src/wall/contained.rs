@@ -186,8 +186,7 @@ impl Contained {
         };
         let entries = fs::read_dir("/proc/self/fd").map_err(|_| (Stage::Descriptors, errno))?;
         // All of them, before the first is closed.
-        let open: Vec<c_int> =
-            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let open: Vec<c_int> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         if open.is_empty() {
             return Err((Stage::Descriptors, errno));
         }

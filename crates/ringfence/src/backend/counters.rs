@@ -19,7 +19,6 @@ pub(super) enum Counters {
     /// A cgroup of this host, which is removed with the last of these.
     Cgroup(Arc<Cgroup>),
     /// Somebody has to be asked.
-    #[cfg_attr(not(test), allow(dead_code, reason = "walls of container engines are built on it"))]
     Told(Arc<dyn Told>),
 }
 

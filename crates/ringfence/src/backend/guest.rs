@@ -33,7 +33,6 @@ pub(super) enum Link {
     /// One that descriptors can be handed to.
     Near(Near),
     /// One that everything is sent to as bytes.
-    #[cfg_attr(not(test), allow(dead_code, reason = "walls of container engines are built on it"))]
     Far(Arc<FarLink>),
 }
 

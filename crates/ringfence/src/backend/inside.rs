@@ -61,6 +61,13 @@ pub(super) fn env_with_image(plan: &Plan, path_of_image: Option<&str>) -> Vec<(O
     env
 }
 
+/// The files of which one runs the code of `plan`, when it has code.
+pub(super) fn interpreters(plan: &Plan, env: &[(OsString, OsString)]) -> Vec<PathBuf> {
+    let Work::Code { language, .. } = plan.work() else { return Vec::new() };
+    let path = search_path(env);
+    language.interpreters().iter().flat_map(|interpreter| on_path(&path, Path::new(interpreter.program))).collect()
+}
+
 /// The program of `plan`, whose code is in the folder `code` inside. `is_there` tells of files inside.
 pub(super) fn program(
     plan: &Plan,

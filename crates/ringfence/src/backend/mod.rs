@@ -18,11 +18,10 @@ use crate::workspace::copy::CopyError;
 use crate::workspace::layer::PrivateLayer;
 use crate::workspace::merged::Merged;
 
-mod counters;
-mod copied;
 pub(crate) mod container;
+mod copied;
+mod counters;
 pub(crate) mod environment;
-#[cfg_attr(not(test), allow(dead_code, reason = "walls of container engines are built on it"))]
 mod far;
 mod guest;
 mod inside;
@@ -36,6 +35,7 @@ mod spawn;
 
 pub(crate) use native::deny as denied;
 
+pub use container::Containers;
 pub use landlock::Landlock;
 pub use native::{ImageError, Native};
 pub use none::NoWall;

@@ -31,7 +31,6 @@ use crate::workspace::layer::{Lower, PrivateLayer};
 
 mod member;
 
-#[cfg_attr(not(test), allow(unused_imports, reason = "walls of container engines are built on it"))]
 pub(super) use self::member::alone;
 pub(super) use self::member::in_session;
 
@@ -83,7 +82,6 @@ enum Supervisor {
     /// One of the programs of a guest that is kept.
     Kept(Member),
     /// The only program of a guest that is far.
-    #[cfg_attr(not(test), allow(dead_code, reason = "walls of container engines are built on it"))]
     Alone(Alone),
 }
 
@@ -259,8 +257,18 @@ impl Sandbox {
                 None => Ok(None),
             },
             Supervisor::Kept(program) => program.next_report().await,
-            Supervisor::Alone(program) => program.next_report(&self.left).await,
+            Supervisor::Alone(program) => {
+                let report = program.next_report(&self.left).await;
+                let gone = matches!(report, Ok(Some(Report::Gone { .. })));
+                self.is_gone.fetch_or(gone, Ordering::Relaxed);
+                report
+            }
         }
+    }
+
+    /// Holds a layer that the program writes to, until it is asked for.
+    pub(super) fn hold(&self, layer: Option<PrivateLayer>) {
+        *self.copy.lock().unwrap_or_else(PoisonError::into_inner) = layer;
     }
 
     /// The private layer that the program left changed; nothing when it is not kept, or in a session.

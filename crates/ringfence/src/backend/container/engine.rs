@@ -132,6 +132,8 @@ struct InspectedState {
     oom_killed: bool,
     #[serde(default)]
     error: String,
+    #[serde(default)]
+    pid: i32,
 }
 
 #[derive(Debug, Deserialize)]
@@ -295,6 +297,14 @@ impl Engine {
             }),
             Err(EngineError { failure: EngineFailure::Absent(_), .. }) => Ok(State::Gone),
             Err(error) => Err(error),
+        }
+    }
+
+    /// The first process of a container that runs, by its number on the engine's machine.
+    pub(crate) async fn process(&self, id: &ContainerId) -> Result<i32, EngineError> {
+        match self.inspect(id).await?.state.pid {
+            pid if pid > 0 => Ok(pid),
+            _ => Err(EngineFailure::Garbage("the container does not run".to_owned()).during("look at the container")),
         }
     }
 

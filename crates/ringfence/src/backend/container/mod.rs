@@ -1,19 +1,259 @@
-//! What container engines are spoken to with. `address.rs` finds one, `wire.rs` connects, `engine.rs` asks, `spec.rs` says what a
-//! container may be and `guard.rs` looks at that once more. Nothing here decides what may run.
-#![allow(dead_code, reason = "the backend that uses these parts is not here yet")]
+//! `docker` and `podman`: a container of an engine that runs already, here or on another machine, with our guest as its first
+//! process.
+//!
+//! `address.rs` finds an engine, `wire.rs` connects, `engine.rs` asks, `spec.rs` says what a container may be and `guard.rs` looks at
+//! that once more. `standing.rs` brings it all together for one container.
 
 pub(crate) mod address;
 pub(crate) mod attached;
+mod brought;
 pub(crate) mod engine;
 pub(crate) mod facts;
 pub(crate) mod failure;
 mod guard;
+mod guest_file;
 pub(crate) mod guest_volume;
 pub(crate) mod image;
+mod kept;
 pub(crate) mod labels;
+mod places;
+mod promises;
 pub(crate) mod spec;
+mod standing;
 pub(crate) mod sweep;
+mod ways;
 mod wire;
 
 #[cfg(test)]
 mod tests;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringfence_linux::cgroup;
+use ringfence_linux::launcher::Launcher;
+use ringfence_linux::wall::Kernel;
+use ringfence_policy::{BackendKind, ImageKind, ResolvedPolicy};
+use tokio::sync::OnceCell;
+
+use self::address::{EngineKind, Surroundings};
+use self::engine::Engine;
+use self::facts::Facts;
+use self::image::{Pull, Resolved, resolve};
+use self::labels::{ContainerKind, Owner};
+use self::spec::GuestFrom;
+use self::ways::{Way, way};
+use super::process::alone;
+use super::{Backend, Capabilities, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError, inside};
+use crate::BoxFuture;
+use crate::plan::Plan;
+use crate::state::StateFolder;
+
+pub use self::guest_file::GuestFileError;
+
+/// How long an engine may take to say what it is.
+const ANSWERS: Duration = Duration::from_secs(5);
+
+/// Containers of one kind of engine.
+#[derive(Debug)]
+pub struct Containers {
+    kind: EngineKind,
+    state: StateFolder,
+    environment: Vec<(OsString, OsString)>,
+    launcher: Arc<Launcher>,
+    /// The engine, once it has answered, and what it said of itself.
+    engine: OnceCell<(Engine, Facts)>,
+    /// What killed supervisors left is removed before the first container is made.
+    swept: OnceCell<()>,
+}
+
+/// All that is known before a container is made.
+#[derive(Debug, Clone)]
+struct Prepared {
+    engine: Engine,
+    facts: Facts,
+    image: Resolved,
+    kernel: Kernel,
+    way: Way,
+    /// Our filter, where the engine takes one.
+    seccomp: Option<String>,
+}
+
+impl Containers {
+    /// Containers of Docker, where `environment` says that it is. Our binary is `launcher`'s.
+    pub fn docker(launcher: Arc<Launcher>, state: StateFolder, environment: Vec<(OsString, OsString)>) -> Self {
+        Self::new(EngineKind::Docker, launcher, state, environment)
+    }
+
+    /// Likewise, of Podman.
+    pub fn podman(launcher: Arc<Launcher>, state: StateFolder, environment: Vec<(OsString, OsString)>) -> Self {
+        Self::new(EngineKind::Podman, launcher, state, environment)
+    }
+
+    fn new(
+        kind: EngineKind,
+        launcher: Arc<Launcher>,
+        state: StateFolder,
+        environment: Vec<(OsString, OsString)>,
+    ) -> Self {
+        Self { kind, state, environment, launcher, engine: OnceCell::new(), swept: OnceCell::new() }
+    }
+
+    /// The engine, asked once.
+    async fn engine(&self) -> Result<&(Engine, Facts), Unavailable> {
+        self.engine
+            .get_or_try_init(|| async {
+                let variable = |name: &str| {
+                    let found = self.environment.iter().find(|(known, _)| known == name);
+                    found.and_then(|(_, value)| value.to_str()).map(str::to_owned)
+                };
+                let surroundings = Surroundings {
+                    variable: &variable,
+                    exists: &|path: &Path| path.exists(),
+                    user: rustix::process::geteuid().as_raw(),
+                };
+                let address = address::find(self.kind, &surroundings)
+                    .map_err(|error| Unavailable { reason: error.to_string(), fix: error.fix() })?;
+                let engine = Engine::connect(&address, ANSWERS).await?;
+                let facts = engine.facts(ANSWERS).await?;
+                Ok((engine, facts))
+            })
+            .await
+    }
+
+    fn owner(&self) -> Result<Owner, StartError> {
+        Owner::current().map_err(|source| StartError::Io { attempt: "tell this machine from others", source })
+    }
+
+    async fn prepare(&self, plan: &Plan) -> Result<Prepared, StartError> {
+        let (engine, facts) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
+        let owner = self.owner()?;
+        self.swept
+            .get_or_init(|| async {
+                // What cannot be removed now is found again by a later start, and must not cost this one.
+                sweep::sweep(engine, &owner, &cgroup::is_supervisor_alive).await.ok();
+            })
+            .await;
+        let image = self.resolve(engine, plan).await?;
+        let kernel = kernel(plan.policy(), facts);
+        let seccomp = match engine.kind() {
+            EngineKind::Docker => Some(ringfence_linux::seccomp::engine_profile()),
+            // It takes none over its API; the guest installs ours.
+            EngineKind::Podman => None,
+        };
+        let way = way(engine.address(), facts, kernel);
+        Ok(Prepared { engine: engine.clone(), facts: facts.clone(), image, kernel, way, seccomp })
+    }
+
+    async fn resolve(&self, engine: &Engine, plan: &Plan) -> Result<Resolved, StartError> {
+        let policy = plan.policy();
+        let Some(image) = &policy.image else {
+            return Err(StartError::Wall(WallError(
+                "the policy names no image: write one, such as `image: python:3.14-slim`".to_owned(),
+            )));
+        };
+        let pull = Pull::Never;
+        let found = resolve(engine, image.value.as_str(), pull, &|_| {}).await;
+        found.map_err(|error| StartError::Wall(WallError(format!("{}: {}", chain(&error), error.hint()))))
+    }
+
+    /// Our binary, where the engine can show it from.
+    async fn guest(&self, prepared: &Prepared) -> Result<GuestFrom, StartError> {
+        let file = guest_file::obtain(self.launcher.binary(), &self.state).map_err(|error| could_not(&error))?;
+        if prepared.engine.address().is_local() {
+            return Ok(GuestFrom::File(file));
+        }
+        let labels = labels::Labels::new("guest", &self.owner()?, ContainerKind::Courier)
+            .map_err(|source| StartError::Io { attempt: "name the container", source })?;
+        let content =
+            std::fs::read(&file).map_err(|source| StartError::Io { attempt: "read our own binary", source })?;
+        let volume = guest_volume::put(&prepared.engine, &content, &prepared.image.id, &labels).await;
+        volume.map(GuestFrom::Volume).map_err(|error| could_not(&error))
+    }
+
+    async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
+        let standing = standing::raise(self, plan, ContainerKind::Once).await?;
+        let found = kept::find(&standing, plan).await?;
+        let layer = standing.laid.as_ref().map(|laid| laid.layer(crate::workspace::layer::Life::Over)).transpose();
+        let layer = layer.map_err(|source| StartError::Io { attempt: "open the private layer", source })?;
+        let (proofs, image, guest) = (standing.proofs.clone(), named(&standing.prepared.image), standing.guest.clone());
+        let counters = kept::counters(&standing);
+        let start = |number| inside::start(plan, number, |code| found.program(plan, code));
+        let mut sandbox = alone(plan, &guest, start, Box::new(standing))?;
+        sandbox.proofs = proofs;
+        sandbox.image = Some(image);
+        sandbox.counters = Some(counters);
+        sandbox.hold(layer);
+        Ok(sandbox)
+    }
+}
+
+/// An image as outcomes name it: what it was asked for as, and what it is.
+fn named(image: &Resolved) -> String {
+    format!("{} ({})", image.name, image.id.as_str())
+}
+
+/// Whose kernel a container of this policy has: gVisor's runtime is its own.
+fn kernel(policy: &ResolvedPolicy, facts: &Facts) -> Kernel {
+    let runtime =
+        policy.backend.runtime.as_ref().map_or(facts.default_runtime.as_str(), |runtime| runtime.value.as_str());
+    if runtime.contains("runsc") || runtime.contains("gvisor") { Kernel::Own } else { Kernel::Host }
+}
+
+/// An error of the engine, or in speaking to it.
+fn could_not(error: &dyn std::error::Error) -> StartError {
+    StartError::Wall(WallError(chain(error)))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+impl Backend for Containers {
+    fn kind(&self) -> BackendKind {
+        match self.kind {
+            EngineKind::Docker => BackendKind::Docker,
+            EngineKind::Podman => BackendKind::Podman,
+        }
+    }
+
+    fn probe<'a>(&'a self, policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>> {
+        Box::pin(async move {
+            let (engine, facts) = self.engine().await?;
+            let kernel = kernel(policy, facts);
+            let way = way(engine.address(), facts, kernel);
+            match promises::cannot(policy, facts, way) {
+                Some(unavailable) => Err(unavailable),
+                None => Ok(Capabilities::new(self.kind(), promises::kept(policy, facts, kernel, way))),
+            }
+        })
+    }
+
+    fn image<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
+        Box::pin(async move {
+            let (engine, _) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
+            let image = self.resolve(engine, plan).await?;
+            Ok(Some(FoundImage { name: named(&image), preparing: None }))
+        })
+    }
+
+    fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
+        Box::pin(self.raise_for_one(plan))
+    }
+
+    fn keep<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Arc<dyn KeptWall>, StartError>> {
+        Box::pin(async move {
+            let standing = standing::raise(self, plan, ContainerKind::Session).await?;
+            Ok(Arc::new(kept::Session::new(self.kind(), standing, plan.policy())) as Arc<dyn KeptWall>)
+        })
+    }
+}

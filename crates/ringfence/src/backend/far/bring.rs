@@ -93,7 +93,7 @@ pub(super) fn check(nodes: &[Node]) -> Result<(), OutOfTurn> {
             && match &node.what {
                 What::File { bytes, .. } | What::More { bytes } => bytes.len() <= PIECE,
                 What::Link { target: path } | What::Name { of: path } => path.len() <= MOST_PATH,
-                What::Folder { .. } | What::Hole { .. } | What::Gone => true,
+                What::Folder { .. } | What::Hole { .. } | What::Other { .. } | What::Gone => true,
             }
     };
     if !nodes.is_empty() && nodes.len() <= MOST_NODES && nodes.iter().all(fits) { Ok(()) } else { Err(OutOfTurn) }

@@ -17,6 +17,7 @@ use futures_util::{Stream as Nodes, StreamExt};
 use ringfence_guest::far::{Begin, FarOrder, MOST_NODES, Node, PIECE, What};
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::{Order, Report, Start};
+use ringfence_linux::cgroup::CgroupUsage;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -272,6 +273,11 @@ impl FarLink {
         Some((known.outlets().map(|(_, outlet)| Arc::clone(outlet)).collect(), Arc::clone(&known.moved)))
     }
 
+    /// What was counted of everything in its place, as it last said.
+    pub(super) fn counted(&self) -> Option<CgroupUsage> {
+        self.shared.turns().counted
+    }
+
     /// Kills the guest from outside, and everything with it. Once is enough.
     pub(super) fn kill(&self) {
         self.shared.kill();
@@ -366,7 +372,7 @@ fn weight(what: &What) -> usize {
     match what {
         What::File { bytes, .. } | What::More { bytes } => bytes.len(),
         What::Link { target: path } | What::Name { of: path } => path.len(),
-        What::Folder { .. } | What::Hole { .. } | What::Gone => 0,
+        What::Folder { .. } | What::Hole { .. } | What::Other { .. } | What::Gone => 0,
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ringfence_guest::far::{FarReport, Node, Stream};
 use ringfence_guest::protocol::{ONLY, ProgramNumber};
 use ringfence_guest::{Report, Why};
+use ringfence_linux::cgroup::CgroupUsage;
 use ringfence_linux::wall::Proof;
 use tokio::sync::{Notify, oneshot};
 
@@ -41,6 +42,8 @@ pub(super) struct Turns {
     pub(super) last: Last,
     /// Something was asked for that the guest may end by.
     pub(super) may_end: bool,
+    /// What was counted of everything in its place, as it last said.
+    pub(super) counted: Option<CgroupUsage>,
 }
 
 /// How far the guest is with its wall.
@@ -190,6 +193,7 @@ impl Turns {
             collectors: VecDeque::new(),
             last: bringing.map_or(Last::Nothing, Last::Waiting),
             may_end: false,
+            counted: None,
         }
     }
 
@@ -214,6 +218,15 @@ impl Turns {
                 if let Some(running) = self.heard_of(program)? {
                     running.input.close();
                 }
+            }
+            FarReport::Counted { memory_peak, killed_for_memory, starts_refused } => {
+                self.counted = Some(CgroupUsage {
+                    memory_peak,
+                    cpu_us: None,
+                    oom_kills: killed_for_memory,
+                    pids_limit_hits: starts_refused,
+                    processes_now: 0,
+                });
             }
             FarReport::Found(found) => {
                 let (asked, sender) = self.finds.pop_front().ok_or(OutOfTurn)?;

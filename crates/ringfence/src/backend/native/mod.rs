@@ -8,7 +8,7 @@ mod known;
 mod linked;
 mod pinned;
 pub(super) mod toolchain;
-mod view;
+pub(super) mod view;
 
 use std::ffi::OsString;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -55,14 +55,8 @@ pub struct Native {
 
 impl Native {
     /// A backend whose walls `launcher` raises, and behind which `state` is never seen.
-    pub fn new(launcher: Launcher, state: StateFolder) -> Self {
-        Self {
-            launcher: Arc::new(launcher),
-            state,
-            begun: Arc::default(),
-            hierarchy: OnceLock::new(),
-            swept: Once::new(),
-        }
+    pub fn new(launcher: Arc<Launcher>, state: StateFolder) -> Self {
+        Self { launcher, state, begun: Arc::default(), hierarchy: OnceLock::new(), swept: Once::new() }
     }
 
     /// Begins a wall for a request to come, where the launcher can. That it could not costs that request a little time.

@@ -95,7 +95,7 @@ pub(super) fn read_only(path: &Path) -> Entry {
 }
 
 /// The workspace, as its mode says.
-pub(super) fn workspace(
+pub(in crate::backend) fn workspace(
     plan: &Plan,
     at: &Path,
     identity: Identity,
@@ -127,14 +127,14 @@ pub(super) fn workspace(
 }
 
 /// A workspace whose changes are kept.
-pub(super) struct Reviewed {
+pub(in crate::backend) struct Reviewed {
     folder: Pinned,
     absent: Vec<PathBuf>,
 }
 
 impl Reviewed {
     /// What a private layer lies over, when the workspace is at `at` and all of `entries` are shown.
-    pub(super) fn lower(self, at: &Path, entries: &[Entry]) -> Result<Arc<Lower>, StartError> {
+    pub(in crate::backend) fn lower(self, at: &Path, entries: &[Entry]) -> Result<Arc<Lower>, StartError> {
         let below = |path: &Path| path.strip_prefix(at).ok().map(Path::to_owned);
         let made = entries.iter().filter_map(place_of).filter_map(below);
         let made = made.filter(|path| !path.as_os_str().is_empty()).collect();
@@ -172,7 +172,7 @@ fn state_below(workspace: &Path, state: &StateFolder, denied: &[PathBuf]) -> Res
 
 /// Hides the workspace and the state folder where `entries`, folders of the host, would show them: a second time with what is
 /// denied in it, or at all. What is at the workspace's `own` place is covered by itself.
-pub(super) fn hide(
+pub(in crate::backend) fn hide(
     entries: &mut [Entry],
     workspace: &Path,
     own: &Path,
@@ -287,7 +287,7 @@ pub(super) fn denied_in(folder: &Pinned, plan: &Plan) -> Result<Option<Vec<PathB
 }
 
 /// The policy's further mounts.
-pub(super) fn mounts(plan: &Plan) -> Result<Vec<Entry>, StartError> {
+pub(in crate::backend) fn mounts(plan: &Plan) -> Result<Vec<Entry>, StartError> {
     plan.policy().fs.mounts.iter().map(|mount| entry_for(plan, &mount.value)).collect()
 }
 
@@ -323,7 +323,7 @@ fn entry_for(plan: &Plan, mount: &Mount) -> Result<Entry, StartError> {
 }
 
 /// What a later entry puts at the same place is there instead of an earlier one.
-pub(super) fn without_replaced(entries: Vec<Entry>) -> Vec<Entry> {
+pub(in crate::backend) fn without_replaced(entries: Vec<Entry>) -> Vec<Entry> {
     let targets: Vec<Option<PathBuf>> = entries
         .iter()
         .map(|entry| match entry {

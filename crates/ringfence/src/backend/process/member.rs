@@ -67,7 +67,6 @@ pub(in crate::backend) fn in_session(
 
 /// The sandbox of the only program of `guest`, which is far, has proven its wall and ends with it. `place` is dropped when
 /// nothing is left of either, and removes what both were in.
-#[cfg_attr(not(test), allow(dead_code, reason = "walls of container engines are built on it"))]
 pub(in crate::backend) fn alone(
     plan: &Plan,
     guest: &Kept,

@@ -1,0 +1,112 @@
+//! What a container keeps of a policy, given what the engine says of itself.
+
+use ringfence_linux::wall::Kernel;
+use ringfence_policy::{Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
+
+use super::facts::Facts;
+use super::ways::Way;
+use crate::backend::Unavailable;
+use crate::backend::spawn::kept_by_the_keeper;
+use crate::guarantee::{Guarantee, Strength};
+
+/// What of a policy cannot be done in a container, and what to do instead. Doing less in silence would be a lie.
+pub(super) fn cannot(policy: &ResolvedPolicy, facts: &Facts, way: Way) -> Option<Unavailable> {
+    let no = |what: &str, fix: &str| {
+        Some(Unavailable { reason: format!("in this version a container does not know {what}"), fix: fix.to_owned() })
+    };
+    if policy.net.mode.value != NetMode::None || !policy.net.localhost.is_empty() || !policy.net.unix.is_empty() {
+        return no("any network but its own loopback", "say `net: { mode: none }`, with no `localhost` and no `unix`");
+    }
+    let host = |mount: &Mount| match mount {
+        Mount::Host { mode, .. } => Some(*mode),
+        Mount::Tmpfs { .. } => None,
+    };
+    let modes: Vec<MountMode> = policy.fs.mounts.iter().filter_map(|mount| host(&mount.value)).collect();
+    if modes.contains(&MountMode::ReadWrite) {
+        return no(
+            "`fs.mounts` that can be written: who a program is on the host depends on the engine",
+            "make them `mode: read-only`, or choose `--backend native`",
+        );
+    }
+    if !modes.is_empty() && way == Way::Filled {
+        return no(
+            "`fs.mounts` of this machine, unless both the engine and who asks are root here",
+            "take them out of the policy, or choose `--backend native`",
+        );
+    }
+    let runtime = policy.backend.runtime.as_ref().map(|runtime| runtime.value.as_str());
+    if let Some(runtime) = runtime.filter(|runtime| !facts.runtimes.contains(*runtime)) {
+        let known: Vec<&str> = facts.runtimes.iter().map(String::as_str).collect();
+        return Some(Unavailable {
+            reason: format!("the engine has no runtime `{runtime}`; it has {}", known.join(", ")),
+            fix: "register it with the engine, or leave `backend.runtime` out of the policy".to_owned(),
+        });
+    }
+    None
+}
+
+/// All that is kept.
+pub(super) fn kept(
+    policy: &ResolvedPolicy,
+    facts: &Facts,
+    kernel: Kernel,
+    way: Way,
+) -> Vec<(Guarantee, Strength, &'static str)> {
+    let mut kept = kept_by_the_keeper("process 1 of the container: with it, the kernel ends everything in it");
+    kept.extend(limits(facts));
+    let size = match way {
+        Way::Laid => "one tmpfs for all that can be written",
+        Way::Filled => "a tmpfs for each place that can be written, `fs.size` shared out among them",
+    };
+    kept.extend([
+        (Guarantee::CleanEnvironment, Strength::Enforced, "made from the pass-list"),
+        (Guarantee::FsConfined, Strength::Enforced, "the container's own root, read-only"),
+        (Guarantee::FsQuota, Strength::Enforced, size),
+        (Guarantee::NetNone, Strength::Enforced, "the engine's network `none`: loopback only"),
+        (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
+        (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
+        (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 1, which no program can change"),
+        (Guarantee::NoNewPrivileges, Strength::Enforced, "no_new_privs, by the engine and by us"),
+        (Guarantee::Unprivileged, Strength::Enforced, "an ordinary user, no capability in any set"),
+        (Guarantee::KernelFilter, Strength::Enforced, "seccomp, by the engine and by us"),
+        (Guarantee::ProcessesHidden, Strength::Enforced, "the container's own process namespace"),
+        (
+            Guarantee::FsDeny,
+            Strength::Enforced,
+            match way {
+                Way::Laid => "files that matched at the start are absent",
+                Way::Filled => "files that match are not copied in, nor is what the host makes later",
+            },
+        ),
+        (
+            Guarantee::FsProtect,
+            Strength::Enforced,
+            match policy.fs.mode.value {
+                WorkspaceMode::Direct => "held back when changes are taken to the host, after the program's end",
+                _ => "nothing written reaches the host",
+            },
+        ),
+    ]);
+    // A copy can be kept from being written by Landlock alone, which only the host's own kernel has.
+    if !(policy.fs.mode.value == WorkspaceMode::ReadOnly && way == Way::Filled && kernel == Kernel::Own) {
+        let by = match way {
+            Way::Laid => "mounts of its own",
+            Way::Filled => "a private copy",
+        };
+        kept.push((Guarantee::FsWorkspaceMode, Strength::Enforced, by));
+    }
+    kept
+}
+
+fn limits(facts: &Facts) -> [(Guarantee, Strength, &'static str); 3] {
+    let by = |holds: bool| match holds {
+        true => (Strength::Enforced, "the engine's cgroup"),
+        false => (Strength::Watched, "looked at ten times a second by the guest"),
+    };
+    let (memory, cpus, processes) = (by(facts.limits.memory), by(facts.limits.cpus), by(facts.limits.processes));
+    [
+        (Guarantee::Memory, memory.0, memory.1),
+        (Guarantee::Cpus, cpus.0, cpus.1),
+        (Guarantee::Processes, processes.0, processes.1),
+    ]
+}
