@@ -83,8 +83,8 @@ impl Facts {
             version: must(word(version.version.as_ref()), "version")?,
             api: must(word(version.api_version.as_ref()).filter(|api| is_api(api)), "version of its API")?,
             rootless: has_option("rootless"),
-            cgroup_version: info.cgroup_version.map_or("unknown".to_owned(), |version| clean(&version.to_string())),
-            cgroup_driver: info.cgroup_driver.map_or("unknown".to_owned(), |driver| clean(&driver.to_string())),
+            cgroup_version: info.cgroup_version.map_or("unknown".to_owned(), |version| clean(version.as_ref())),
+            cgroup_driver: info.cgroup_driver.map_or("unknown".to_owned(), |driver| clean(driver.as_ref())),
             runtimes: info
                 .runtimes
                 .iter()

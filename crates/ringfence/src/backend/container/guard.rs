@@ -122,7 +122,8 @@ fn is_permitted_for_host(key: &str, value: &Value) -> bool {
         "Memory" | "MemorySwap" | "NanoCpus" | "PidsLimit" | "OomScoreAdj" | "ShmSize" => positive(),
         "Ulimits" => value.as_array().is_some_and(|limits| {
             limits.iter().all(|limit| {
-                matches!(limit["Name"].as_str(), Some("core" | "nofile" | "fsize")) && limit["Soft"] == limit["Hard"]
+                matches!(limit["Name"].as_str(), Some("core" | "nofile" | "fsize" | "nproc"))
+                    && limit["Soft"] == limit["Hard"]
             })
         }),
         "Tmpfs" => value.as_object().is_some_and(|all| all.iter().all(|(at, options)| is_tmpfs(at, options))),

@@ -237,7 +237,7 @@ impl Spec {
             pids_limit: Some(number(self.processes, "the number of processes")?),
             oom_score_adj: Some(OOM_SCORE),
             shm_size: Some(number(self.shared_memory_bytes, "the size of shared memory")?),
-            ulimits: Some(self.ulimits()?),
+            ulimits: Some(self.ulimits(kind)?),
             tmpfs: Some(self.tmpfs_options(kind)?),
             mounts: Some(mounts),
             runtime: self.runtime.clone(),
@@ -282,7 +282,7 @@ impl Spec {
         Ok(self.image_variables.iter().map(|name| format!("{name}=")).collect())
     }
 
-    fn ulimits(&self) -> Result<Vec<ResourcesUlimits>, SpecError> {
+    fn ulimits(&self, kind: EngineKind) -> Result<Vec<ResourcesUlimits>, SpecError> {
         let limit = |name: &str, value: i64| ResourcesUlimits {
             name: Some(name.to_owned()),
             soft: Some(value),
@@ -291,6 +291,11 @@ impl Spec {
         let mut limits = vec![limit("core", 0), limit("nofile", number(self.open_files, "the number of open files")?)];
         if let Some(bytes) = self.file_size {
             limits.push(limit("fsize", number(bytes, "the size of a file")?));
+        }
+        if kind == EngineKind::Podman {
+            // Unless it is told otherwise, Podman asks for more than its own machine may permit. It counts all processes of
+            // the user on that machine; what holds is the limit above.
+            limits.push(limit("nproc", number(self.processes.max(4096), "the number of processes")?));
         }
         Ok(limits)
     }

@@ -66,7 +66,13 @@ async fn script(engine: &Engine, run: &str, words: &str) -> Spec {
 /// Runs a container to its end: what it wrote, and what it ended with.
 async fn run(engine: &Engine, spec: &Spec, input: &[u8]) -> (String, Option<i64>) {
     let id = engine.create(spec).await.unwrap();
-    let mut attached = engine.attach(&id).await.unwrap();
+    let mut attached = match engine.attach(&id).await {
+        Ok(attached) => attached,
+        Err(error) => {
+            engine.remove(&id).await.unwrap();
+            panic!("{error:?}");
+        }
+    };
     let waiting = tokio::spawn({
         let (engine, id) = (engine.clone(), id.clone());
         async move { engine.wait(&id).await.unwrap() }
@@ -93,15 +99,7 @@ const LOOK: &str = "read line; echo got=$line; echo uid=$(id -u):$(id -g); grep 
     env | grep -c SECRET; exit 7";
 
 fn check_look(output: &str, code: Option<i64>) {
-    for expected in [
-        "got=hello\n",
-        "uid=1000:1001\n",
-        "CapEff:\t0000000000000000",
-        "NoNewPrivs:\t1",
-        "work=ok",
-        "tmp=ok",
-        "quota=ok",
-    ] {
+    for expected in ["got=hello\n", "uid=1000:1001\n", "CapEff:\t0000000000000000", "work=ok", "tmp=ok", "quota=ok"] {
         assert!(output.contains(expected), "{expected}: {output}");
     }
     assert!(!output.contains("WRITABLE"), "{output}");
@@ -119,6 +117,8 @@ async fn a_container_of_docker_is_behind_its_wall_and_is_spoken_to() {
         let spec = Spec { runtime, ..script(&engine, "look", LOOK).await };
         let (output, code) = run(&engine, &spec, b"hello\n").await;
         check_look(&output, code);
+        // gVisor shows no such line, and filters by no profile of the engine: what was seen from inside is all that is known.
+        assert!(spec.runtime.is_some() || output.contains("NoNewPrivs:\t1\nSeccomp:\t2"), "{output}");
     }
 }
 
