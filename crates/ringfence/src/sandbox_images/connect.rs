@@ -1,30 +1,28 @@
 //! A connection to the container engine that keeps the images.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, Docker};
 
+pub use crate::backend::container::address::EngineKind;
+use crate::backend::container::address::{Address, Surroundings, find};
+use crate::backend::container::engine::docker_at;
+
 /// Loading or building an image takes long; an engine that says nothing for so long is gone.
 const TIMEOUT: Duration = Duration::from_secs(30 * 60);
-const DOCKER_SOCKETS: [&str; 2] = ["/run/docker.sock", "/var/run/docker.sock"];
-const PODMAN_SOCKET: &str = "/run/podman/podman.sock";
-
-/// A kind of engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EngineKind {
-    /// Docker.
-    Docker,
-    /// Podman, by the interface that is like Docker's.
-    Podman,
-}
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// No socket is where engines have theirs.
-    #[error("no {0:?} engine was found: none of its sockets is there")]
-    NoSocket(EngineKind),
+    /// Nothing says where it is, or what says it is not usable.
+    #[error("{reason}")]
+    Nowhere {
+        /// Why.
+        reason: String,
+        /// What to do.
+        fix: String,
+    },
     /// It does not answer.
     #[error("the container engine at {address} does not answer")]
     Silent {
@@ -37,12 +35,9 @@ pub enum ConnectError {
 
 impl ConnectError {
     /// What to do about it.
-    pub fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> &str {
         match self {
-            Self::NoSocket(EngineKind::Docker) => "start Docker, or set DOCKER_HOST to where it listens",
-            Self::NoSocket(EngineKind::Podman) => {
-                "start its service with `systemctl --user start podman.socket`, or set CONTAINER_HOST to where it listens"
-            }
+            Self::Nowhere { fix, .. } => fix,
             Self::Silent { .. } => {
                 "look whether it runs, whether you may use its socket (the group `docker`, or a rootless engine), and what \
                  DOCKER_HOST or CONTAINER_HOST says"
@@ -53,37 +48,22 @@ impl ConnectError {
 
 /// Connects to the engine that the environment names, or that listens at its usual place.
 pub async fn connect(kind: EngineKind, variable: impl Fn(&str) -> Option<String>) -> Result<Docker, ConnectError> {
-    let address = address(kind, variable).ok_or(ConnectError::NoSocket(kind))?;
-    connect_to(&address).await
+    let address = address(kind, &variable)?;
+    let silent = |source| ConnectError::Silent { address: address.shown(), source: Box::new(source) };
+    let engine = docker_at(&address, TIMEOUT, API_DEFAULT_VERSION).map_err(silent)?;
+    engine.negotiate_version().await.map_err(silent)
+}
+
+fn address(kind: EngineKind, variable: &dyn Fn(&str) -> Option<String>) -> Result<Address, ConnectError> {
+    let user = rustix::process::geteuid().as_raw();
+    let surroundings = Surroundings { variable, exists: &|path: &Path| path.exists(), user };
+    find(kind, &surroundings).map_err(|error| ConnectError::Nowhere { reason: error.to_string(), fix: error.fix() })
 }
 
 /// Connects to the engine at `address`, such as `unix:///run/docker.sock`.
-pub async fn connect_to(address: &str) -> Result<Docker, ConnectError> {
-    let silent = |source| ConnectError::Silent { address: super::cut(address), source: Box::new(source) };
-    let engine = match address.strip_prefix("unix://") {
-        Some(path) => Docker::connect_with_unix(path, TIMEOUT.as_secs(), API_DEFAULT_VERSION),
-        None => Docker::connect_with_host(address).map(|engine| engine.with_timeout(TIMEOUT)),
-    };
-    engine.map_err(silent)?.negotiate_version().await.map_err(silent)
-}
-
-fn address(kind: EngineKind, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let (name, mut places) = match kind {
-        EngineKind::Docker => ("DOCKER_HOST", DOCKER_SOCKETS.map(PathBuf::from).to_vec()),
-        EngineKind::Podman => ("CONTAINER_HOST", vec![PathBuf::from(PODMAN_SOCKET)]),
-    };
-    if let Some(address) = variable(name).filter(|address| !address.is_empty()) {
-        return Some(address);
-    }
-    if let Some(own) = variable("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute()) {
-        let below = match kind {
-            EngineKind::Docker => "docker.sock",
-            EngineKind::Podman => "podman/podman.sock",
-        };
-        places.insert(0, own.join(below));
-    }
-    let found = places.into_iter().find(|path| path.exists())?;
-    Some(format!("unix://{}", found.display()))
+#[cfg(test)]
+pub(super) async fn connect_to(address: &str) -> Result<Docker, ConnectError> {
+    connect(EngineKind::Docker, |name| (name == "DOCKER_HOST").then(|| address.to_owned())).await
 }
 
 /// The engine refused something, or broke off.

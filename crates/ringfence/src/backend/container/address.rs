@@ -15,7 +15,7 @@ const PODMAN_SOCKET: &str = "/run/podman/podman.sock";
 
 /// Which kind of engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EngineKind {
+pub enum EngineKind {
     /// Docker.
     Docker,
     /// Podman, by the part of its API that is Docker's.

@@ -38,6 +38,23 @@ pub(crate) struct Engine {
     kind: EngineKind,
 }
 
+/// bollard's client, over our own connections.
+pub(crate) fn docker_at(
+    address: &Address,
+    limit: Duration,
+    version: &bollard::ClientVersion,
+) -> Result<bollard::Docker, bollard::errors::Error> {
+    let wire = Wire::new(address.clone());
+    let transport = move |request: bollard::BollardRequest| {
+        let wire = wire.clone();
+        Box::pin(async move {
+            let sent = wire.send(request).await;
+            sent.map_err(|error| bollard::errors::Error::IOError { err: std::io::Error::other(error) })
+        }) as std::pin::Pin<Box<dyn Future<Output = _> + Send>>
+    };
+    bollard::Docker::connect_with_custom_transport(transport, None::<String>, limit.as_secs(), version)
+}
+
 /// A container, by its id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ContainerId(String);

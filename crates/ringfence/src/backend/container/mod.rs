@@ -35,10 +35,10 @@ use std::time::Duration;
 use ringfence_linux::cgroup;
 use ringfence_linux::launcher::Launcher;
 use ringfence_linux::wall::Kernel;
-use ringfence_policy::{BackendKind, ImageKind, ResolvedPolicy};
+use ringfence_policy::{BackendKind, ResolvedPolicy};
 use tokio::sync::OnceCell;
 
-use self::address::{EngineKind, Surroundings};
+use self::address::{Address, EngineKind, Surroundings};
 use self::engine::Engine;
 use self::facts::Facts;
 use self::image::{Pull, Resolved, resolve};
@@ -50,8 +50,6 @@ use super::{Backend, Capabilities, FoundImage, KeptWall, Sandbox, StartError, Un
 use crate::BoxFuture;
 use crate::plan::Plan;
 use crate::state::StateFolder;
-
-pub use self::guest_file::GuestFileError;
 
 /// How long an engine may take to say what it is.
 const ANSWERS: Duration = Duration::from_secs(5);
@@ -103,24 +101,27 @@ impl Containers {
 
     /// The engine, asked once.
     async fn engine(&self) -> Result<&(Engine, Facts), Unavailable> {
-        self.engine
-            .get_or_try_init(|| async {
-                let variable = |name: &str| {
-                    let found = self.environment.iter().find(|(known, _)| known == name);
-                    found.and_then(|(_, value)| value.to_str()).map(str::to_owned)
-                };
-                let surroundings = Surroundings {
-                    variable: &variable,
-                    exists: &|path: &Path| path.exists(),
-                    user: rustix::process::geteuid().as_raw(),
-                };
-                let address = address::find(self.kind, &surroundings)
-                    .map_err(|error| Unavailable { reason: error.to_string(), fix: error.fix() })?;
-                let engine = Engine::connect(&address, ANSWERS).await?;
-                let facts = engine.facts(ANSWERS).await?;
-                Ok((engine, facts))
-            })
-            .await
+        let ask = || async {
+            let address = self.address()?;
+            let engine = Engine::connect(&address, ANSWERS).await?;
+            let facts = engine.facts(ANSWERS).await?;
+            Ok((engine, facts))
+        };
+        self.engine.get_or_try_init(ask).await
+    }
+
+    fn address(&self) -> Result<Address, Unavailable> {
+        let variable = |name: &str| {
+            let found = self.environment.iter().find(|(known, _)| known == name);
+            found.and_then(|(_, value)| value.to_str()).map(str::to_owned)
+        };
+        let surroundings = Surroundings {
+            variable: &variable,
+            exists: &|path: &Path| path.exists(),
+            user: rustix::process::geteuid().as_raw(),
+        };
+        address::find(self.kind, &surroundings)
+            .map_err(|error| Unavailable { reason: error.to_string(), fix: error.fix() })
     }
 
     fn owner(&self) -> Result<Owner, StartError> {
@@ -139,7 +140,7 @@ impl Containers {
         let image = self.resolve(engine, plan).await?;
         let kernel = kernel(plan.policy(), facts);
         let seccomp = match engine.kind() {
-            EngineKind::Docker => Some(ringfence_linux::seccomp::engine_profile()),
+            EngineKind::Docker => None,
             // It takes none over its API; the guest installs ours.
             EngineKind::Podman => None,
         };

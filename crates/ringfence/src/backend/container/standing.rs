@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures_util::stream;
 use ringfence_guest::far::{Begin, FarWorkspace};
 use ringfence_linux::RlimitKind;
-use ringfence_linux::wall::{Access, Contained, Entry, HOME, Identity, Kernel, Laying, Marker, Writable};
+use ringfence_linux::wall::{Access, Contained, Entry, HOME, Identity, Laying, Marker, Writable};
 use ringfence_policy::WorkspaceMode;
 
 use super::attached::Complaint;
