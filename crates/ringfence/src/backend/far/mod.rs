@@ -257,13 +257,12 @@ impl FarLink {
     }
 
     /// Whether the guest said something within `limit`, or waits for us: for what it told to be written down, or for what
-    /// `program` wrote to be read.
-    pub(super) fn is_heard(&self, program: ProgramNumber, limit: Duration) -> bool {
-        let holds =
-            |(outlets, _): (Vec<_>, _)| outlets.iter().any(|outlet: &Arc<stream::Outlet>| outlet.holds_something());
+    /// a program wrote to be read.
+    pub(super) fn is_heard(&self, limit: Duration) -> bool {
+        let holds = |program: &Program| program.outlets().any(|(_, outlet)| outlet.holds_something());
         self.shared.writing_down.load(Ordering::Relaxed)
             || self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < limit
-            || self.streams(program).is_some_and(holds)
+            || self.shared.turns().programs.values().any(holds)
     }
 
     fn streams(&self, program: ProgramNumber) -> Option<(Vec<Arc<stream::Outlet>>, Arc<Notify>)> {
