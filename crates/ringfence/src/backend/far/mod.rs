@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream as Nodes, StreamExt};
-use ringfence_guest::far::{Begin, FarOrder, MOST_NODES, Node, PIECE, What};
+use ringfence_guest::far::{Begin, FarOrder, MOST_NODES, Node, PIECE};
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::{Order, Report, Start};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -334,7 +334,7 @@ impl FarLink {
         let (mut batch, mut size) = (Vec::new(), 0);
         while let Some(node) = nodes.next().await {
             let node = node?;
-            let weight = node.path.len() + weight(&node.what);
+            let weight = bring::weight(&node);
             if !batch.is_empty() && (batch.len() >= MOST_NODES || size + weight > 2 * PIECE) {
                 self.shared.voice.say(&FarOrder::Make(std::mem::take(&mut batch))).await;
                 size = 0;
@@ -358,14 +358,6 @@ impl FarLink {
             self.shared.order(&FarOrder::Collect)?;
         }
         self.shared.answer(COLLECTS, layer).await?
-    }
-}
-
-fn weight(what: &What) -> usize {
-    match what {
-        What::File { bytes, .. } | What::More { bytes } => bytes.len(),
-        What::Link { target: path } | What::Name { of: path } => path.len(),
-        What::Folder { .. } | What::Hole { .. } | What::Gone => 0,
     }
 }
 
