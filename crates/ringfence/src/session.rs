@@ -37,6 +37,8 @@ pub const LIFE: Duration = Duration::from_secs(8 * 60 * 60);
 pub const MOST_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How long a session may take to end before it is killed from outside.
 const ENDS: Duration = Duration::from_secs(5);
+/// Likewise, as long as it still tells what was changed in it.
+const TELLS: Duration = Duration::from_secs(600);
 /// The time between two looks at limits that no cgroup keeps.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// So many looks in a row over a limit end a session.
@@ -377,8 +379,12 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
             },
         }
     };
-    if !already_gone && tokio::time::timeout(ENDS, open.with.wall.ended()).await.is_err() {
-        open.with.wall.kill();
+    let told = Instant::now();
+    while !already_gone && tokio::time::timeout(ENDS, open.with.wall.ended()).await.is_err() {
+        if !open.with.wall.still_tells() || told.elapsed() > TELLS {
+            open.with.wall.kill();
+            break;
+        }
     }
     let left = open.with.wall.take_left();
     let kept = waiting(|| {

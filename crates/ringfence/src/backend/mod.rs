@@ -81,6 +81,10 @@ pub trait KeptWall: Backend {
     fn end(&self);
     /// Likewise, without the guest's help.
     fn kill(&self);
+    /// Whether a wall that was told to end still tells what is left of it, and is waited for.
+    fn still_tells(&self) -> bool {
+        false
+    }
     /// Waits until nothing runs behind it any more.
     fn ended(&self) -> BoxFuture<'_, ()>;
     /// What is left of it then. Who asks again gets nothing.

@@ -98,3 +98,13 @@ pub(super) fn check(nodes: &[Node]) -> Result<(), OutOfTurn> {
     };
     if !nodes.is_empty() && nodes.len() <= MOST_NODES && nodes.iter().all(fits) { Ok(()) } else { Err(OutOfTurn) }
 }
+
+/// How much room a node takes in a message, about.
+pub(super) fn weight(node: &Node) -> usize {
+    let more = match &node.what {
+        What::File { bytes, .. } | What::More { bytes } => bytes.len(),
+        What::Link { target: path } | What::Name { of: path } => path.len(),
+        What::Folder { .. } | What::Hole { .. } | What::Other { .. } | What::Gone => 0,
+    };
+    node.path.len() + more
+}

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream as Nodes, StreamExt};
-use ringfence_guest::far::{Begin, FarOrder, MOST_NODES, Node, PIECE, What};
+use ringfence_guest::far::{Begin, FarOrder, MOST_NODES, Node, PIECE};
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::{Order, Report, Start};
 use ringfence_linux::cgroup::CgroupUsage;
@@ -258,13 +258,12 @@ impl FarLink {
     }
 
     /// Whether the guest said something within `limit`, or waits for us: for what it told to be written down, or for what
-    /// `program` wrote to be read.
-    pub(super) fn is_heard(&self, program: ProgramNumber, limit: Duration) -> bool {
-        let holds =
-            |(outlets, _): (Vec<_>, _)| outlets.iter().any(|outlet: &Arc<stream::Outlet>| outlet.holds_something());
+    /// a program wrote to be read.
+    pub(super) fn is_heard(&self, limit: Duration) -> bool {
+        let holds = |program: &Program| program.outlets().any(|(_, outlet)| outlet.holds_something());
         self.shared.writing_down.load(Ordering::Relaxed)
             || self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < limit
-            || self.streams(program).is_some_and(holds)
+            || self.shared.turns().programs.values().any(holds)
     }
 
     fn streams(&self, program: ProgramNumber) -> Option<(Vec<Arc<stream::Outlet>>, Arc<Notify>)> {
@@ -341,7 +340,7 @@ impl FarLink {
         let (mut batch, mut size) = (Vec::new(), 0);
         while let Some(node) = nodes.next().await {
             let node = node?;
-            let weight = node.path.len() + weight(&node.what);
+            let weight = bring::weight(&node);
             if !batch.is_empty() && (batch.len() >= MOST_NODES || size + weight > 2 * PIECE) {
                 self.shared.voice.say(&FarOrder::Make(std::mem::take(&mut batch))).await;
                 size = 0;
@@ -365,14 +364,6 @@ impl FarLink {
             self.shared.order(&FarOrder::Collect)?;
         }
         self.shared.answer(COLLECTS, layer).await?
-    }
-}
-
-fn weight(what: &What) -> usize {
-    match what {
-        What::File { bytes, .. } | What::More { bytes } => bytes.len(),
-        What::Link { target: path } | What::Name { of: path } => path.len(),
-        What::Folder { .. } | What::Hole { .. } | What::Other { .. } | What::Gone => 0,
     }
 }
 

@@ -245,11 +245,8 @@ impl Inlet {
         at_the_end: AtTheEnd,
         voice: Voice,
     ) {
-        let mut source = match Source::new(end) {
-            Ok(source) => Some(source),
-            // Without a source there is nothing to read, and the program is told so.
-            Err(_) => None,
-        };
+        // Without a source there is nothing to read, and the program is told so.
+        let mut source = Source::new(end).ok();
         let mut buffer = vec![0u8; PIECE];
         while let Some(source) = &mut source {
             let Some(room) = self.room().await else { return };

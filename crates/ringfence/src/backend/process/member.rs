@@ -236,7 +236,7 @@ impl Alone {
     /// Whether the program ended, and its place still tells what is left of it.
     pub(super) fn still_tells(&self) -> bool {
         let recent = self.member.ended().is_some_and(|(_, ended)| ended.elapsed() < TELLS);
-        recent && self.member.guest.far().is_some_and(|far| far.is_heard(self.member.number, KEEPER_ANSWER))
+        recent && self.member.guest.far().is_some_and(|far| far.is_heard(KEEPER_ANSWER))
     }
 }
 
