@@ -307,6 +307,11 @@ fn find_marked(mark: &str) -> Option<u32> {
     found.pop()
 }
 
+/// Whether a process with `mark` among its arguments lives, in whatever namespace.
+pub fn is_marked_alive(mark: &str) -> bool {
+    find_marked(mark).is_some_and(is_alive)
+}
+
 fn look(pid: u32) -> Option<Seen> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;

@@ -16,9 +16,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use ringfence::{Guarantee, Outcome, Status};
-use ringfence_policy::BackendKind;
 
 use crate::Trouble;
+use crate::backends::Wall;
 use crate::place::Place;
 
 /// One attack on one guarantee.
@@ -53,12 +53,20 @@ impl Setting {
     /// The workspace is written directly, so that its files are canaries; the rest is as by default.
     pub const DIRECT: Self = Self { mode: "direct", fs: "", net: "mode: none", proc: "timeout: 20s, grace: 500ms" };
 
-    /// The policy's text for one backend.
-    pub fn policy(&self, kind: BackendKind) -> String {
+    /// The policy's text for one wall. An engine's has a workspace of its own, which is never the host's: what it would
+    /// write directly is under review there, and brought to the host after the run.
+    pub fn policy(&self, wall: &Wall) -> String {
         let Self { mode, fs, net, proc } = self;
+        let mode = if self.is_brought_home(wall) { "review" } else { mode };
+        let chosen = wall.policy();
         format!(
-            "version: 1\nbackend: {kind}\nfs: {{ workspace: {{ path: ., mode: {mode} }}{fs} }}\nnet: {{ {net} }}\nproc: {{ {proc} }}\n"
+            "version: 1\n{chosen}fs: {{ workspace: {{ path: ., mode: {mode} }}{fs} }}\nnet: {{ {net} }}\nproc: {{ {proc} }}\n"
         )
+    }
+
+    /// Whether what a program wrote comes to the host only when it is brought there.
+    fn is_brought_home(&self, wall: &Wall) -> bool {
+        wall.engine.is_some() && self.mode == Self::DIRECT.mode
     }
 }
 
@@ -144,26 +152,27 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Runs one case against a backend that can be used here. `launcher` is the binary that raises walls for tests.
-pub fn attack(kind: BackendKind, case: &Case, launcher: &Path) -> Result<Verdict, Trouble> {
+pub fn attack(wall: &Wall, case: &Case, launcher: &Path) -> Result<Verdict, Trouble> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .map_err(Trouble::io("start an event loop"))?;
-    if !runtime.block_on(walled::claims(kind, case, launcher))? {
+    if !runtime.block_on(walled::claims(wall, case, launcher))? {
         return Ok(Verdict::NotClaimed);
     }
     if twin(case, launcher)?.is_none() {
         return Ok(Verdict::Inconclusive("the probe does not reach its canary without the guarantee".to_owned()));
     }
-    if let Some(problem) = runtime.block_on(walled::allowed_act(kind, case, launcher))? {
+    if let Some(problem) = runtime.block_on(walled::allowed_act(wall, case, launcher))? {
         return Ok(Verdict::Broken(format!("the allowed act failed: {problem}")));
     }
     let place = Place::new(launcher)?;
     let probe = (case.forbidden)(&place)?;
     let ended = runtime.block_on(walled::run(
         &place,
-        &case.setting.policy(kind),
+        wall,
+        &case.setting,
         &probe.script,
         &probe.arguments,
         &probe.environment,

@@ -19,7 +19,7 @@ const HEADERS: u16 = 64;
 
 /// Why there is nothing to execute in a container.
 #[derive(Debug, thiserror::Error)]
-pub enum GuestFileError {
+pub(super) enum GuestFileError {
     /// It could not be read or copied.
     #[error("could not copy our own binary to {path}")]
     Copy {

@@ -1,0 +1,25 @@
+//! The wall of container engines, run through the program as a user would. The letter and number in a test's name are its
+//! row in the catalogue of attacks.
+//!
+//! `cargo xtask test --only engines` starts the engines and names them by variables; without them every test is skipped
+//! loudly. Each attack is also run behind `--backend spawn` or `none`, which have no wall, and must get through there. What
+//! counts is the effect on the host, or a secret that came out; never what a probe says of itself, except where a system
+//! call has no other effect than its answer.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on says so by a panic")]
+
+mod api;
+mod breakdowns;
+mod calls;
+mod files;
+mod processes;
+mod resources;
+mod runs;
+mod same;
+mod secrets;
+mod sessions;
+#[path = "../program/stage.rs"]
+#[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
+mod stage;
+mod walls;
+mod workspace;

@@ -1,0 +1,63 @@
+//! What a program leaves behind, and whom it can reach by a signal.
+
+use std::time::{Duration, Instant};
+
+use ringfence_testkit::canary::{ProcessCanary, is_marked_alive, secret, until};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::stage::SOON;
+use crate::walls::for_each_engine;
+
+#[test]
+fn r07_a_daemon_that_ignores_signals_dies_with_the_program() {
+    for_each_engine("", |place| {
+        let mark = secret().unwrap();
+        let script = "(setsid sh -c 'trap \"\" TERM HUP; sleep 60' \"$1\" > /dev/null 2>&1 &); sleep 0.3; echo done";
+        assert_eq!(place.sh(script, &[&mark]).expect(0, &[]).text(), "done\n");
+        assert!(until(SOON, || !is_marked_alive(&mark)), "it outlived its run");
+        assert!(!place.has_containers(), "a container is left");
+    });
+    let mark = secret().unwrap();
+    let child = std::process::Command::new("sh").args(["-c", "sleep 5", &mark]).spawn();
+    assert!(until(SOON, || is_marked_alive(&mark)), "the probe proves nothing");
+    let mut child = child.unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn r08_a_child_in_the_background_does_not_delay_the_end() {
+    for_each_engine("", |place| {
+        let begin = Instant::now();
+        assert_eq!(place.sh("(sleep 60 &); echo done", &[]).expect(0, &[]).text(), "done\n");
+        assert!(begin.elapsed() < Duration::from_secs(20), "it took {:?}", begin.elapsed());
+    });
+}
+
+#[test]
+fn n11_signals_reach_nobody_outside_and_the_run_still_ends() {
+    for_each_engine("", |place| {
+        let process = ProcessCanary::start().unwrap();
+        let pid = process.pid().to_string();
+        let script = "kill -9 $1; kill -9 1; kill -STOP 1; kill -9 -1; exit 5";
+        let ended = place.sh(&format!("({script}) 2> /dev/null; exit 5"), &[&pid]);
+        assert!(matches!(ended.code, 5 | 137), "{ended:?}");
+        assert!(!process.died(), "a process of the host was killed");
+        place.bare_sh("kill -9 $1", &[&pid]);
+        assert!(process.died(), "the probe proves nothing");
+    });
+}
+
+#[test]
+fn r11_a_supervisor_that_is_killed_leaves_no_container_and_no_process() {
+    for_each_engine("", |place| {
+        let mark = secret().unwrap();
+        let mut child = place.run(&[], &["sh", "-c", "sleep 60; :", &mark]).start();
+        let is_seen = || place.has_containers() && (is_marked_alive(&mark) || !place.wall.shows_processes());
+        assert!(until(SOON, is_seen), "it did not start");
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        assert!(until(SOON, || !is_marked_alive(&mark)), "the program outlived its supervisor");
+        assert!(until(SOON, || !place.has_containers()), "the container outlived its supervisor");
+    });
+}
