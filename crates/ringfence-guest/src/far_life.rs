@@ -26,7 +26,9 @@ const SILENCE: Duration = Duration::from_secs(SILENCE_SECONDS);
 
 /// Somebody started a far guest where there is none to be.
 #[derive(Debug, thiserror::Error)]
-#[error("this is how ringfence lives inside a container, as its process 1: an engine starts it there, and `ringfence run` asks for it")]
+#[error(
+    "this is how ringfence lives inside a container, as its process 1: an engine starts it there, and `ringfence run` asks for it"
+)]
 pub struct NotAGuest;
 
 /// Lives as process 1 of a container; returns only when we are not process 1. To be called before anything else is done.

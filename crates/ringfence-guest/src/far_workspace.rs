@@ -38,10 +38,7 @@ mod seam {
             missing()
         }
 
-        pub(super) fn collect(
-            &mut self,
-            _each: &mut dyn FnMut(Vec<Node>) -> io::Result<()>,
-        ) -> io::Result<Collected> {
+        pub(super) fn collect(&mut self, _each: &mut dyn FnMut(Vec<Node>) -> io::Result<()>) -> io::Result<Collected> {
             missing::<()>()?;
             Ok(Collected { changed: true })
         }

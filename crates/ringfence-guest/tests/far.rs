@@ -26,7 +26,12 @@ fn kernel() -> Kernel {
 }
 
 fn contained() -> Contained {
-    let paths = [("/", Access::ReadOnly), ("/tmp", Access::ReadWrite), ("/dev", Access::ReadWrite), ("/proc", Access::ReadWrite)];
+    let paths = [
+        ("/", Access::ReadOnly),
+        ("/tmp", Access::ReadWrite),
+        ("/dev", Access::ReadWrite),
+        ("/proc", Access::ReadWrite),
+    ];
     Contained {
         uid: 1000,
         gid: 1000,
@@ -36,10 +41,7 @@ fn contained() -> Contained {
             Writable { at: "/tmp".into(), bytes: 16 << 20 },
             Writable { at: "/dev/shm".into(), bytes: 8 << 20 },
         ],
-        rlimits: vec![
-            Rlimit { kind: RlimitKind::Core, most: 1 },
-            Rlimit { kind: RlimitKind::OpenFiles, most: 256 },
-        ],
+        rlimits: vec![Rlimit { kind: RlimitKind::Core, most: 1 }, Rlimit { kind: RlimitKind::OpenFiles, most: 256 }],
         paths: paths.into_iter().map(|(path, access)| (path.into(), access)).collect(),
         memory: 256 << 20,
         processes: 64,
@@ -137,11 +139,19 @@ impl Host {
 
     fn start(&mut self, number: ProgramNumber, line: &str, terminal: Option<TerminalSize>) {
         self.start_with(number, line, terminal, Vec::new());
-        assert_eq!(
-            self.next(),
-            FarReport::Report(Report::Started { program: number, terminal: terminal.is_some() }),
-            "for {line}"
-        );
+        let started = FarReport::Report(Report::Started { program: number, terminal: terminal.is_some() });
+        assert_eq!(self.next_but_ends(), started, "for {line}");
+    }
+
+    /// The next report that does not tell of the end of a stream: those of an earlier program may come late.
+    #[track_caller]
+    fn next_but_ends(&self) -> FarReport {
+        loop {
+            match self.next() {
+                FarReport::OutputEnd { .. } => {}
+                other => return other,
+            }
+        }
     }
 
     fn start_with(&mut self, number: ProgramNumber, line: &str, terminal: Option<TerminalSize>, files: Vec<InputFile>) {
@@ -151,7 +161,13 @@ impl Host {
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
             cwd: "/tmp".into(),
         };
-        self.order(Order::Start(Box::new(Start { number, program, folder: format!("/tmp/code-{number}").into(), files, terminal })));
+        self.order(Order::Start(Box::new(Start {
+            number,
+            program,
+            folder: format!("/tmp/code-{number}").into(),
+            files,
+            terminal,
+        })));
     }
 
     /// Everything until the program's end: its status, and what it wrote to both streams. What comes is taken at once.
@@ -226,9 +242,17 @@ fn a_far_guest_proves_its_wall_and_runs_programs() {
     let FarReport::Report(Report::Proven(proofs)) = host.next() else { panic!("no proofs") };
     let names: Vec<&str> = proofs.iter().map(|proof| proof.name.as_str()).collect();
     eprintln!("{proofs:#?}");
-    for name in
-        ["priv.none", "priv.no-new", "kernel.filter", "proc.hidden", "net.none", "fs.confined", "fd.clean", "proc.no-core", "fs.size"]
-    {
+    for name in [
+        "priv.none",
+        "priv.no-new",
+        "kernel.filter",
+        "proc.hidden",
+        "net.none",
+        "fs.confined",
+        "fd.clean",
+        "proc.no-core",
+        "fs.size",
+    ] {
         assert!(names.contains(&name), "{name}");
     }
     let ended = host.run(1, "echo out; echo err >&2; exit 7");
@@ -284,22 +308,11 @@ fn five_megabytes_come_whole_and_never_more_than_the_window_at_once() {
 fn a_program_reads_what_it_is_sent_and_too_much_at_once_ends_the_guest() {
     let Some(mut host) = Host::begun() else { return };
     host.start(1, "cat; echo end", None);
-    let mut sent = 0;
-    for _ in 0..40 {
-        // So much is on its way at most: what was taken makes room.
-        while sent + PIECE > WINDOW {
-            if let FarReport::InputTaken { bytes, .. } = host.next() {
-                sent -= usize::try_from(bytes).unwrap();
-            }
-        }
-        break;
-    }
     host.send(&FarOrder::Input { program: 1, bytes: b"hello ".to_vec() });
     host.send(&FarOrder::Input { program: 1, bytes: b"there\n".to_vec() });
-    sent += 12;
     host.send(&FarOrder::InputEnd { program: 1 });
     let ended = host.until_end(1);
-    assert_eq!((ended.text().as_str(), sent), ("hello there\nend\n", 12));
+    assert_eq!(ended.text(), "hello there\nend\n");
     // One that reads nothing: the window fits, one byte more than it and the pipe hold does not.
     host.start(2, "sleep 100", None);
     for _ in 0..WINDOW / PIECE {
@@ -327,7 +340,11 @@ fn a_program_that_closes_its_input_is_told_of() {
 #[test]
 fn a_terminal_is_one_and_can_be_resized() {
     let Some(mut host) = Host::begun() else { return };
-    host.start(1, "test -t 0 && test -t 1 && stty size; read line; stty size; echo got $line", Some(TerminalSize { rows: 24, columns: 80 }));
+    host.start(
+        1,
+        "test -t 0 && test -t 1 && stty size; read line; stty size; echo got $line",
+        Some(TerminalSize { rows: 24, columns: 80 }),
+    );
     let mut seen = Vec::new();
     let mut wait_for = |host: &Host, wanted: &str| {
         while !String::from_utf8_lossy(&seen).contains(wanted) {
@@ -427,7 +444,16 @@ fn a_host_that_goes_away_takes_everything_with_it() {
 
 #[test]
 fn orders_that_make_no_sense_end_the_guest() {
-    for bytes in [b"what is this, please".to_vec(), encode(&FarOrder::Begin(Box::new(Begin { contained: contained(), workspace: FarWorkspace::AsItIs })), MOST_ORDER).unwrap(), encode(&FarOrder::Made, MOST_ORDER).unwrap(), encode(&FarOrder::Order(Order::Release), MOST_ORDER).unwrap()] {
+    for bytes in [
+        b"what is this, please".to_vec(),
+        encode(
+            &FarOrder::Begin(Box::new(Begin { contained: contained(), workspace: FarWorkspace::AsItIs })),
+            MOST_ORDER,
+        )
+        .unwrap(),
+        encode(&FarOrder::Made, MOST_ORDER).unwrap(),
+        encode(&FarOrder::Order(Order::Release), MOST_ORDER).unwrap(),
+    ] {
         let Some(mut host) = Host::begun() else { return };
         host.orders.as_mut().unwrap().write_all(&bytes).unwrap();
         assert!(host.is_gone());

@@ -68,8 +68,7 @@ pub(crate) fn drop_all_with(ambient: Ambient) -> io::Result<Bounding> {
         Bounding::Empty
     };
     match prctl(libc::PR_CAP_AMBIENT, [libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong, 0, 0, 0]) {
-        Err(error)
-            if ambient == Ambient::PerhapsUnknown && error.raw_os_error() == Some(libc::EINVAL) => {}
+        Err(error) if ambient == Ambient::PerhapsUnknown && error.raw_os_error() == Some(libc::EINVAL) => {}
         cleared => drop(cleared?),
     }
     set_no_capabilities()?;

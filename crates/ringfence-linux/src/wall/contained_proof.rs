@@ -40,11 +40,7 @@ const OF_THE_HOST: [&str; 4] =
     ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper"];
 
 /// Proves everything, in a fixed order. `landlock` is the version that is in force.
-pub(super) fn prove(
-    contained: &Contained,
-    landlock: Option<i32>,
-    company: Company,
-) -> Result<Vec<Proof>, Unproven> {
+pub(super) fn prove(contained: &Contained, landlock: Option<i32>, company: Company) -> Result<Vec<Proof>, Unproven> {
     let mut proofs = Vec::new();
     let mut add = |name: &'static str, found: Result<String, Unproven>| -> Result<(), Unproven> {
         proofs.push(Proof { name: name.to_owned(), found: found? });
@@ -64,10 +60,9 @@ pub(super) fn prove(
     add("fd.clean", proof::clean_descriptors())?;
     add("proc.no-core", proof::no_core())?;
     add("fs.size", limited_size(contained))?;
-    for (name, files, most) in [
-        ("proc.memory", MEMORY, contained.memory),
-        ("proc.processes", PROCESSES, contained.processes),
-    ] {
+    for (name, files, most) in
+        [("proc.memory", MEMORY, contained.memory), ("proc.processes", PROCESSES, contained.processes)]
+    {
         if let Some(found) = limited(name, files, most)? {
             add(name, Ok(found))?;
         }
@@ -113,7 +108,8 @@ fn few_processes(company: Company) -> Result<String, Unproven> {
 fn confined(contained: &Contained, landlock: Option<i32>) -> Result<String, Unproven> {
     let name = "fs.confined";
     let broken = |found: String| Err(Unproven::Broken { name, found });
-    let of_the_user = ["docker.sock", "podman/podman.sock"].map(|socket| format!("/run/user/{}/{socket}", contained.uid));
+    let of_the_user =
+        ["docker.sock", "podman/podman.sock"].map(|socket| format!("/run/user/{}/{socket}", contained.uid));
     for path in ENGINES.iter().copied().chain(of_the_user.iter().map(String::as_str)) {
         if fs::metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
             return broken(format!("the socket of an engine is at {path}"));
@@ -309,7 +305,10 @@ fn limited_size(contained: &Contained) -> Result<String, Unproven> {
             .map_err(|errno| Unproven::Unreadable { name, source: errno.into() })?;
         let at = place.at.display();
         if found.f_type != TMPFS {
-            return Err(Unproven::Broken { name, found: format!("{at} is on a file system of type {:x}", found.f_type) });
+            return Err(Unproven::Broken {
+                name,
+                found: format!("{at} is on a file system of type {:x}", found.f_type),
+            });
         }
         let block = u64::try_from(found.f_bsize).unwrap_or(u64::MAX);
         let bytes = found.f_blocks.saturating_mul(block);
