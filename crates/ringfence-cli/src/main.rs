@@ -33,6 +33,12 @@ const LAST_WAIT: std::time::Duration = std::time::Duration::from_millis(200);
 const OUR_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
+    // Before anything else: in a container there is nothing that anything else could need, and little memory.
+    if ringfence::far_guest::is_meant(std::env::args_os()) {
+        let error = ringfence::far_guest::live_far();
+        chatter::error(&error);
+        return ExitCode::from(error.exit_code());
+    }
     if std::env::args_os().nth(1).is_some_and(|word| word == setup::LAUNCHER) {
         return match ringfence::launcher::serve() {
             Ok(()) => ExitCode::SUCCESS,
@@ -83,6 +89,16 @@ trait Fatal: std::error::Error {
     /// More than one line about it, instead of the chain of causes.
     fn details(&self) -> Option<String> {
         None
+    }
+}
+
+impl Fatal for ringfence::far_guest::NotAGuest {
+    fn exit_code(&self) -> u8 {
+        2
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some("run `ringfence run --help` to see how a command is run behind a wall".to_owned())
     }
 }
 

@@ -5,11 +5,9 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::protocol::InputFile;
-
-const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -51,8 +49,9 @@ fn write_all(placed: &mut Placed, files: &[InputFile]) -> io::Result<()> {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let new = rustix::fs::openat2(&root, path, flags, Mode::RUSR | Mode::WUSR, INSIDE)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (folder, name) = open_parent(&root, path)?;
+        let new = rustix::fs::openat(&folder, name, flags, Mode::RUSR | Mode::WUSR)?;
         placed.files.push(path.to_owned());
         std::fs::File::from(new).write_all(&file.content)?;
     }
@@ -64,11 +63,19 @@ fn parents(path: &Path) -> impl Iterator<Item = &Path> {
     path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty())
 }
 
-/// The folder of `path` below `root`, by no link, and the name in it.
+/// The folder of `path` below `root`, by no link, and the name in it. Step by step: not every kernel that a container may
+/// have can do it at once.
 fn open_parent<'a>(root: &OwnedFd, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok((rustix::fs::openat2(root, parent, FOLDER, Mode::empty(), INSIDE)?, name))
+    let mut folder = root.try_clone()?;
+    for part in path.parent().into_iter().flat_map(Path::components) {
+        match part {
+            Component::Normal(part) => folder = rustix::fs::openat(&folder, part, FOLDER, Mode::empty())?,
+            Component::CurDir => {}
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+    Ok((folder, name))
 }
 
 impl Placed {

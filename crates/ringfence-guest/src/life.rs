@@ -1,22 +1,17 @@
 //! The guest's whole life, as process 1 behind a wall.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use ringfence_linux::Layer;
 use ringfence_linux::passing;
-use ringfence_linux::wall::{Behind, Failed, Program, Proof, Raising, Reaped, Stdio};
-use ringfence_linux::{Layer, tree};
+use ringfence_linux::wall::{Behind, Failed, Program, Proof, Raising, Stdio};
 
-use crate::files::{self, Placed};
-use crate::protocol::{
-    HEADER, MOST_ORDER, MOST_REPORT, ONLY, Order, ProgramNumber, Report, Start, body_length, decode, encode,
-};
+use crate::programs::{Next, Programs, said};
+use crate::protocol::{HEADER, MOST_ORDER, MOST_REPORT, ONLY, Order, Report, Start, body_length, decode, encode};
 
 /// Read at once of an order.
 const PIECE: usize = 64 * 1024;
-/// Asks a program to end.
-const TERM: u8 = 15;
 
 /// Lives as process 1. It returns when the wall could not be raised, and the process then ends.
 pub fn live(raising: Raising<'_>) {
@@ -28,7 +23,7 @@ pub fn live(raising: Raising<'_>) {
         Raising::Raised(behind, None) => match behind.rehearse() {
             Ok(proofs) => {
                 tell(behind.control(), &Report::Proven(proofs), None);
-                Life { behind, programs: BTreeMap::new() }.serve()
+                Life { behind, programs: Programs::default() }.serve()
             }
             Err(failed) => {
                 tell(behind.control(), &Report::Failed { program: ONLY, why: failed.into() }, None);
@@ -59,34 +54,19 @@ fn live_for(behind: Behind<'_>, program: &Program) {
     };
     behind.close_stdio();
     tell(behind.control(), &Report::Started { program: ONLY, terminal: false }, None);
-    Life { behind, programs: BTreeMap::from([(ONLY, Running { leader: pid, placed: None, stopping: false })]) }.serve()
-}
-
-/// A program that was executed and has not ended.
-struct Running {
-    /// Its process id, its group and its session.
-    leader: i32,
-    placed: Option<Placed>,
-    /// Whether what is left of its session is killed when it ends.
-    stopping: bool,
+    Life { behind, programs: Programs::only(pid) }.serve()
 }
 
 struct Life<'a> {
     behind: Behind<'a>,
-    programs: BTreeMap<ProgramNumber, Running>,
-}
-
-/// Whether the guest goes on.
-#[derive(PartialEq, Eq)]
-enum Next {
-    GoOn,
-    End,
+    programs: Programs,
 }
 
 impl Life<'_> {
     fn serve(mut self) -> ! {
         loop {
-            if self.reap() == Next::End {
+            let Self { behind, programs } = &mut self;
+            if programs.reap(behind, &mut |report| tell(behind.control(), &report, None)) == Next::End {
                 break;
             }
             if self.behind.wait(None).order && self.obey() == Next::End {
@@ -94,113 +74,48 @@ impl Life<'_> {
             }
         }
         let Self { behind, mut programs } = self;
-        behind.kill_everything(&mut |reaped| {
-            if let Some((number, _)) = take_ended(&mut programs, reaped) {
-                tell(behind.control(), &ended(number, reaped, 0), None);
-            }
-        });
+        programs.kill_all(&behind, &mut |report| tell(behind.control(), &report, None));
         let layer = behind.layer();
         let handed = if layer == Layer::Changed { behind.kept_layer() } else { None };
         tell(behind.control(), &Report::Gone { usage: behind.usage(), layer, room: behind.room() }, handed);
         behind.end()
     }
 
-    /// Reaps all that have ended, and tells of those that are programs. The guest ends with the only one.
-    fn reap(&mut self) -> Next {
-        let mut next = Next::GoOn;
-        while let Some(reaped) = self.behind.reap() {
-            if let Some((number, running)) = take_ended(&mut self.programs, reaped) {
-                if let Some(placed) = running.placed {
-                    placed.remove();
-                }
-                // Its number stays taken as long as anybody is in its session.
-                if running.stopping && !self.behind.kill_session(running.leader) {
-                    next = Next::End;
-                }
-                tell(self.behind.control(), &ended(number, reaped, self.behind.children()), None);
-                if number == ONLY {
-                    next = Next::End;
-                }
-            }
-        }
-        next
-    }
-
     fn obey(&mut self) -> Next {
-        match next_order(self.behind.control()) {
-            Ok(Some((Order::Start(start), descriptors))) => self.start(&start, descriptors),
-            Ok(Some((Order::Signal { program, signal }, _))) => {
-                if let Some(running) = self.programs.get(&program) {
-                    self.behind.signal_group(running.leader, signal);
-                }
-            }
-            Ok(Some((Order::Stop { program }, _))) => {
-                if let Some(running) = self.programs.get_mut(&program) {
-                    running.stopping = true;
-                    self.behind.signal_group(running.leader, TERM);
-                }
-            }
-            Ok(Some((Order::Kill { program: ONLY }, _))) => return Next::End,
-            Ok(Some((Order::Kill { program }, _))) => {
-                let killed = self.programs.get(&program).is_none_or(|running| self.behind.kill_session(running.leader));
-                if !killed {
-                    // What cannot be killed by itself is killed with all others.
-                    return Next::End;
-                }
-            }
-            Ok(Some((Order::KillAll, _))) => self.kill_all(),
-            Ok(Some((Order::Measure, _))) => {
-                let sample = tree::sample(1);
-                let measured = Report::Measured { tasks: sample.tasks, resident_bytes: sample.resident_bytes };
-                tell(self.behind.control(), &measured, None);
-            }
-            Ok(Some((Order::Layer, _))) => {
+        // An end of file, an error: each means that nothing may stay alive.
+        let Ok(Some((order, descriptors))) = next_order(self.behind.control()) else { return Next::End };
+        let Self { behind, programs } = self;
+        let order = match programs.obey(behind, order, &mut |report| tell(behind.control(), &report, None)) {
+            Ok(next) => return next,
+            Err(order) => order,
+        };
+        match order {
+            Order::Start(start) => self.start(&start, descriptors),
+            Order::Layer => {
                 let layer = self.behind.kept_layer();
                 tell(self.behind.control(), &Report::Layer { comes: layer.is_some() }, layer);
             }
-            Ok(Some((Order::Workspace, _))) => {
+            Order::Workspace => {
                 let workspace = self.behind.shown_workspace();
                 tell(self.behind.control(), &Report::Workspace { comes: workspace.is_some() }, workspace);
             }
-            // An end of file, an order to end, an error, anything out of turn: each means that nothing may stay alive.
-            Ok(Some((Order::End | Order::Release, _)) | None) | Err(_) => return Next::End,
+            // An order to end, and anything out of turn.
+            _ => return Next::End,
         }
         Next::GoOn
     }
 
-    fn kill_all(&mut self) {
-        let Self { behind, programs } = self;
-        behind.kill_everything(&mut |reaped| {
-            if let Some((number, running)) = take_ended(programs, reaped) {
-                if let Some(placed) = running.placed {
-                    placed.remove();
-                }
-                tell(behind.control(), &ended(number, reaped, 0), None);
-            }
-        });
-    }
-
     fn start(&mut self, start: &Start, descriptors: Vec<OwnedFd>) {
-        match self.try_start(start, descriptors) {
-            Ok((running, screen)) => {
-                self.programs.insert(start.number, running);
-                tell(
-                    self.behind.control(),
-                    &Report::Started { program: start.number, terminal: screen.is_some() },
-                    screen.as_ref().map(AsFd::as_fd),
-                );
-            }
-            Err(failed) => {
-                tell(self.behind.control(), &Report::Failed { program: start.number, why: failed.into() }, None);
-            }
-        }
+        let (report, screen) = match self.try_start(start, descriptors) {
+            Ok(screen) => (Report::Started { program: start.number, terminal: screen.is_some() }, screen),
+            Err(failed) => (Report::Failed { program: start.number, why: failed.into() }, None),
+        };
+        tell(self.behind.control(), &report, screen.as_ref().map(AsFd::as_fd));
     }
 
-    fn try_start(&self, start: &Start, descriptors: Vec<OwnedFd>) -> Result<(Running, Option<OwnedFd>), Failed> {
-        let said = |attempt: &str, error: &io::Error| Failed::Said(format!("could not {attempt}: {error}"));
-        if start.number == ONLY || self.programs.contains_key(&start.number) {
-            return Err(Failed::Said("the program's number is taken".to_owned()));
-        }
+    /// The screen's end of the program's terminal, when it has one.
+    fn try_start(&mut self, start: &Start, descriptors: Vec<OwnedFd>) -> Result<Option<OwnedFd>, Failed> {
+        self.programs.check_free(start.number)?;
         let (stdio, screen) = match start.terminal {
             Some(size) => {
                 let (screen, terminal) = self.behind.terminal(size).map_err(|error| said("make a terminal", &error))?;
@@ -212,25 +127,9 @@ impl Life<'_> {
                 (Stdio::Given(three), None)
             }
         };
-        let placed = files::place(&start.folder, &start.files)
-            .map_err(|error| said("put the code and files of the run in place", &error))?;
-        match self.behind.start(&start.program, &stdio, &mut |_| true) {
-            Ok(leader) => Ok((Running { leader, placed: Some(placed), stopping: false }, screen)),
-            Err(failed) => {
-                placed.remove();
-                Err(failed)
-            }
-        }
+        self.programs.start(&self.behind, start, &stdio)?;
+        Ok(screen)
     }
-}
-
-fn take_ended(programs: &mut BTreeMap<ProgramNumber, Running>, reaped: Reaped) -> Option<(ProgramNumber, Running)> {
-    let number = *programs.iter().find(|(_, running)| running.leader == reaped.pid)?.0;
-    programs.remove(&number).map(|running| (number, running))
-}
-
-fn ended(program: ProgramNumber, reaped: Reaped, left: u32) -> Report {
-    Report::Ended { program, wait_status: reaped.wait_status, usage: reaped.usage, left }
 }
 
 /// Reads one whole order, and waits for it. Nothing when the host is gone.

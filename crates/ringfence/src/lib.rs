@@ -80,5 +80,16 @@ pub use ringfence_linux::orphans::adopt_orphans;
 /// Waits for the last of what is behind walls that are gone already, at most so long for each. For programs that end.
 pub use ringfence_guest::reap_guests;
 
+/// Our binary as process 1 of a container.
+pub mod far_guest {
+    pub use ringfence_guest::far::ARGUMENT;
+    pub use ringfence_guest::{NotAGuest, live_far};
+
+    /// Whether these are the arguments, the program's name first, that a container is started with.
+    pub fn is_meant(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
+        arguments.nth(1).is_some_and(|word| word == ARGUMENT) && arguments.next().is_none()
+    }
+}
+
 /// What an asynchronous method of a trait object returns.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;

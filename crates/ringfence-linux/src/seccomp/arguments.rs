@@ -17,7 +17,7 @@ const fn high(argument: u32) -> u32 {
 
 /// `CLONE_NEWNS`, `NEWCGROUP`, `NEWUTS`, `NEWIPC`, `NEWUSER`, `NEWPID`, `NEWNET`. `clone` takes the bit of
 /// `CLONE_NEWTIME` for a part of the signal number.
-const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
+pub(super) const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
@@ -36,23 +36,23 @@ const UNSHARED: u32 = (libc::CLONE_FS
     | libc::CLONE_VM)
     .cast_unsigned();
 
-const TERMINAL_COMMANDS: [u32; 4] =
+pub(super) const TERMINAL_COMMANDS: [u32; 4] =
     [libc::TIOCSTI as u32, libc::TIOCLINUX as u32, libc::TIOCCONS as u32, libc::TIOCSETD as u32];
 
 /// `PER_LINUX32` and `UNAME26`: they change what `uname` says.
 const HARMLESS_PERSONALITY: u32 = 0x0002_0008;
 /// Process 1 of the sandbox.
-const GUEST: u32 = 1;
+pub(super) const GUEST: u32 = 1;
 const CORE_LIMIT: u32 = libc::RLIMIT_CORE;
 const QUERY_PERSONALITY: u32 = 0xffff_ffff;
 
 /// Of the bits of a file type, those in which both kinds of device, and nothing else, read `S_IFCHR`.
-const DEVICE_MASK: u32 = 0xb000;
+pub(super) const DEVICE_MASK: u32 = 0xb000;
 
 /// The bits of a socket's type that are no flags.
 pub(super) const SOCKET_TYPE_MASK: u32 = 0xf;
 /// Raw, packet, DCCP and sequenced sockets of the internet families begin here.
-const FIRST_UNCOMMON_TYPE: u32 = 3;
+pub(super) const FIRST_UNCOMMON_TYPE: u32 = 3;
 /// The default one, ICMP for `ping`, TCP, UDP, ICMPv6. Any other makes the kernel load a protocol that few have tested.
 const PROTOCOLS: [u32; 5] = [0, 1, 6, 17, 58];
 

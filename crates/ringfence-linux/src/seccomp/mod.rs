@@ -10,6 +10,7 @@
 mod arguments;
 mod assembler;
 mod calls;
+mod profile;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use libc::sock_filter;
 
 use self::arguments::Ends;
 use self::assembler::{Assembler, Label, Test};
+pub use self::profile::{LEFT_TO_THE_GUEST, engine_profile};
 pub use self::rules::{Action, Rule};
 
 #[cfg(not(all(target_endian = "little", any(target_arch = "x86_64", target_arch = "aarch64"))))]

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 use libc::c_int;
 use serde::{Deserialize, Serialize};
@@ -85,8 +85,8 @@ impl ProcessOne {
         // Opened while the file is ours: that of a process which may not be read is root's.
         let preference = KilledFirst::open().map_err(failed)?;
         privileges::set_not_dumpable().map_err(failed)?;
-        let null = fs::File::options().read(true).write(true).open("/dev/null").map_err(failed)?;
-        let null = null.as_raw_fd();
+        // Given up: its number may be one of those that are arranged, and else it is closed with all others.
+        let null = fs::File::options().read(true).write(true).open("/dev/null").map_err(failed)?.into_raw_fd();
         place_descriptors([null, null, null, 0, 1]).map_err(step)?;
         // SAFETY: both numbers were just arranged for this process, and nothing else owns them.
         let (orders, reports) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(REPORTS)) };

@@ -1,0 +1,393 @@
+//! The whole life of a far guest, as process 1 of a container.
+//!
+//! One thread and one loop wait for everything: orders, the ends of children, and what programs read and write. No program
+//! holds what orders come through or reports go to, and none can look into this process to find them.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use ringfence_linux::wall::{Behind, Failed, ProcessOne};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::far::{Begin, FarOrder, FarReport, MOST_FAR_REPORT, SILENCE_SECONDS};
+use crate::far_workspace::Keeping;
+use crate::programs::{Next, Programs};
+use crate::protocol::{ONLY, Order, ProgramNumber, Reader, Report, Start, encode};
+use crate::streams::{OutOfTurn, Streams, TellFar, Waits};
+
+/// Read at once of orders.
+const READ: usize = 64 * 1024;
+/// How long a host may say nothing, or take nothing.
+const SILENCE: Duration = Duration::from_secs(SILENCE_SECONDS);
+
+/// Somebody started a far guest where there is none to be.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "this is how ringfence lives inside a container, as its process 1: an engine starts it there, and `ringfence run` asks for it"
+)]
+pub struct NotAGuest;
+
+/// Lives as process 1 of a container; returns only when we are not process 1. To be called before anything else is done.
+pub fn live_far() -> NotAGuest {
+    match ProcessOne::take() {
+        Ok(None) => NotAGuest,
+        // Nobody can be told: standard output is not yet known to be a host's.
+        Err(_) => std::process::exit(1),
+        Ok(Some((process, reports))) => {
+            let voice = Voice { to: reports, lost: Cell::new(false) };
+            if let Some(failed) = live(process, &voice) {
+                voice.tell(&FarReport::Report(Report::Failed { program: ONLY, why: failed.into() }));
+            }
+            std::process::exit(1)
+        }
+    }
+}
+
+/// Lives until the end, which is that of the process; returns when the wall does not stand, or nobody wants one.
+fn live(process: ProcessOne, voice: &Voice) -> Option<Failed> {
+    if let Err(error) = rustix::io::ioctl_fionbio(&voice.to, true) {
+        return Some(Failed::Said(format!("could not prepare to report: {error}")));
+    }
+    let mut ear = Ear { orders: Reader::default(), heard: Instant::now() };
+    let begin = wait_for_begin(process.orders().as_fd(), &mut ear)?;
+    let behind = match process.enter(&begin.contained) {
+        Ok(behind) => behind,
+        Err(failed) => return Some(failed),
+    };
+    let proofs = match behind.rehearse() {
+        Ok(proofs) => proofs,
+        Err(failed) => return Some(failed),
+    };
+    voice.tell(&FarReport::Report(Report::Proven(proofs)));
+    let workspace = Keeping::new(&begin.contained.workspace, begin.workspace);
+    FarLife { behind, programs: Programs::default(), streams: BTreeMap::new(), workspace, ear, voice }.serve()
+}
+
+/// The first order; nothing when another came, or none.
+fn wait_for_begin(orders: BorrowedFd<'_>, ear: &mut Ear) -> Option<Box<Begin>> {
+    loop {
+        match ear.orders.next_message() {
+            Ok(Some(FarOrder::Begin(begin))) => return Some(begin),
+            Ok(Some(FarOrder::StillHere)) => {}
+            Ok(Some(_)) | Err(_) => return None,
+            Ok(None) => {
+                wait(&mut [PollFd::from_borrowed_fd(orders, PollFlags::IN)], ear.silence_left()).ok()?;
+                if ear.silence_left().is_zero() || !ear.listen(orders) {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// Waits for any of `polls`, at most `limit`.
+fn wait(polls: &mut [PollFd<'_>], limit: Duration) -> io::Result<()> {
+    let seconds = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
+    let limit = Timespec { tv_sec: seconds, tv_nsec: limit.subsec_nanos().into() };
+    match poll(polls, Some(&limit)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// What orders come in by.
+struct Ear {
+    orders: Reader<FarOrder>,
+    /// When the host was heard last.
+    heard: Instant,
+}
+
+impl Ear {
+    fn silence_left(&self) -> Duration {
+        SILENCE.saturating_sub(self.heard.elapsed())
+    }
+
+    /// Takes in what came; false when the host is gone.
+    fn listen(&mut self, orders: BorrowedFd<'_>) -> bool {
+        let mut bytes = [0u8; READ];
+        match rustix::io::read(orders, &mut bytes) {
+            Ok(read @ 1..) => {
+                self.orders.push(bytes.get(..read).unwrap_or_default());
+                self.heard = Instant::now();
+                true
+            }
+            Err(Errno::INTR | Errno::AGAIN) => true,
+            Ok(_) | Err(_) => false,
+        }
+    }
+}
+
+/// What reports go out by.
+struct Voice {
+    to: OwnedFd,
+    /// The host is gone, or takes nothing: there is nobody to tell.
+    lost: Cell<bool>,
+}
+
+impl Voice {
+    /// Sends a whole report. Waits for a host that is slow, as a program that writes to a pipe does.
+    fn tell(&self, report: &FarReport) {
+        if self.lost.get() {
+            return;
+        }
+        let sent = encode(report, MOST_FAR_REPORT)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+            .and_then(|frame| self.send(&frame));
+        // A part may have been sent, and nothing after it could be told apart.
+        if sent.is_err() {
+            self.lost.set(true);
+        }
+    }
+
+    fn send(&self, mut rest: &[u8]) -> io::Result<()> {
+        let mut taken = Instant::now();
+        while !rest.is_empty() {
+            match rustix::io::write(&self.to, rest) {
+                Ok(written) => {
+                    rest = rest.get(written..).unwrap_or_default();
+                    taken = Instant::now();
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let left = SILENCE.saturating_sub(taken.elapsed());
+                    if left.is_zero() {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    wait(&mut [PollFd::from_borrowed_fd(self.to.as_fd(), PollFlags::OUT)], left)?;
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+struct FarLife<'a> {
+    behind: Behind<'a>,
+    programs: Programs,
+    /// Of programs that run, and of those that ended and whose streams somebody holds.
+    streams: BTreeMap<ProgramNumber, Streams>,
+    workspace: Keeping,
+    ear: Ear,
+    voice: &'a Voice,
+}
+
+/// Why a far guest ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The host wants it.
+    Asked,
+    /// The host is gone, silent, or says what makes no sense: nobody is there to be told.
+    Alone,
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy)]
+enum Woken {
+    Order,
+    Child,
+    Stream(ProgramNumber, Waits, PollFlags),
+}
+
+impl FarLife<'_> {
+    fn serve(mut self) -> ! {
+        let end = loop {
+            if let Err(end) = self.go_on() {
+                break end;
+            }
+        };
+        // Nothing that runs may see the end of the one that holds it.
+        let Self { behind, mut programs, mut streams, mut workspace, voice, .. } = self;
+        programs.kill_all(&behind, &mut |report| note(&mut streams, voice, report));
+        if end == End::Asked {
+            let tell: TellFar<'_> = &mut |report| voice.tell(&report);
+            for streams in streams.values_mut() {
+                streams.finish(tell);
+            }
+            let room = behind.room();
+            let layer = workspace.finish(tell);
+            voice.tell(&FarReport::Report(Report::Gone { usage: behind.usage(), layer, room }));
+        }
+        behind.end()
+    }
+
+    fn go_on(&mut self) -> Result<(), End> {
+        let Self { behind, programs, streams, voice, .. } = self;
+        let next = programs.reap(behind, &mut |report| note(streams, voice, report));
+        for streams in streams.values_mut() {
+            streams.settle(Instant::now(), &mut |report| voice.tell(&report));
+        }
+        streams.retain(|_, streams| !streams.is_over());
+        if next == Next::End {
+            // What a program left could not be killed by itself; the end kills all.
+            return Err(End::Asked);
+        }
+        if self.voice.lost.get() {
+            return Err(End::Alone);
+        }
+        for woken in self.wait()? {
+            match woken {
+                Woken::Child => self.behind.heed(),
+                Woken::Order => {
+                    if !self.ear.listen(self.behind.control()) {
+                        return Err(End::Alone);
+                    }
+                    while let Some(order) = self.ear.orders.next_message().map_err(|_| End::Alone)? {
+                        self.obey(order)?;
+                    }
+                }
+                Woken::Stream(program, what, found) => {
+                    let voice = self.voice;
+                    if let Some(streams) = self.streams.get_mut(&program) {
+                        streams.go_on(what, found, &mut |report| voice.tell(&report));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self) -> Result<Vec<Woken>, End> {
+        let mut what = vec![(Woken::Order, self.behind.control(), PollFlags::IN)];
+        what.push((Woken::Child, self.behind.child_ends(), PollFlags::IN));
+        for (&program, streams) in &self.streams {
+            let waits = streams.waits();
+            what.extend(waits.map(|(waits, fd, flags)| (Woken::Stream(program, waits, flags), fd, flags)));
+        }
+        let mut polls: Vec<PollFd<'_>> =
+            what.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        let deadline = self.streams.values().filter_map(Streams::deadline).min();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let silence = self.ear.silence_left();
+        wait(&mut polls, left.map_or(silence, |left| left.min(silence))).map_err(|_| End::Alone)?;
+        let woken: Vec<Woken> = what
+            .iter()
+            .zip(&polls)
+            .filter(|(_, poll)| !poll.revents().is_empty())
+            .map(|((woken, _, _), poll)| match *woken {
+                Woken::Stream(program, waits, _) => Woken::Stream(program, waits, poll.revents()),
+                other => other,
+            })
+            .collect();
+        // A guest that was held up itself has orders to read.
+        if !woken.iter().any(|woken| matches!(woken, Woken::Order)) && silence.is_zero() {
+            return Err(End::Alone);
+        }
+        Ok(woken)
+    }
+
+    fn obey(&mut self, order: FarOrder) -> Result<(), End> {
+        let voice = self.voice;
+        let tell: TellFar<'_> = &mut |report| voice.tell(&report);
+        let done = match order {
+            FarOrder::Order(order) => return self.obey_near(order),
+            FarOrder::Input { program, bytes } => match self.streams.get_mut(&program) {
+                Some(streams) => streams.take_in(&bytes, tell),
+                None => Ok(()),
+            },
+            FarOrder::InputEnd { program } => {
+                if let Some(streams) = self.streams.get_mut(&program) {
+                    streams.complete(tell);
+                }
+                Ok(())
+            }
+            FarOrder::Taken { program, stream, bytes } => match self.streams.get_mut(&program) {
+                Some(streams) => streams.taken(stream, bytes),
+                None => Ok(()),
+            },
+            FarOrder::Forget { program } => {
+                if let Some(mut streams) = self.streams.remove(&program) {
+                    streams.tell_end(tell);
+                }
+                Ok(())
+            }
+            FarOrder::Resize { program, size } => {
+                if let Some(streams) = self.streams.get(&program) {
+                    streams.resize(size);
+                }
+                Ok(())
+            }
+            FarOrder::Find(files) => {
+                let is_there = |file: &std::ffi::OsString| rustix::fs::stat(file.as_os_str()).is_ok();
+                tell(FarReport::Found(files.iter().map(is_there).collect()));
+                Ok(())
+            }
+            FarOrder::Make(nodes) => self.workspace.make(nodes),
+            FarOrder::Made => self.workspace.made(tell),
+            FarOrder::Collect => {
+                // Whether anything differs is told by what was told.
+                self.workspace.collect(tell);
+                Ok(())
+            }
+            FarOrder::StillHere => Ok(()),
+            FarOrder::Begin(_) => Err(OutOfTurn),
+        };
+        done.map_err(|OutOfTurn| End::Alone)
+    }
+
+    /// What a near guest is ordered too.
+    fn obey_near(&mut self, order: Order) -> Result<(), End> {
+        if let Order::Kill { program } = &order
+            && let Some(streams) = self.streams.get_mut(program)
+        {
+            // Whoever kills does not wait for what is left to be read.
+            streams.tell_end(&mut |report| self.voice.tell(&report));
+        }
+        let Self { behind, programs, streams, voice, .. } = self;
+        match programs.obey(behind, order, &mut |report| note(streams, voice, report)) {
+            Ok(Next::GoOn) => Ok(()),
+            Ok(Next::End) | Err(Order::End) => Err(End::Asked),
+            Err(Order::Start(start)) => {
+                self.start(&start);
+                Ok(())
+            }
+            Err(_) => Err(End::Alone),
+        }
+    }
+
+    fn start(&mut self, start: &Start) {
+        let program = start.number;
+        let report = match self.try_start(start) {
+            Ok(streams) => {
+                let report = Report::Started { program, terminal: streams.has_terminal() };
+                self.streams.insert(program, streams);
+                report
+            }
+            Err(failed) => Report::Failed { program, why: failed.into() },
+        };
+        self.voice.tell(&FarReport::Report(report));
+    }
+
+    fn try_start(&mut self, start: &Start) -> Result<Streams, Failed> {
+        self.programs.check_free(start.number)?;
+        if self.streams.contains_key(&start.number) {
+            return Err(Failed::Said("the program's number is taken: its streams are not forgotten".to_owned()));
+        }
+        if !self.workspace.is_ready() {
+            return Err(Failed::Said("the workspace is not filled".to_owned()));
+        }
+        let (stdio, streams) = match start.terminal {
+            Some(size) => Streams::terminal(start.number, &self.behind, size)?,
+            None => Streams::pipes(start.number)?,
+        };
+        self.programs.start(&self.behind, start, &stdio)?;
+        Ok(streams)
+    }
+}
+
+/// Sends a report on its way. That a program ended waits for what the program wrote.
+fn note(streams: &mut BTreeMap<ProgramNumber, Streams>, voice: &Voice, report: Report) {
+    let its = match &report {
+        Report::Ended { program, .. } => streams.get_mut(program),
+        _ => None,
+    };
+    match its {
+        Some(its) => its.end(report),
+        None => voice.tell(&FarReport::Report(report)),
+    }
+}

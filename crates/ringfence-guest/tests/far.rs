@@ -1,0 +1,519 @@
+//! A far guest, driven over two pipes as an engine would attach them.
+//!
+//! It is process 1 of namespaces that `container.sh` makes, which only root can. `RINGFENCE_TEST_FAR_GUEST` may hold a shell
+//! line that starts it in a container instead, from the file `$GUEST`; `RINGFENCE_TEST_FAR_KERNEL=own` says that this has a
+//! kernel of its own.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use ringfence_guest::far::{Begin, FarOrder, FarReport, FarWorkspace, PIECE, Stream, WINDOW};
+use ringfence_guest::protocol::{MOST_ORDER, ProgramNumber, Reader, encode};
+use ringfence_guest::{InputFile, Order, Report, Start, Why};
+use ringfence_linux::keeper::{Rlimit, RlimitKind};
+use ringfence_linux::wall::{Access, Contained, Kernel, Program, TerminalSize, Writable};
+
+const GUEST: &str = env!("CARGO_BIN_EXE_ringfence-far-guest");
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn kernel() -> Kernel {
+    match std::env::var("RINGFENCE_TEST_FAR_KERNEL") {
+        Ok(word) if word == "own" => Kernel::Own,
+        _ => Kernel::Host,
+    }
+}
+
+fn contained() -> Contained {
+    let paths = [
+        ("/", Access::ReadOnly),
+        ("/tmp", Access::ReadWrite),
+        ("/dev", Access::ReadWrite),
+        ("/proc", Access::ReadWrite),
+    ];
+    Contained {
+        uid: 1000,
+        gid: 1000,
+        kernel: kernel(),
+        workspace: "/tmp".into(),
+        writable: vec![
+            Writable { at: "/tmp".into(), bytes: 16 << 20 },
+            Writable { at: "/dev/shm".into(), bytes: 8 << 20 },
+        ],
+        rlimits: vec![Rlimit { kind: RlimitKind::Core, most: 1 }, Rlimit { kind: RlimitKind::OpenFiles, most: 256 }],
+        paths: paths.into_iter().map(|(path, access)| (path.into(), access)).collect(),
+        memory: 256 << 20,
+        processes: 64,
+    }
+}
+
+/// The host's end.
+struct Host {
+    child: Child,
+    orders: Option<ChildStdin>,
+    reports: Receiver<FarReport>,
+    /// The folder that the root was made in.
+    _root: tempfile::TempDir,
+}
+
+impl Host {
+    /// A guest that was told nothing yet; nothing where there can be none.
+    fn bare() -> Option<Self> {
+        let root = tempfile::tempdir().unwrap();
+        let mut command = match std::env::var("RINGFENCE_TEST_FAR_GUEST") {
+            Ok(line) => {
+                let mut command = Command::new("sh");
+                command.args(["-c", &line]).env("GUEST", GUEST);
+                command
+            }
+            Err(_) if !rustix::process::geteuid().is_root() => {
+                eprintln!("SKIPPED: only root can make what a container engine makes");
+                return None;
+            }
+            Err(_) => {
+                let mut command = Command::new("unshare");
+                command.args(["--pid", "--fork", "--net", "--ipc", "--uts", "--mount", "--kill-child"]);
+                let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/container.sh");
+                command.args(["sh", script]).arg(root.path()).arg(GUEST);
+                command
+            }
+        };
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let orders = child.stdin.take();
+        let mut output = child.stdout.take().unwrap();
+        let (sender, reports) = channel();
+        std::thread::spawn(move || {
+            let mut reader = Reader::<FarReport>::default();
+            let mut bytes = vec![0; 64 * 1024];
+            while let Ok(read @ 1..) = output.read(&mut bytes) {
+                reader.push(&bytes[..read]);
+                while let Some(report) = reader.next_message().unwrap() {
+                    if sender.send(report).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Some(Self { child, orders, reports, _root: root })
+    }
+
+    /// A guest that has proven its wall.
+    fn begun() -> Option<Self> {
+        let mut host = Self::bare()?;
+        host.begin(contained(), FarWorkspace::AsItIs);
+        match host.next() {
+            FarReport::Report(Report::Proven(_)) => Some(host),
+            other => panic!("no proofs: {other:?}"),
+        }
+    }
+
+    fn begin(&mut self, contained: Contained, workspace: FarWorkspace) {
+        self.send(&FarOrder::Begin(Box::new(Begin { contained, workspace })));
+    }
+
+    fn send(&mut self, order: &FarOrder) {
+        let frame = encode(order, MOST_ORDER).unwrap();
+        self.orders.as_mut().unwrap().write_all(&frame).unwrap();
+    }
+
+    fn order(&mut self, order: Order) {
+        self.send(&FarOrder::Order(order));
+    }
+
+    #[track_caller]
+    fn next(&self) -> FarReport {
+        self.reports.recv_timeout(LIMIT).expect("a report")
+    }
+
+    fn is_gone(&mut self) -> bool {
+        let until = Instant::now() + LIMIT;
+        loop {
+            match self.reports.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => return self.child.wait().is_ok(),
+            }
+        }
+    }
+
+    fn start(&mut self, number: ProgramNumber, line: &str, terminal: Option<TerminalSize>) {
+        self.start_with(number, line, terminal, Vec::new());
+        let started = FarReport::Report(Report::Started { program: number, terminal: terminal.is_some() });
+        assert_eq!(self.next_but_ends(), started, "for {line}");
+    }
+
+    /// The next report that does not tell of the end of a stream: those of an earlier program may come late.
+    #[track_caller]
+    fn next_but_ends(&self) -> FarReport {
+        loop {
+            match self.next() {
+                FarReport::OutputEnd { .. } => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn start_with(&mut self, number: ProgramNumber, line: &str, terminal: Option<TerminalSize>, files: Vec<InputFile>) {
+        let program = Program {
+            files: vec!["/no/such/sh".into(), "/bin/sh".into()],
+            argv: ["sh", "-c", line].map(Into::into).to_vec(),
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            cwd: "/tmp".into(),
+        };
+        self.order(Order::Start(Box::new(Start {
+            number,
+            program,
+            folder: format!("/tmp/code-{number}").into(),
+            files,
+            terminal,
+        })));
+    }
+
+    /// Everything until the program's end: its status, and what it wrote to both streams. What comes is taken at once.
+    fn until_end(&mut self, number: ProgramNumber) -> Ended {
+        let mut ended = Ended { status: 0, output: Vec::new(), error: Vec::new(), most_untaken: 0 };
+        let mut untaken = 0;
+        loop {
+            match self.next() {
+                FarReport::Output { program, stream, bytes } if program == number => {
+                    let length = u32::try_from(bytes.len()).unwrap();
+                    untaken += bytes.len();
+                    ended.most_untaken = ended.most_untaken.max(untaken);
+                    if stream == Stream::Output { &mut ended.output } else { &mut ended.error }.extend(bytes);
+                    if untaken >= WINDOW / 2 || stream == Stream::Error {
+                        let taken = if stream == Stream::Error { length } else { u32::try_from(untaken).unwrap() };
+                        untaken -= usize::try_from(taken).unwrap().min(untaken);
+                        self.send(&FarOrder::Taken { program, stream, bytes: taken });
+                    }
+                }
+                FarReport::Report(Report::Ended { program, wait_status, .. }) if program == number => {
+                    ended.status = wait_status;
+                    return ended;
+                }
+                FarReport::OutputEnd { .. } | FarReport::InputClosed { .. } | FarReport::InputTaken { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn run(&mut self, number: ProgramNumber, line: &str) -> Ended {
+        self.start(number, line, None);
+        self.send(&FarOrder::InputEnd { program: number });
+        self.until_end(number)
+    }
+
+    /// Asks for the end, and returns the last words.
+    fn end(mut self) -> Vec<FarReport> {
+        self.order(Order::End);
+        let mut all = Vec::new();
+        while let Ok(report) = self.reports.recv_timeout(LIMIT) {
+            all.push(report);
+        }
+        self.child.wait().unwrap();
+        all
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.orders = None;
+        self.child.wait().ok();
+    }
+}
+
+struct Ended {
+    status: i32,
+    output: Vec<u8>,
+    error: Vec<u8>,
+    most_untaken: usize,
+}
+
+impl Ended {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output).into_owned()
+    }
+}
+
+#[test]
+fn a_far_guest_proves_its_wall_and_runs_programs() {
+    let Some(mut host) = Host::bare() else { return };
+    host.begin(contained(), FarWorkspace::AsItIs);
+    let FarReport::Report(Report::Proven(proofs)) = host.next() else { panic!("no proofs") };
+    let names: Vec<&str> = proofs.iter().map(|proof| proof.name.as_str()).collect();
+    eprintln!("{proofs:#?}");
+    for name in [
+        "priv.none",
+        "priv.no-new",
+        "kernel.filter",
+        "proc.hidden",
+        "net.none",
+        "fs.confined",
+        "fd.clean",
+        "proc.no-core",
+        "fs.size",
+    ] {
+        assert!(names.contains(&name), "{name}");
+    }
+    let ended = host.run(1, "echo out; echo err >&2; exit 7");
+    assert_eq!((ended.text().as_str(), ended.error.as_slice()), ("out\n", b"err\n".as_slice()));
+    assert_eq!(ended.status, 7 << 8);
+    assert_eq!(host.run(2, "kill -9 $$").status, 9);
+    assert_eq!(host.run(3, "exit 137").status, 137 << 8);
+    host.send(&FarOrder::Find(vec!["/bin/sh".into(), "/no/such".into()]));
+    let found = std::iter::from_fn(|| Some(host.next())).find(|report| matches!(report, FarReport::Found(_)));
+    assert_eq!(found, Some(FarReport::Found(vec![true, false])));
+    let last = host.end();
+    assert!(matches!(last.last(), Some(FarReport::Report(Report::Gone { .. }))), "{last:?}");
+}
+
+#[test]
+fn a_far_guest_puts_files_in_place_and_takes_them_away() {
+    let Some(mut host) = Host::begun() else { return };
+    let file = InputFile { path: "a/b.sh".into(), content: b"echo from a file; ls /tmp".to_vec() };
+    host.start_with(1, "sh /tmp/code-1/a/b.sh", None, vec![file]);
+    assert_eq!(host.next(), FarReport::Report(Report::Started { program: 1, terminal: false }));
+    assert_eq!(host.until_end(1).text(), "from a file\ncode-1\n");
+    assert_eq!(host.run(2, "ls /tmp").text(), "");
+    let outside = InputFile { path: "../b.sh".into(), content: Vec::new() };
+    host.start_with(3, "true", None, vec![outside]);
+    let refused = std::iter::from_fn(|| Some(host.next()))
+        .find(|report| matches!(report, FarReport::Report(Report::Failed { program: 3, why: Why::Said(_) })));
+    assert!(refused.is_some());
+}
+
+#[test]
+fn five_megabytes_come_whole_and_never_more_than_the_window_at_once() {
+    let Some(mut host) = Host::begun() else { return };
+    let ended = host.run(1, "head -c 5000000 /dev/zero | tr '\\0' x; echo end >&2");
+    assert_eq!((ended.output.len(), ended.error.as_slice()), (5_000_000, b"end\n".as_slice()));
+    assert!(ended.most_untaken <= WINDOW, "{}", ended.most_untaken);
+    // Nobody takes anything: no more than the window comes, and the program waits.
+    host.start(2, "head -c 5000000 /dev/zero", None);
+    let mut came = 0;
+    while let Ok(report) = host.reports.recv_timeout(Duration::from_secs(1)) {
+        match report {
+            FarReport::Output { program: 2, bytes, .. } => came += bytes.len(),
+            FarReport::Report(report) => panic!("{report:?}"),
+            _ => {}
+        }
+    }
+    assert_eq!(came, WINDOW);
+    host.order(Order::Kill { program: 2 });
+    host.send(&FarOrder::Taken { program: 2, stream: Stream::Output, bytes: u32::try_from(WINDOW).unwrap() });
+    assert_eq!(host.until_end(2).status, 9);
+}
+
+#[test]
+fn a_program_reads_what_it_is_sent_and_too_much_at_once_ends_the_guest() {
+    let Some(mut host) = Host::begun() else { return };
+    host.start(1, "cat; echo end", None);
+    host.send(&FarOrder::Input { program: 1, bytes: b"hello ".to_vec() });
+    host.send(&FarOrder::Input { program: 1, bytes: b"there\n".to_vec() });
+    host.send(&FarOrder::InputEnd { program: 1 });
+    let ended = host.until_end(1);
+    assert_eq!(ended.text(), "hello there\nend\n");
+    // One that reads nothing: the window fits, one byte more than it and the pipe hold does not.
+    host.start(2, "sleep 100", None);
+    for _ in 0..WINDOW / PIECE {
+        host.send(&FarOrder::Input { program: 2, bytes: vec![0; PIECE] });
+    }
+    host.order(Order::Measure);
+    let measured = std::iter::from_fn(|| Some(host.next()))
+        .find(|report| matches!(report, FarReport::Report(Report::Measured { tasks: 1.., .. })));
+    assert!(measured.is_some());
+    let frame = encode(&FarOrder::Input { program: 2, bytes: vec![0; PIECE] }, MOST_ORDER).unwrap();
+    for _ in 0..16 {
+        // It may be gone already.
+        host.orders.as_mut().unwrap().write_all(&frame).ok();
+    }
+    assert!(host.is_gone());
+}
+
+#[test]
+fn a_program_that_closes_its_input_is_told_of() {
+    let Some(mut host) = Host::begun() else { return };
+    host.start(1, "exec <&-; sleep 100", None);
+    assert_eq!(host.next(), FarReport::InputClosed { program: 1 });
+}
+
+#[test]
+fn a_terminal_is_one_and_can_be_resized() {
+    let Some(mut host) = Host::begun() else { return };
+    host.start(
+        1,
+        "test -t 0 && test -t 1 && stty size; read line; stty size; echo got $line",
+        Some(TerminalSize { rows: 24, columns: 80 }),
+    );
+    let mut seen = Vec::new();
+    let mut wait_for = |host: &Host, wanted: &str| {
+        while !String::from_utf8_lossy(&seen).contains(wanted) {
+            if let FarReport::Output { bytes, .. } = host.next() {
+                seen.extend(bytes);
+            }
+        }
+        String::from_utf8_lossy(&seen).into_owned()
+    };
+    wait_for(&host, "24 80");
+    host.send(&FarOrder::Resize { program: 1, size: TerminalSize { rows: 10, columns: 20 } });
+    host.send(&FarOrder::Input { program: 1, bytes: b"typed\n".to_vec() });
+    let all = wait_for(&host, "got typed\r\n");
+    assert!(all.contains("10 20"), "{all:?}");
+    assert_eq!(host.until_end(1).status, 0);
+}
+
+#[test]
+fn programs_are_stopped_and_killed_one_by_one_and_all_at_once() {
+    let Some(mut host) = Host::begun() else { return };
+    host.start(1, "sleep 100", None);
+    host.order(Order::Kill { program: 1 });
+    assert_eq!(host.until_end(1).status, 9);
+    host.start(2, "trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done", None);
+    while !matches!(host.next(), FarReport::Output { .. }) {}
+    host.order(Order::Stop { program: 2 });
+    assert_eq!(host.until_end(2).status, 3 << 8);
+    host.start(3, "setsid sleep 100 & setsid sleep 100 & echo ready; sleep 100", None);
+    while !matches!(host.next(), FarReport::Output { program: 3, .. }) {}
+    host.order(Order::KillAll);
+    assert_eq!(host.until_end(3).status, 9);
+    host.order(Order::Measure);
+    let measured = std::iter::from_fn(|| Some(host.next()))
+        .find(|report| matches!(report, FarReport::Report(Report::Measured { .. })));
+    assert!(matches!(measured, Some(FarReport::Report(Report::Measured { tasks: 0, .. }))), "{measured:?}");
+}
+
+#[test]
+fn what_was_written_comes_before_the_end_and_who_holds_the_pipe_holds_nobody_up() {
+    let Some(mut host) = Host::begun() else { return };
+    // The pipe is full when the program ends, and somebody it left holds it and writes on.
+    host.start(1, "(while :; do echo noise; done) & head -c 60000 /dev/zero; echo last >&2", None);
+    let begin = Instant::now();
+    let ended = host.until_end(1);
+    assert!(ended.output.len() >= 60_000 && ended.error == b"last\n", "{}", ended.output.len());
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    host.send(&FarOrder::Forget { program: 1 });
+    host.order(Order::Measure);
+    while !matches!(host.next(), FarReport::Report(Report::Measured { .. })) {}
+    // Nobody reads what is written now: its next write ends it.
+    let until = Instant::now() + LIMIT;
+    loop {
+        host.order(Order::Measure);
+        match host.next() {
+            FarReport::Report(Report::Measured { tasks: 0, .. }) => break,
+            FarReport::Report(Report::Measured { .. }) => assert!(Instant::now() < until),
+            other => panic!("{other:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn r20_a_program_cannot_speak_for_the_guest_look_into_it_or_end_it() {
+    let Some(mut host) = Host::begun() else { return };
+    // The twin: between processes of one program each of these works.
+    let twin = "sleep 5 & cd /proc/$!; echo written > fd/1 && ls -l fd/0 >/dev/null && head -c 1 environ && echo seen; kill -9 $! && echo killed";
+    let ended = host.run(1, twin);
+    assert_eq!(ended.text().replace('P', ""), "written\nseen\nkilled\n", "{}", String::from_utf8_lossy(&ended.error));
+    let attempts = "for fd in 0 1 2 3 4 5; do echo forged > /proc/1/fd/$fd && echo broken; head -c 1 < /proc/1/fd/$fd && echo broken; done; \
+         head -c 1 /proc/1/environ && echo broken; head -c 1 /proc/1/mem && echo broken; ls /proc/1/fd && echo broken; \
+         for signal in KILL STOP TERM HUP INT CHLD SEGV ABRT; do kill -$signal 1; done; kill -9 -1; echo done";
+    let ended = host.run(2, attempts);
+    assert_eq!(ended.text(), "done\n", "{}", String::from_utf8_lossy(&ended.error));
+    // It is still there, and what it says is still its own.
+    assert_eq!(host.run(3, "exit 5").status, 5 << 8);
+    let last = host.end();
+    assert!(matches!(last.last(), Some(FarReport::Report(Report::Gone { .. }))), "{last:?}");
+}
+
+#[test]
+fn r21_nothing_of_ours_is_open_in_a_program() {
+    let Some(mut host) = Host::begun() else { return };
+    host.start(1, "sleep 100", None);
+    let ended = host.run(2, "for fd in /proc/self/fd/*; do test -e $fd && echo ${fd##*/}; done");
+    assert_eq!(ended.text().lines().filter(|fd| fd.parse::<u32>().is_ok_and(|fd| fd <= 2)).count(), 3);
+    assert!(ended.text().lines().all(|fd| fd.parse::<u32>().is_ok_and(|fd| fd <= 3)), "{}", ended.text());
+}
+
+#[test]
+fn a_host_that_goes_away_takes_everything_with_it() {
+    let Some(mut host) = Host::begun() else { return };
+    host.start(1, "trap '' HUP TERM; setsid sleep 100 & sleep 100", None);
+    host.orders = None;
+    assert!(host.is_gone());
+}
+
+#[test]
+fn orders_that_make_no_sense_end_the_guest() {
+    for bytes in [
+        b"what is this, please".to_vec(),
+        encode(
+            &FarOrder::Begin(Box::new(Begin { contained: contained(), workspace: FarWorkspace::AsItIs })),
+            MOST_ORDER,
+        )
+        .unwrap(),
+        encode(&FarOrder::Made, MOST_ORDER).unwrap(),
+        encode(&FarOrder::Order(Order::Release), MOST_ORDER).unwrap(),
+    ] {
+        let Some(mut host) = Host::begun() else { return };
+        host.orders.as_mut().unwrap().write_all(&bytes).unwrap();
+        assert!(host.is_gone());
+    }
+    // And before anything else was said.
+    let Some(mut host) = Host::bare() else { return };
+    host.order(Order::Measure);
+    assert!(host.is_gone());
+}
+
+#[test]
+fn a_wall_that_is_not_as_it_must_be_is_refused() {
+    let refused = |change: &dyn Fn(&mut Contained), word: &str| {
+        let Some(mut host) = Host::bare() else { return };
+        let mut contained = contained();
+        change(&mut contained);
+        host.begin(contained, FarWorkspace::AsItIs);
+        match host.next() {
+            FarReport::Report(Report::Failed { program: 0, why: Why::Said(words) }) => {
+                assert!(words.contains(word), "{words}");
+            }
+            other => panic!("{other:?} instead of {word}"),
+        }
+        assert!(host.is_gone());
+    };
+    refused(&|contained| contained.uid = 1001, "1001");
+    refused(&|contained| contained.gid = 0, "1000:0");
+    refused(&|contained| contained.writable[0].bytes = 1 << 20, "fs.size");
+    refused(&|contained| contained.writable.truncate(1), "fs.confined");
+    refused(&|contained| contained.writable.push(Writable { at: "/usr".into(), bytes: u64::MAX }), "fs.size");
+}
+
+#[test]
+fn a_workspace_that_is_not_filled_keeps_programs_from_starting() {
+    let Some(mut host) = Host::bare() else { return };
+    host.begin(contained(), FarWorkspace::Kept);
+    assert!(matches!(host.next(), FarReport::Report(Report::Proven(_))));
+    host.start_with(1, "true", None, Vec::new());
+    assert!(matches!(host.next(), FarReport::Report(Report::Failed { program: 1, .. })));
+}
+
+#[test]
+fn an_idle_guest_is_small() {
+    let Some(mut host) = Host::begun() else { return };
+    assert_eq!(host.run(1, "true").status, 0);
+    if std::env::var_os("RINGFENCE_TEST_FAR_GUEST").is_some() {
+        return;
+    }
+    let child = i32::try_from(host.child.id()).unwrap();
+    let guest = ringfence_linux::tree::children_of(child);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", guest[0])).unwrap();
+    let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let kilobytes: u64 = anonymous.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kilobytes < 3072, "{kilobytes} kB");
+}
+
+#[test]
+fn started_by_a_person_it_says_what_it_is() {
+    let output = Command::new(GUEST).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("inside a container"));
+    assert!(output.stdout.is_empty());
+}
