@@ -38,7 +38,7 @@ impl Fatal for CacheFailure {
     fn details(&self) -> Option<String> {
         match self {
             Self::Cache(error @ CacheError::Tool { .. }) => {
-                let lines: Vec<String> = error.to_string().lines().map(|line| harmless(line)).collect();
+                let lines: Vec<String> = error.to_string().lines().map(harmless).collect();
                 Some(format!("error: {}\n", lines.join("\n  ")))
             }
             _ => None,

@@ -21,7 +21,7 @@ use ringfence_policy::{CacheKind, ResolvedPolicy};
 
 pub use failure::CacheError;
 pub use fill::{Filled, fill};
-pub use store::{Entry, list, prune, verify};
+pub use store::{Entry, Verified, list, prune, verify};
 
 use crate::state::StateFolder;
 

@@ -71,7 +71,12 @@ pub(super) fn parse(text: &str) -> Result<Packages, Problem> {
             continue;
         }
         match package.get("resolved").map(Value::as_str) {
-            None => {}
+            // Without it npm looks into lists of versions, which it does not find in a cache that it cannot write.
+            None => {
+                return refuse(
+                    "has no `resolved`; make the file anew with `npm install --omit-lockfile-registry-resolved=false`",
+                );
+            }
             Some(Some(from)) if from.starts_with("https://") || from.starts_with("http://") => {}
             Some(_) => return refuse("does not come from a registry"),
         }
@@ -203,7 +208,8 @@ mod tests {
 
     #[test]
     fn places_links_and_whatever_is_no_archive_with_a_hash_are_refused() {
-        let good = json!({ "version": "1.0.0", "integrity": integrity() });
+        let from = "https://r.test/a.tgz";
+        let good = json!({ "version": "1.0.0", "resolved": from, "integrity": integrity() });
         for place in [
             "../up",
             "node_modules/../x",
@@ -220,10 +226,11 @@ mod tests {
             assert!(parse(&lock(place, &good)).is_err(), "{place}");
         }
         for package in [
-            json!({ "version": "1.0.0" }),
-            json!({ "integrity": "sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk=" }),
-            json!({ "integrity": "sha512-AAAA" }),
-            json!({ "integrity": integrity(), "link": true }),
+            json!({ "version": "1.0.0", "resolved": from }),
+            json!({ "integrity": integrity() }),
+            json!({ "resolved": from, "integrity": "sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk=" }),
+            json!({ "resolved": from, "integrity": "sha512-AAAA" }),
+            json!({ "resolved": from, "integrity": integrity(), "link": true }),
             json!({ "integrity": integrity(), "resolved": "file:../x.tgz" }),
             json!({ "integrity": integrity(), "resolved": "git+ssh://evil.test/x" }),
             json!({ "integrity": integrity(), "resolved": 1 }),

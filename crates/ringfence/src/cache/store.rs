@@ -359,8 +359,11 @@ pub fn list(state: &StateFolder) -> Result<Vec<Entry>, CacheError> {
     Ok(entries)
 }
 
+/// What was found of one cache: its kind, its key, and what it is or what is wrong with it.
+pub type Verified = (CacheKind, String, Result<Entry, CacheError>);
+
 /// Looks at every cache whole.
-pub fn verify(state: &StateFolder) -> Result<Vec<(CacheKind, String, Result<Entry, CacheError>)>, CacheError> {
+pub fn verify(state: &StateFolder) -> Result<Vec<Verified>, CacheError> {
     let mut found = Vec::new();
     for kind in super::KINDS {
         for (key, folder) in keys(state, kind)? {
