@@ -1,6 +1,7 @@
 //! The command line as clap reads it.
 
 mod apply;
+mod cache;
 mod changes;
 mod checkpoint;
 mod image;
@@ -10,6 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) use self::apply::{ApplyArgs, UndoArgs};
+pub(crate) use self::cache::CacheCommand;
 pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
 pub(crate) use self::checkpoint::{CheckpointCommand, CheckpointDiffArgs};
 pub(crate) use self::image::{EngineArg, ImageBuildArgs, ImageCommand, SourceArg};
@@ -73,6 +75,9 @@ pub(crate) enum Command {
         #[arg(long, conflicts_with = "runs")]
         all: bool,
     },
+    /// Fetch packages for programs without a network, and look after them
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Show, check and compare policies
     #[command(subcommand)]
     Policy(PolicyCommand),

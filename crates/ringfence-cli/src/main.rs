@@ -2,6 +2,7 @@
 
 mod apply;
 mod args;
+mod cache;
 mod changes;
 mod chatter;
 mod check;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Undo(undo) => undo::undo(&undo),
         Command::Changes(args) => changes::changes(args),
         Command::Discard { runs, all } => changes::throw_away_named(&runs, all),
+        Command::Cache(command) => cache::cache(command),
         Command::Policy(command) => policy::policy(command),
         Command::Image(command) => image::image(command),
         Command::Log(command) => log::log(command),

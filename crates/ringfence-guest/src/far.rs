@@ -55,11 +55,6 @@ pub enum FarOrder {
         /// How much.
         bytes: u32,
     },
-    /// Nobody listens to a program any more: what is left of its streams is closed, and nothing more is told of them.
-    Forget {
-        /// Which program.
-        program: ProgramNumber,
-    },
     /// A program's terminal has another size.
     Resize {
         /// Which program.

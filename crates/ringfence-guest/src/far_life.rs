@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use ringfence_linux::cgroup::counted_inside;
 use ringfence_linux::wall::{Behind, Failed, ProcessOne};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -140,6 +141,17 @@ impl Voice {
         // A part may have been sent, and nothing after it could be told apart.
         if sent.is_err() {
             self.lost.set(true);
+        }
+    }
+
+    /// Tells what was counted of everything in the container, where that can be read.
+    fn count(&self) {
+        if let Some(counted) = counted_inside() {
+            self.tell(&FarReport::Counted {
+                memory_peak: counted.memory_peak,
+                killed_for_memory: counted.oom_kills,
+                starts_refused: counted.pids_limit_hits,
+            });
         }
     }
 
@@ -300,9 +312,9 @@ impl FarLife<'_> {
                 Some(streams) => streams.taken(stream, bytes),
                 None => Ok(()),
             },
-            FarOrder::Forget { program } => {
-                if let Some(mut streams) = self.streams.remove(&program) {
-                    streams.tell_end(tell);
+            FarOrder::OutputClosed { program, stream } => {
+                if let Some(streams) = self.streams.get_mut(&program) {
+                    streams.close(stream, tell);
                 }
                 Ok(())
             }
@@ -352,6 +364,7 @@ impl FarLife<'_> {
 
     fn start(&mut self, start: &Start) {
         let program = start.number;
+        self.voice.count();
         let report = match self.try_start(start) {
             Ok(streams) => {
                 let report = Report::Started { program, terminal: streams.has_terminal() };
@@ -382,6 +395,9 @@ impl FarLife<'_> {
 
 /// Sends a report on its way. That a program ended waits for what the program wrote.
 fn note(streams: &mut BTreeMap<ProgramNumber, Streams>, voice: &Voice, report: Report) {
+    if let Report::Ended { .. } = &report {
+        voice.count();
+    }
     let its = match &report {
         Report::Ended { program, .. } => streams.get_mut(program),
         _ => None,

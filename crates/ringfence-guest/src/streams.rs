@@ -236,6 +236,15 @@ impl Streams {
         }
     }
 
+    /// Nobody reads any more what the program writes to this stream.
+    pub(crate) fn close(&mut self, stream: Stream, tell: TellFar<'_>) {
+        if let Some(place) = self.outgoing.get_mut(stream as usize)
+            && place.take().is_some()
+        {
+            tell(FarReport::OutputEnd { program: self.program, stream });
+        }
+    }
+
     /// The host has room for so much more.
     pub(crate) fn taken(&mut self, stream: Stream, bytes: u32) -> Result<(), OutOfTurn> {
         // What was sent last may be taken after the end.

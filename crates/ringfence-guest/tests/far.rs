@@ -391,7 +391,9 @@ fn what_was_written_comes_before_the_end_and_who_holds_the_pipe_holds_nobody_up(
     let ended = host.until_end(1);
     assert!(ended.output.len() >= 60_000 && ended.error == b"last\n", "{}", ended.output.len());
     assert!(begin.elapsed() < Duration::from_secs(10));
-    host.send(&FarOrder::Forget { program: 1 });
+    for stream in [Stream::Output, Stream::Error] {
+        host.send(&FarOrder::OutputClosed { program: 1, stream });
+    }
     host.order(Order::Measure);
     while !matches!(host.next(), FarReport::Report(Report::Measured { .. })) {}
     // Nobody reads what is written now: its next write ends it.

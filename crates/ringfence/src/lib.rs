@@ -9,6 +9,7 @@
 pub mod analysis;
 pub mod approve;
 pub mod backend;
+pub mod cache;
 pub mod capture;
 pub mod check;
 pub mod checkpoint;

@@ -30,7 +30,7 @@ pub(crate) enum ChangesCommand {
 }
 
 /// A time as everywhere, or days.
-fn parse_age(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
     const DAY: u64 = 24 * 60 * 60;
     if let Some(days) = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()) {
         return days.checked_mul(DAY).map(Duration::from_secs).ok_or_else(|| "write fewer days".to_owned());

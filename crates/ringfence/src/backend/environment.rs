@@ -48,6 +48,13 @@ pub(crate) fn clean(
             withheld.push(text.into_owned());
         }
     }
+    // Behind a wall that shows them, tools are led to the caches, whatever was passed; what the policy sets comes last.
+    if person == Person::Agent {
+        for (name, value) in crate::cache::environment(policy.cache.iter().map(|kind| kind.value)) {
+            inside.retain(|(known, _)| known != name);
+            inside.push((name.into(), value.into()));
+        }
+    }
     set(policy, &mut inside);
     withheld.sort_unstable();
     (inside, withheld)

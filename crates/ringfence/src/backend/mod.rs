@@ -237,6 +237,9 @@ pub enum StartError {
     /// The workspace could not be copied; nothing ran.
     #[error("could not make a private copy of the workspace")]
     Copy(#[from] CopyError),
+    /// Packages that the policy lists cannot be shown; nothing ran.
+    #[error("could not show the packages that the policy lists under `cache`")]
+    Cache(#[from] crate::cache::CacheError),
     /// Pipes, descriptors.
     #[error("could not {attempt}")]
     Io {
@@ -281,6 +284,10 @@ impl StartError {
             ),
             Self::Wall(_) => (FailureKind::Start, Some("`ringfence doctor` says what this host is missing".to_owned())),
             Self::Copy(error) => (FailureKind::Start, Some(error.hint().to_owned())),
+            Self::Cache(_) => (
+                FailureKind::Start,
+                Some("`ringfence cache fill` fetches the packages of the workspace's lock files".to_owned()),
+            ),
             Self::NoSessions { .. } => (
                 FailureKind::BackendUnavailable,
                 Some("use a backend that isolates, such as `native`, or single runs".to_owned()),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringfence_guest::Order;
 use ringfence_linux::cgroup::CgroupUsage;
@@ -23,6 +24,9 @@ use crate::guarantee::Guarantee;
 use crate::plan::Plan;
 use crate::workspace::layer::{Life, PrivateLayer};
 use crate::workspace::merged::Merged;
+
+/// A guest that said nothing for so long tells nothing more.
+const HEARD: Duration = Duration::from_secs(2);
 
 /// What to execute in a container, and where the guest finds it.
 #[derive(Debug)]
@@ -160,6 +164,10 @@ impl KeptWall for Session {
 
     fn ended(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.standing.guest.gone())
+    }
+
+    fn still_tells(&self) -> bool {
+        self.standing.far.is_heard(HEARD)
     }
 
     fn take_left(&self) -> Left {

@@ -140,7 +140,7 @@ impl Containers {
         let image = self.resolve(engine, plan).await?;
         let kernel = kernel(plan.policy(), facts);
         let seccomp = match engine.kind() {
-            EngineKind::Docker => None,
+            EngineKind::Docker => Some(ringfence_linux::seccomp::engine_profile()),
             // It takes none over its API; the guest installs ours.
             EngineKind::Podman => None,
         };

@@ -340,7 +340,7 @@ fn view(
     entries.extend(workspace);
     let mut mounts = view::mounts(plan)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, state)?;
-    entries.extend(mounts.into_iter().chain(hidden).chain(code));
+    entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(plan, state)?).chain(code));
     let mut entries = view::without_replaced(entries);
     if let Some(root) = root {
         entries.insert(0, root.ground(&entries, identity, &mut trees)?);

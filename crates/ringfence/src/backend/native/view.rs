@@ -291,6 +291,14 @@ pub(in crate::backend) fn mounts(plan: &Plan) -> Result<Vec<Entry>, StartError> 
     plan.policy().fs.mounts.iter().map(|mount| entry_for(plan, &mount.value)).collect()
 }
 
+/// Packages that were fetched for the workspace. Plain binds: what is in them was looked at file by file.
+pub(super) fn caches(plan: &Plan, state: &StateFolder) -> Result<Vec<Entry>, StartError> {
+    let mounts = crate::cache::mounts(plan.policy(), plan.workspace(), state)?;
+    let entry =
+        |(host, at): (PathBuf, PathBuf)| Ok(Entry::Bind { source: pin(&host)?.source(), at, access: Access::ReadOnly });
+    mounts.into_iter().map(entry).collect()
+}
+
 fn entry_for(plan: &Plan, mount: &Mount) -> Result<Entry, StartError> {
     let (host, at, mode) = match mount {
         Mount::Tmpfs { tmpfs, size } => {
