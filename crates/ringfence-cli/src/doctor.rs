@@ -1,6 +1,6 @@
 //! `ringfence doctor`.
 
-use ringfence::host::{Fact, facts};
+use ringfence::host::{EngineReport, Fact, engines, facts};
 use ringfence::launcher::Launcher;
 use ringfence::workspace::kept;
 use ringfence::{Capabilities, Guarantee, StateFolder, Strength, Unavailable};
@@ -30,11 +30,11 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Done {
     let files = policy::names(&context.loaded.files);
     let state = setup::state().map_err(setup::SetupFailure::from)?;
     let engine = setup::engine(context, Launcher::here())?;
-    let (probed, would_use) =
-        setup::runtime()?.block_on(async { (engine.probe().await, engine.would_use().await.ok()) });
+    let (probed, would_use, engines) =
+        setup::runtime()?.block_on(async { (engine.probe().await, engine.would_use().await.ok(), engines().await) });
     let facts = facts();
     let text = if args.json {
-        format!("{:#}\n", as_json(&facts, &probed, would_use))
+        format!("{:#}\n", as_json(&facts, &engines, &probed, would_use))
     } else {
         let mut text = String::from("this host\n");
         for fact in &facts {
@@ -45,7 +45,11 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Done {
             text.push_str(&format!("  {:<16} {changes}\n", "changes"));
         }
         let files = if files.is_empty() { "built-in defaults only".to_owned() } else { files.join(", ") };
-        text.push_str(&format!("  {:<16} {files}\n\nbackends\n", "policy"));
+        text.push_str(&format!("  {:<16} {files}\n\ncontainer engines\n", "policy"));
+        for engine in &engines {
+            text.push_str(&describe_engine(engine));
+        }
+        text.push_str("\nbackends\n");
         for (kind, result) in &probed {
             text.push_str(&describe(*kind, result));
         }
@@ -74,6 +78,26 @@ fn changes(state: &StateFolder) -> Option<String> {
     let runs = kept::runs(state).ok().filter(|runs| !runs.is_empty())?;
     let bytes = runs.iter().filter_map(|run| kept::of(state, run).size().ok()).sum();
     Some(format!("{} kept, {}; `ringfence changes` lists them", runs.len(), readable(bytes)))
+}
+
+fn describe_engine(engine: &EngineReport) -> String {
+    let indent = " ".repeat(INDENT);
+    match &engine.found {
+        Err(unavailable) => {
+            let start = format!("  {:<11} no   ", engine.name);
+            wrap(&start, &unavailable.reason) + &wrap(&format!("{indent}fix: "), &unavailable.fix)
+        }
+        Ok(found) => {
+            let mut text = format!("  {:<11} yes  {}\n", engine.name, engine.address.as_deref().unwrap_or_default());
+            for fact in &found.facts {
+                text.push_str(&wrap(&format!("{indent}{:<9}", fact.name), &fact.value));
+            }
+            for warning in &found.warnings {
+                text.push_str(&wrap(&format!("{indent}warning: "), warning));
+            }
+            text
+        }
+    }
 }
 
 fn describe(kind: BackendKind, result: &Result<Capabilities, Unavailable>) -> String {
@@ -120,7 +144,24 @@ fn wrap(start: &str, words: &str) -> String {
     text
 }
 
-fn as_json(facts: &[Fact], probed: &[Probed], would_use: Option<BackendKind>) -> Value {
+fn as_json(facts: &[Fact], engines: &[EngineReport], probed: &[Probed], would_use: Option<BackendKind>) -> Value {
+    let engines: Vec<Value> = engines
+        .iter()
+        .map(|engine| match &engine.found {
+            Ok(found) => {
+                let facts: serde_json::Map<String, Value> =
+                    found.facts.iter().map(|fact| (fact.name.to_owned(), json!(fact.value))).collect();
+                json!({
+                    "engine": engine.name, "address": engine.address, "reachable": true, "rootless": found.rootless,
+                    "runtimes": found.runtimes, "facts": facts, "warnings": found.warnings,
+                })
+            }
+            Err(unavailable) => json!({
+                "engine": engine.name, "address": engine.address, "reachable": false,
+                "reason": unavailable.reason, "fix": unavailable.fix,
+            }),
+        })
+        .collect();
     let backends: Vec<Value> = probed
         .iter()
         .map(|(kind, result)| match result {
@@ -138,5 +179,5 @@ fn as_json(facts: &[Fact], probed: &[Probed], would_use: Option<BackendKind>) ->
         .collect();
     let host: serde_json::Map<String, Value> =
         facts.iter().map(|fact| (fact.name.to_owned(), json!(fact.value))).collect();
-    json!({ "host": host, "backends": backends, "wouldUse": would_use })
+    json!({ "host": host, "engines": engines, "backends": backends, "wouldUse": would_use })
 }

@@ -1,8 +1,16 @@
 //! Facts about this machine that decide what can be enforced on it. Reading them changes nothing.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ringfence_linux::kernel_file;
+
+use crate::backend::Unavailable;
+use crate::backend::container::address::{self, EngineKind, Surroundings};
+use crate::backend::container::engine::Engine;
+
+/// How long a container engine may take to say what it is.
+const ENGINE_LIMIT: Duration = Duration::from_secs(2);
 
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +19,82 @@ pub struct Fact {
     pub name: &'static str,
     /// What was found.
     pub value: String,
+}
+
+/// A container engine, or why there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineReport {
+    /// `docker` or `podman`.
+    pub name: &'static str,
+    /// Where it is; nothing when nobody knows.
+    pub address: Option<String>,
+    /// What it says about itself, or why it says nothing.
+    pub found: Result<EngineFacts, Unavailable>,
+}
+
+/// What a container engine is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineFacts {
+    /// Facts, for people.
+    pub facts: Vec<Fact>,
+    /// Whether it runs as somebody other than root.
+    pub rootless: bool,
+    /// What it can start containers with.
+    pub runtimes: Vec<String>,
+    /// What is known to be wrong with it.
+    pub warnings: Vec<String>,
+}
+
+/// Asks the container engines what they are. Each has two seconds.
+pub async fn engines() -> Vec<EngineReport> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let exists = |path: &Path| path.exists();
+    let user = rustix::process::geteuid().as_raw();
+    let surroundings = Surroundings { variable: &variable, exists: &exists, user };
+    let docker = address::find(EngineKind::Docker, &surroundings);
+    let podman = address::find(EngineKind::Podman, &surroundings);
+    let (docker, podman) = tokio::join!(engine(EngineKind::Docker, docker), engine(EngineKind::Podman, podman));
+    vec![docker, podman]
+}
+
+async fn engine(kind: EngineKind, address: Result<address::Address, address::AddressError>) -> EngineReport {
+    let address = match address {
+        Ok(address) => address,
+        Err(error) => {
+            let unavailable = Unavailable { reason: error.to_string(), fix: error.fix() };
+            return EngineReport { name: kind.name(), address: None, found: Err(unavailable) };
+        }
+    };
+    let ask = async { Engine::connect(&address, ENGINE_LIMIT).await?.facts(ENGINE_LIMIT).await };
+    let found = match tokio::time::timeout(ENGINE_LIMIT, ask).await {
+        Ok(found) => found.map(|found| describe(kind, &found)),
+        Err(_) => Err(Engine::silent(&address, ENGINE_LIMIT)),
+    };
+    EngineReport { name: kind.name(), address: Some(address.shown()), found }
+}
+
+fn describe(asked: EngineKind, found: &crate::backend::container::facts::Facts) -> EngineFacts {
+    let fact = |name, value: String| Fact { name, value };
+    let mut warnings = found.warnings();
+    if found.kind != asked {
+        warnings.insert(0, format!("it is {}, and not {}", found.kind.name(), asked.name()));
+    }
+    let runtime = match &found.oci_runtime {
+        Some((name, version)) => format!("{} ({name} {version})", found.default_runtime),
+        None => found.default_runtime.clone(),
+    };
+    let runtimes: Vec<String> = found.runtimes.iter().cloned().collect();
+    let facts = vec![
+        fact("version", format!("{} {}, API {}", found.kind.name(), found.version, found.api)),
+        fact("runs as", if found.rootless { "a user (rootless)".to_owned() } else { "root".to_owned() }),
+        fact("runtime", runtime),
+        fact("runtimes", runtimes.join(" ")),
+        fact("cgroups", format!("v{}, by {}", found.cgroup_version, found.cgroup_driver)),
+        fact("seccomp", if found.seccomp { "yes".to_owned() } else { "no".to_owned() }),
+        fact("kernel", format!("{} {}", found.kernel, found.architecture)),
+        fact("storage", found.storage.clone()),
+    ];
+    EngineFacts { facts, rootless: found.rootless, runtimes, warnings }
 }
 
 /// What this machine has.

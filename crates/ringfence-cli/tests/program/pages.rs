@@ -186,6 +186,28 @@ fn doctor_says_what_this_host_can_enforce() {
 }
 
 #[test]
+fn doctor_says_why_a_container_engine_cannot_be_reached() {
+    let stage = Stage::spawn();
+    let absent = stage.path().join("absent.sock");
+    let silent = stage.path().join("silent.sock");
+    // It takes connections, and never says a word.
+    let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
+    let begun = std::time::Instant::now();
+    let found = stage
+        .ringfence(["doctor", "--json"])
+        .env("DOCKER_HOST", format!("unix://{}", silent.display()))
+        .env("CONTAINER_HOST", format!("unix://{}", absent.display()))
+        .run()
+        .expect(0, &[])
+        .json();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+    let reason = |index: usize| found["engines"][index]["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason(0).contains("did not answer within 2 seconds"), "{found:#}");
+    assert!(reason(1).contains("podman is not running") && reason(1).contains("`CONTAINER_HOST`"), "{found:#}");
+    assert!(found["engines"][1]["fix"].as_str().unwrap().contains("podman.socket"), "{found:#}");
+}
+
+#[test]
 fn doctor_as_json_is_json() {
     let stage = Stage::spawn();
     let found = stage.ringfence(["doctor", "--json"]).run().expect(0, &[]).json();

@@ -18,6 +18,7 @@ use crate::workspace::copy::CopyError;
 use crate::workspace::layer::PrivateLayer;
 use crate::workspace::merged::Merged;
 
+pub(crate) mod container;
 pub(crate) mod environment;
 mod guest;
 mod landlock;

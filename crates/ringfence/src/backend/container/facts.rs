@@ -1,0 +1,252 @@
+//! What an engine says about itself, and what is known to be wrong with it.
+
+use std::collections::BTreeSet;
+
+use bollard::models::{SystemInfo, SystemVersion};
+
+use super::address::EngineKind;
+use super::failure::{EngineFailure, clean};
+
+/// The most runtimes of an engine that are looked at.
+const MOST_RUNTIMES: usize = 64;
+
+/// What an engine is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Which one answered, whichever was asked for.
+    pub(crate) kind: EngineKind,
+    /// Its version.
+    pub(crate) version: String,
+    /// The newest version of the API that it speaks.
+    pub(crate) api: String,
+    /// Whether it runs as somebody other than root.
+    pub(crate) rootless: bool,
+    /// `1` or `2`.
+    pub(crate) cgroup_version: String,
+    /// `systemd`, `cgroupfs` or `none`.
+    pub(crate) cgroup_driver: String,
+    /// What it can start containers with. Podman names also what is not installed.
+    pub(crate) runtimes: BTreeSet<String>,
+    /// What it starts containers with unless it is told otherwise.
+    pub(crate) default_runtime: String,
+    /// Whether it filters system calls.
+    pub(crate) seccomp: bool,
+    /// The OCI runtime and its version, such as `runc 1.1.12`.
+    pub(crate) oci_runtime: Option<(String, String)>,
+    /// The kernel that it runs on.
+    pub(crate) kernel: String,
+    /// How it stores images.
+    pub(crate) storage: String,
+    /// Its processor's architecture.
+    pub(crate) architecture: String,
+    /// Which limits it can set.
+    pub(crate) limits: Limits,
+}
+
+/// Which limits an engine can set; what it does not say, it cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Memory.
+    pub(crate) memory: bool,
+    /// Swap.
+    pub(crate) swap: bool,
+    /// Processes.
+    pub(crate) processes: bool,
+    /// Time on processors.
+    pub(crate) cpus: bool,
+}
+
+impl Facts {
+    /// From the engine's two answers.
+    pub(super) fn read(version: &SystemVersion, info: &SystemInfo) -> Result<Self, EngineFailure> {
+        let word = |text: Option<&String>| text.map(|text| clean(text)).filter(|text| !text.is_empty());
+        let must =
+            |text: Option<String>, what: &str| text.ok_or_else(|| EngineFailure::Garbage(format!("it has no {what}")));
+        let components = version.components.as_deref().unwrap_or_default();
+        let is_podman = components.iter().any(|component| component.name == "Podman Engine");
+        let oci_runtime = components.iter().take(MOST_RUNTIMES).find_map(|component| {
+            let name = component.name.strip_prefix("OCI Runtime (").and_then(|name| name.strip_suffix(')'));
+            let name = name.or((component.name == "runc").then_some("runc"))?;
+            // Podman has the runtime's own words: `crun version 1.8.1`, and more lines.
+            let first = component.version.lines().next().unwrap_or_default();
+            let version =
+                first.strip_prefix(name).map_or(first, |rest| rest.trim_start().trim_start_matches("version"));
+            Some((clean(name), clean(version)))
+        });
+        let options = info.security_options.as_deref().unwrap_or_default();
+        let has_option = |name: &str| {
+            options.iter().any(|option| option.split(',').any(|part| part == format!("name={name}") || part == name))
+        };
+        let is = |flag: Option<bool>| flag == Some(true);
+        Ok(Self {
+            kind: if is_podman { EngineKind::Podman } else { EngineKind::Docker },
+            version: must(word(version.version.as_ref()), "version")?,
+            api: must(word(version.api_version.as_ref()).filter(|api| is_api(api)), "version of its API")?,
+            rootless: has_option("rootless"),
+            cgroup_version: info.cgroup_version.map_or("unknown".to_owned(), |version| clean(version.as_ref())),
+            cgroup_driver: info.cgroup_driver.map_or("unknown".to_owned(), |driver| clean(driver.as_ref())),
+            runtimes: info
+                .runtimes
+                .iter()
+                .flat_map(|runtimes| runtimes.keys())
+                .take(MOST_RUNTIMES)
+                .map(|name| clean(name))
+                .collect(),
+            default_runtime: word(info.default_runtime.as_ref()).unwrap_or_else(|| "unknown".to_owned()),
+            seccomp: has_option("seccomp"),
+            oci_runtime,
+            kernel: word(info.kernel_version.as_ref()).unwrap_or_else(|| "unknown".to_owned()),
+            storage: word(info.driver.as_ref()).unwrap_or_else(|| "unknown".to_owned()),
+            architecture: word(info.architecture.as_ref()).unwrap_or_else(|| "unknown".to_owned()),
+            limits: Limits {
+                memory: is(info.memory_limit),
+                swap: is(info.swap_limit),
+                processes: is(info.pids_limit),
+                cpus: is(info.cpu_cfs_quota),
+            },
+        })
+    }
+
+    /// What somebody who relies on this engine should know.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some((name, version)) = &self.oci_runtime
+            && name == "runc"
+        {
+            warnings.extend(runc_warning(version));
+        }
+        if !self.seccomp {
+            warnings.push(
+                "it does not filter system calls (no seccomp); the guest's own filter is the only one".to_owned(),
+            );
+        }
+        if self.rootless && self.cgroup_version == "1" {
+            warnings.push("rootless with cgroups of version 1: it can limit neither memory nor processes; boot with cgroups of version 2".to_owned());
+        }
+        let limits = [
+            (self.limits.memory, "memory"),
+            (self.limits.swap, "swap"),
+            (self.limits.processes, "the number of processes"),
+            (self.limits.cpus, "the time on processors"),
+        ];
+        let missing: Vec<&str> = limits.iter().filter(|(can, _)| !can).map(|(_, what)| *what).collect();
+        if !missing.is_empty() {
+            warnings.push(format!("it cannot limit {}", missing.join(", ")));
+        }
+        warnings
+    }
+}
+
+/// `1.41`.
+fn is_api(text: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.len() < 4 && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('.').is_some_and(|(major, minor)| number(major) && number(minor))
+}
+
+/// A version of runc: a candidate comes before what it is a candidate for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct RuncVersion {
+    major: u32,
+    minor: u32,
+    patch: u32,
+    candidate: u32,
+}
+
+const FINISHED: u32 = u32::MAX;
+
+impl RuncVersion {
+    const fn new(major: u32, minor: u32, patch: u32) -> Self {
+        Self { major, minor, patch, candidate: FINISHED }
+    }
+
+    const fn candidate(self, candidate: u32) -> Self {
+        Self { candidate, ..self }
+    }
+
+    /// `1.1.5`, `1.0.0-rc6+dev`, `1.0.0~rc6+dfsg1`, `1.4.0-rc.2`, `1.1.5+ds1-1+deb12u1`.
+    fn read(text: &str) -> Option<Self> {
+        let text = text.trim().trim_start_matches('v');
+        let (numbers, rest) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
+        let mut numbers = numbers.split('.').map(|number| number.parse().ok());
+        let read = Self::new(numbers.next()??, numbers.next()??, numbers.next()??);
+        let candidate = rest.strip_prefix(['-', '~']).and_then(|rest| rest.strip_prefix("rc"));
+        Some(match candidate {
+            Some(rest) => {
+                let rest = rest.trim_start_matches('.');
+                let digits = &rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())];
+                // A candidate without a number is taken for the first.
+                read.candidate(digits.parse().unwrap_or(1))
+            }
+            None => read,
+        })
+    }
+}
+
+/// What is known to be wrong with a version of runc.
+fn runc_warning(text: &str) -> Option<String> {
+    let Some(version) = RuncVersion::read(text) else {
+        return Some(format!(
+            "the version of runc, `{text}`, could not be read: make sure that it is 1.2.8, 1.3.3 or later"
+        ));
+    };
+    let mut known = Vec::new();
+    if version < RuncVersion::new(1, 0, 0).candidate(7) {
+        known.push("CVE-2019-5736");
+    }
+    // Before 1.0.0-rc93 the leaked descriptor was not there; who runs that has other worries, and is told as well.
+    if version < RuncVersion::new(1, 1, 12) {
+        known.push("CVE-2024-21626");
+    }
+    let is_between = |from, to| version >= from && version < to;
+    let fixed = RuncVersion::new(1, 2, 8);
+    if version < fixed
+        || is_between(RuncVersion::new(1, 3, 0).candidate(0), RuncVersion::new(1, 3, 3))
+        || is_between(RuncVersion::new(1, 4, 0).candidate(0), RuncVersion::new(1, 4, 0).candidate(3))
+    {
+        known.extend(["CVE-2025-31133", "CVE-2025-52565", "CVE-2025-52881"]);
+    }
+    (!known.is_empty()).then(|| {
+        format!(
+            "runc {text} lets containers out: {}; unless your distribution patched it, update it to 1.2.8, 1.3.3 or later",
+            known.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_versions_of_runc_are_named_with_what_is_wrong_with_them() {
+        let newer = ["CVE-2025-31133", "CVE-2025-52565", "CVE-2025-52881"];
+        let check = |version: &str, expected: &[&str]| {
+            let warning = runc_warning(version);
+            for name in ["CVE-2019-5736", "CVE-2024-21626"].into_iter().chain(newer) {
+                let named = warning.as_ref().is_some_and(|warning| warning.contains(name));
+                assert_eq!(named, expected.contains(&name), "{version}: {name}: {warning:?}");
+            }
+        };
+        check("1.0.0-rc6+dev", &[&["CVE-2019-5736", "CVE-2024-21626"], &newer[..]].concat());
+        check("1.0.0~rc6+dfsg1", &[&["CVE-2019-5736", "CVE-2024-21626"], &newer[..]].concat());
+        check("1.0.0-rc7", &[&["CVE-2024-21626"], &newer[..]].concat());
+        check("1.0.0-rc95", &[&["CVE-2024-21626"], &newer[..]].concat());
+        check("1.1.5+ds1-1+deb12u1", &[&["CVE-2024-21626"], &newer[..]].concat());
+        check("1.1.11", &[&["CVE-2024-21626"], &newer[..]].concat());
+        check("1.1.12", &newer);
+        check("v1.2.7", &newer);
+        check("1.2.8", &[]);
+        check("1.2.9+ds1", &[]);
+        check("1.3.0-rc.1", &newer);
+        check("1.3.2", &newer);
+        check("1.3.3", &[]);
+        check("1.4.0-rc.2", &newer);
+        check("1.4.0-rc.3", &[]);
+        check("1.4.0", &[]);
+        check("2.0.0", &[]);
+        assert!(runc_warning("1.1.5+ds1").unwrap().contains("unless your distribution patched it"));
+        for unknown in ["", "latest", "1.1", "99999999999.1.1", "1..1"] {
+            assert!(runc_warning(unknown).unwrap().contains("could not be read"), "{unknown}");
+        }
+    }
+}
