@@ -33,7 +33,7 @@ pub const VARIABLES: [&str; 14] = [
 ];
 
 /// Variables with our prefix that other rooms read, so they are not mistakes here.
-pub const RESERVED_VARIABLES: [&str; 9] = [
+pub const RESERVED_VARIABLES: [&str; 11] = [
     "RINGFENCE_LOG",
     "RINGFENCE_STATE_DIR",
     "RINGFENCE_POLICY",
@@ -43,6 +43,8 @@ pub const RESERVED_VARIABLES: [&str; 9] = [
     "RINGFENCE_RUN_ID",
     "RINGFENCE_FILES",
     "RINGFENCE_TEST_REQUIRE",
+    "RINGFENCE_TEST_DOCKER_HOST",
+    "RINGFENCE_TEST_PODMAN_HOST",
 ];
 
 /// Names of other programs that mean the same. A `RINGFENCE_*` variable wins over them.

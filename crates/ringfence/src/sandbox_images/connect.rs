@@ -7,7 +7,7 @@ use bollard::{API_DEFAULT_VERSION, Docker};
 
 pub use crate::backend::container::address::EngineKind;
 use crate::backend::container::address::{Address, Surroundings, find};
-use crate::backend::container::engine::docker_at;
+use crate::backend::container::wire::docker_at;
 
 /// Loading or building an image takes long; an engine that says nothing for so long is gone.
 const TIMEOUT: Duration = Duration::from_secs(30 * 60);

@@ -4,6 +4,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::models::{SystemInfo, SystemVersion};
@@ -36,23 +37,8 @@ pub(crate) struct Engine {
     address: Address,
     wire: Wire,
     kind: EngineKind,
-}
-
-/// bollard's client, over our own connections.
-pub(crate) fn docker_at(
-    address: &Address,
-    limit: Duration,
-    version: &bollard::ClientVersion,
-) -> Result<bollard::Docker, bollard::errors::Error> {
-    let wire = Wire::new(address.clone());
-    let transport = move |request: bollard::BollardRequest| {
-        let wire = wire.clone();
-        Box::pin(async move {
-            let sent = wire.send(request).await;
-            sent.map_err(|error| bollard::errors::Error::IOError { err: std::io::Error::other(error) })
-        }) as std::pin::Pin<Box<dyn Future<Output = _> + Send>>
-    };
-    bollard::Docker::connect_with_custom_transport(transport, None::<String>, limit.as_secs(), version)
+    /// As it said when we connected.
+    version: Arc<SystemVersion>,
 }
 
 /// A container, by its id.
@@ -183,7 +169,12 @@ struct InspectedConfig {
 impl Engine {
     /// Connects and agrees on a version.
     pub(crate) async fn connect(address: &Address, limit: Duration) -> Result<Self, Unavailable> {
-        let mut engine = Self { address: address.clone(), wire: Wire::new(address.clone()), kind: address.kind };
+        let mut engine = Self {
+            address: address.clone(),
+            wire: Wire::new(address.clone()),
+            kind: address.kind,
+            version: Arc::default(),
+        };
         let asked = engine.get::<SystemVersion>("/version", limit, "ask the engine for its version").await;
         let version = asked.map_err(|error| unavailable(address, &error.failure))?;
         let components = version.components.as_deref().unwrap_or_default();
@@ -195,6 +186,7 @@ impl Engine {
             return Err(unavailable(address, &nonsense));
         };
         engine.wire.speak(&format!("{}.{}", api.0, api.1));
+        engine.version = Arc::new(version);
         Ok(engine)
     }
 
@@ -224,9 +216,8 @@ impl Engine {
     /// What it is.
     pub(crate) async fn facts(&self, limit: Duration) -> Result<Facts, Unavailable> {
         let ask = async {
-            let version = self.get::<SystemVersion>("/version", limit, "ask the engine for its version").await?;
             let info = self.get::<SystemInfo>("/info", limit, "ask the engine what it is").await?;
-            Facts::read(&version, &info).map_err(|failure| failure.during("ask the engine what it is"))
+            Facts::read(&self.version, &info).map_err(|failure| failure.during("ask the engine what it is"))
         };
         ask.await.map_err(|error| unavailable(&self.address, &error.failure))
     }

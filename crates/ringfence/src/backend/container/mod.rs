@@ -22,7 +22,7 @@ pub(crate) mod spec;
 mod standing;
 pub(crate) mod sweep;
 mod ways;
-mod wire;
+pub(crate) mod wire;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bollard::BollardRequest;
 use hyper::body::Incoming;
@@ -54,6 +55,23 @@ pub(super) enum WireError {
     /// The request itself is none.
     #[error("could not ask the engine")]
     Request,
+}
+
+/// bollard's client, over these connections.
+pub(crate) fn docker_at(
+    address: &Address,
+    limit: Duration,
+    version: &bollard::ClientVersion,
+) -> Result<bollard::Docker, bollard::errors::Error> {
+    let wire = Wire::new(address.clone());
+    let transport = move |request: BollardRequest| {
+        let wire = wire.clone();
+        Box::pin(async move {
+            let sent = wire.send(request).await;
+            sent.map_err(|error| bollard::errors::Error::IOError { err: io::Error::other(error) })
+        }) as Pin<Box<dyn Future<Output = _> + Send>>
+    };
+    bollard::Docker::connect_with_custom_transport(transport, None::<String>, limit.as_secs(), version)
 }
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -105,7 +105,7 @@ async fn a_socket_that_is_not_there_or_that_nobody_serves_is_an_engine_that_does
 #[tokio::test]
 async fn a_socket_without_permission_says_what_the_group_means() {
     let server = listen(Arc::new(|_: &str| http(200, VERSION)));
-    std::fs::set_permissions(&server.path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&server.path, std::fs::Permissions::from_mode(0o000)).unwrap();
     let connected = Engine::connect(&at(&server.path), LIMIT).await;
     if rustix::process::geteuid().is_root() {
         // Root may all the same; what would be said to others is known without a socket.
