@@ -4,6 +4,8 @@
 //! line that starts it in a container instead, from the file `$GUEST`; `RINGFENCE_TEST_FAR_KERNEL=own` says that this has a
 //! kernel of its own.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test")]
+
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -239,7 +241,10 @@ impl Ended {
 fn a_far_guest_proves_its_wall_and_runs_programs() {
     let Some(mut host) = Host::bare() else { return };
     host.begin(contained(), FarWorkspace::AsItIs);
-    let FarReport::Report(Report::Proven(proofs)) = host.next() else { panic!("no proofs") };
+    let proofs = match host.next() {
+        FarReport::Report(Report::Proven(proofs)) => proofs,
+        other => panic!("no proofs: {other:?}"),
+    };
     let names: Vec<&str> = proofs.iter().map(|proof| proof.name.as_str()).collect();
     eprintln!("{proofs:#?}");
     for name in [
