@@ -15,7 +15,7 @@ use ringfence_guest::far::{Begin, FarOrder, FarReport, FarWorkspace, PIECE, Stre
 use ringfence_guest::protocol::{MOST_ORDER, ProgramNumber, Reader, encode};
 use ringfence_guest::{InputFile, Order, Report, Start, Why};
 use ringfence_linux::keeper::{Rlimit, RlimitKind};
-use ringfence_linux::wall::{Access, Contained, Kernel, Program, TerminalSize, Writable};
+use ringfence_linux::wall::{Access, Contained, Ground, Kernel, Program, TerminalSize, Writable};
 
 const GUEST: &str = env!("CARGO_BIN_EXE_ringfence-far-guest");
 const LIMIT: Duration = Duration::from_secs(20);
@@ -40,8 +40,8 @@ fn contained() -> Contained {
         kernel: kernel(),
         workspace: "/tmp".into(),
         writable: vec![
-            Writable { at: "/tmp".into(), bytes: 16 << 20 },
-            Writable { at: "/dev/shm".into(), bytes: 8 << 20 },
+            Writable { at: "/tmp".into(), bytes: 16 << 20, on: Ground::Memory },
+            Writable { at: "/dev/shm".into(), bytes: 8 << 20, on: Ground::Memory },
         ],
         rlimits: vec![Rlimit { kind: RlimitKind::Core, most: 1 }, Rlimit { kind: RlimitKind::OpenFiles, most: 256 }],
         paths: paths.into_iter().map(|(path, access)| (path.into(), access)).collect(),
@@ -490,7 +490,10 @@ fn a_wall_that_is_not_as_it_must_be_is_refused() {
     refused(&|contained| contained.gid = 0, "1000:0");
     refused(&|contained| contained.writable[0].bytes = 1 << 20, "fs.size");
     refused(&|contained| contained.writable.truncate(1), "fs.confined");
-    refused(&|contained| contained.writable.push(Writable { at: "/usr".into(), bytes: u64::MAX }), "fs.size");
+    refused(
+        &|contained| contained.writable.push(Writable { at: "/usr".into(), bytes: u64::MAX, on: Ground::Memory }),
+        "fs.size",
+    );
 }
 
 #[test]

@@ -63,7 +63,6 @@ fn lay(folder: &Path, container: &Container, marker_inode: u64) -> std::io::Resu
         },
         user: (1234, 1234),
         entries: vec![
-            Entry::Scratch { at: folder.join("inside/code"), mode: 0o700, size: None },
             Entry::CopyOnWrite {
                 source: Source::Host(lower),
                 at: folder.join("inside/place"),
@@ -71,6 +70,7 @@ fn lay(folder: &Path, container: &Container, marker_inode: u64) -> std::io::Resu
                 access: Access::ReadWrite,
                 written: Written::Kept,
             },
+            Entry::Scratch { at: folder.join("inside/code"), mode: 0o700, size: None },
         ],
         quota_at: folder.join("inside/code"),
         writable_bytes: 1 << 20,

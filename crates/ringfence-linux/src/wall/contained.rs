@@ -55,6 +55,17 @@ pub struct Writable {
     pub at: OsString,
     /// How much it holds.
     pub bytes: u64,
+    /// What it is.
+    pub on: Ground,
+}
+
+/// What a place that can be written is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ground {
+    /// A file system in memory.
+    Memory,
+    /// A private layer in memory, over a folder of the host.
+    Layer,
 }
 
 /// Whose kernel answers the system calls of a container.

@@ -11,12 +11,13 @@ use std::path::Path;
 
 use rustix::fs::{Access as Ask, StatVfsMountFlags};
 
-use super::contained::{Contained, Kernel};
+use super::contained::{Contained, Ground, Kernel};
 use super::proof::{self, Company, Proof, Unproven};
 use crate::privileges::{self, Status};
 
 /// What `statfs` says of a tmpfs.
 const TMPFS: i64 = 0x0102_1994;
+const OVERLAY: i64 = 0x794c_7630;
 /// From this version on Landlock keeps signals inside.
 const LANDLOCK_SIGNALS: i32 = 6;
 /// No engine has more mounts, or devices, for one container.
@@ -296,15 +297,19 @@ fn devices(folder: &Path, kernel: Kernel) -> Result<usize, Unproven> {
     Ok(count)
 }
 
-/// Each place that can be written is in memory, and of the wanted size.
+/// Each place that can be written is in memory, or a layer that is, and of the wanted size.
 fn limited_size(contained: &Contained) -> Result<String, Unproven> {
     let name = "fs.size";
-    let mut all = 0u64;
+    let mut largest = 0u64;
     for place in &contained.writable {
         let found = rustix::fs::statfs(place.at.as_os_str())
             .map_err(|errno| Unproven::Unreadable { name, source: errno.into() })?;
         let at = place.at.display();
-        if found.f_type != TMPFS {
+        let expected = match place.on {
+            Ground::Memory => TMPFS,
+            Ground::Layer => OVERLAY,
+        };
+        if found.f_type != expected {
             return Err(Unproven::Broken {
                 name,
                 found: format!("{at} is on a file system of type {:x}", found.f_type),
@@ -316,9 +321,9 @@ fn limited_size(contained: &Contained) -> Result<String, Unproven> {
         if found.f_blocks == 0 || bytes > place.bytes.saturating_add(block) {
             return Err(Unproven::Broken { name, found: format!("{bytes} bytes can be written to {at}") });
         }
-        all = all.saturating_add(bytes);
+        largest = largest.max(bytes);
     }
-    Ok(format!("{all} bytes in {} places", contained.writable.len()))
+    Ok(format!("{} places, the largest of {largest} bytes", contained.writable.len()))
 }
 
 /// Where a container sees its own limits, in both versions of cgroups.
@@ -347,7 +352,7 @@ mod tests {
             gid: 1000,
             kernel: Kernel::Host,
             workspace: "/workspace".into(),
-            writable: vec![Writable { at: "/work space".into(), bytes: 1 }],
+            writable: vec![Writable { at: "/work space".into(), bytes: 1, on: Ground::Memory }],
             rlimits: Vec::new(),
             paths: Vec::new(),
             memory: 1,

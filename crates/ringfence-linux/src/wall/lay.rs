@@ -38,7 +38,7 @@ pub struct Laying {
     pub user: (u32, u32),
     /// What is laid, in order. The places are there already.
     pub entries: Vec<Entry>,
-    /// Where the quota's own file system is attached; one of the entries lies over it.
+    /// Where the quota's own file system is attached; the last of the entries lies over it.
     #[serde(with = "os_path")]
     pub quota_at: PathBuf,
     /// All that can be written together, in bytes.

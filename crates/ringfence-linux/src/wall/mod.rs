@@ -31,7 +31,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use contained::{Contained, Kernel, ProcessOne, Writable};
+pub use contained::{Contained, Ground, Kernel, ProcessOne, Writable};
 pub use guest::{Behind, Life, Raising, Reaped, WallDescriptors, WallLaunch, Woken, start};
 pub use inside::SetupError;
 pub(crate) use landlock::known as landlock_known;

@@ -228,12 +228,15 @@ fn clone(path: &Path) -> Result<OwnedFd, SetupError> {
 pub(super) struct Quota {
     tree: OwnedFd,
     used: u32,
+    /// Where it is attached, when overlay has to be told by a path: in the mounts of others, `/proc` is not ours.
+    path: Option<PathBuf>,
 }
 
 impl Quota {
     /// What it covers is the host's `/dev`, which goes away with the host's root.
     pub(super) fn new(bytes: u64, files: u64) -> Result<Self, SetupError> {
-        Self::attached(bytes, files, Path::new("/dev"))
+        let quota = Self::attached(bytes, files, Path::new("/dev"))?;
+        Ok(Self { path: None, ..quota })
     }
 
     /// Attached over the folder `path`: overlay and clones need it attached.
@@ -245,7 +248,7 @@ impl Quota {
         )
         .map_err(at("make the file system for all that can be written"))?;
         attach_over(tree.as_fd(), path).map_err(at("attach what can be written"))?;
-        Ok(Self { tree, used: 0 })
+        Ok(Self { tree, used: 0, path: Some(path.to_owned()) })
     }
 
     /// The name of a new folder of it.
@@ -404,10 +407,17 @@ pub(super) fn copy_on_write(
         take_away(lower.as_fd(), upper_folder.as_fd(), path)?;
     }
     let work = quota.folder(0o755)?;
-    let in_quota = |name: &Path| format!("/proc/self/fd/{}/{}", quota.tree.as_raw_fd(), name.display());
-    let options = [
+    let in_quota = |name: &Path| match &quota.path {
+        None => format!("/proc/self/fd/{}/{}", quota.tree.as_raw_fd(), name.display()),
+        Some(path) => path.join(name).display().to_string(),
+    };
+    let lower_named = match &quota.path {
         // By its descriptor: overlay would take a colon in a path for the end of it.
-        ("lowerdir", format!("/proc/self/fd/{}", lower.as_raw_fd())),
+        None => format!("/proc/self/fd/{}", lower.as_raw_fd()),
+        Some(_) => named_for_overlay(path)?,
+    };
+    let options = [
+        ("lowerdir", lower_named),
         ("upperdir", in_quota(&upper)),
         ("workdir", in_quota(&work)),
         ("userxattr", String::new()),
@@ -417,6 +427,14 @@ pub(super) fn copy_on_write(
         .map_err(at(format_args!("lay a private layer over {}", path.display())))?;
     root.attach_over(path, &tree)?;
     Ok(Laid { upper: upper_folder, merged: tree })
+}
+
+/// The place of a lower tree that was just attached, as overlay takes it.
+fn named_for_overlay(path: &Path) -> Result<String, SetupError> {
+    let text = path.to_str().filter(|text| !text.contains([':', ',', '\\', '"']));
+    let text = text.ok_or(rustix::io::Errno::INVAL);
+    let text = text.map_err(at(format_args!("lay a private layer over {}: use a plainer path", path.display())))?;
+    Ok(format!("/{text}"))
 }
 
 /// Makes `path` of the lower folder be absent, by a mark for overlay in the upper one.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures_util::stream;
 use ringfence_guest::far::{Begin, FarWorkspace};
 use ringfence_linux::RlimitKind;
-use ringfence_linux::wall::{Access, Contained, Entry, HOME, Identity, Laying, Marker, Writable};
+use ringfence_linux::wall::{Access, Contained, Entry, Ground, HOME, Identity, Laying, Marker, Writable};
 use ringfence_policy::WorkspaceMode;
 
 use super::attached::Complaint;
@@ -239,12 +239,17 @@ fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], m
     paths.extend(places.iter().filter(is_writable).map(|place| (place.at.clone().into(), Access::ReadWrite)));
     paths.extend(DEVICES.map(|path| (path.into(), Access::ReadWrite)));
     let size = plan.policy().fs.size.value.get();
-    let writable = places.iter().map(|place| Writable {
+    let is_laid_over =
+        |place: &Place| prepared.way == Way::Laid && place.at == workspace && mode != WorkspaceMode::Ephemeral;
+    // What is filled can be written as far as the file system knows; only Landlock says otherwise.
+    let is_written = |place: &&Place| prepared.way == Way::Filled || is_writable(place);
+    let writable = places.iter().filter(is_written).map(|place| Writable {
         at: place.at.clone().into_os_string(),
         bytes: match prepared.way {
             Way::Laid => place.bytes.max(size),
             Way::Filled => place.bytes,
         },
+        on: if is_laid_over(place) { Ground::Layer } else { Ground::Memory },
     });
     let mut rlimits = rlimits(proc).to_vec();
     if limits.memory {
@@ -291,15 +296,16 @@ fn lay(
     let identity = Identity { uid: user.uid, gid: user.gid, host_uid: user.uid, host_gid: user.gid };
     let mut trees = Vec::new();
     let scratch = |path: &str, mode| Entry::Scratch { at: path.into(), mode, size: None };
-    let mut entries =
-        vec![scratch(CODE, 0o700), scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
+    let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
     let (workspace, reviewed) = view::workspace(plan, at, identity, &containers.state, &mut trees)?;
     entries.extend(workspace);
     let mut mounts = view::mounts(plan)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, &containers.state)?;
     entries.extend(mounts.into_iter().chain(hidden));
-    let entries = view::without_replaced(entries);
+    let mut entries = view::without_replaced(entries);
     let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
+    // Over the quota's own place, and so the last.
+    entries.push(scratch(CODE, 0o700));
     let size = plan.policy().fs.size.value.get();
     let laying = Laying {
         process,
