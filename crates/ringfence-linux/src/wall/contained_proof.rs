@@ -55,7 +55,12 @@ pub(super) fn prove(contained: &Contained, landlock: Option<i32>, company: Compa
     add("priv.no-new", proof::no_new_privileges(&status))?;
     add("kernel.filter", proof::filtered(&status))?;
     add("proc.hidden", few_processes(company))?;
-    add("net.none", proof::no_network())?;
+    let unroutable: &[i32] = match contained.kernel {
+        Kernel::Host => &[libc::ENETUNREACH],
+        // gVisor's word for it.
+        Kernel::Own => &[libc::ENETUNREACH, libc::EHOSTUNREACH],
+    };
+    add("net.none", proof::no_network(unroutable))?;
     add("fs.confined", confined(contained, landlock))?;
     add("fd.clean", proof::clean_descriptors())?;
     add("proc.no-core", proof::no_core())?;
