@@ -192,7 +192,7 @@ impl Contained {
     fn or_one_by_one(&self, done: Result<(), c_int>, each: impl Fn(c_int) -> Result<(), ()>) -> Step<()> {
         let errno = match done {
             Ok(()) => return Ok(()),
-            Err(libc::ENOSYS) if self.kernel == Kernel::Own => libc::ENOSYS,
+            Err(errno @ (libc::ENOSYS | libc::EINVAL)) if self.kernel == Kernel::Own => errno,
             Err(errno) => return Err((Stage::Descriptors, errno)),
         };
         let entries = fs::read_dir("/proc/self/fd").map_err(|_| (Stage::Descriptors, errno))?;

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{Access as Ask, StatVfsMountFlags};
+use rustix::fs::{Access as Ask, OFlags, StatVfsMountFlags};
 
 use super::contained::{Contained, Ground, Kernel};
 use super::proof::{self, Company, Proof, Unproven};
@@ -56,7 +56,12 @@ pub(super) fn prove(contained: &Contained, landlock: Option<i32>, company: Compa
     add("priv.no-new", proof::no_new_privileges(&status))?;
     add("kernel.filter", proof::filtered(&status))?;
     add("proc.hidden", few_processes(company))?;
-    add("net.none", proof::no_network())?;
+    let unroutable: &[i32] = match contained.kernel {
+        Kernel::Host => &[libc::ENETUNREACH],
+        // gVisor's word for it.
+        Kernel::Own => &[libc::ENETUNREACH, libc::EHOSTUNREACH],
+    };
+    add("net.none", proof::no_network(unroutable))?;
     add("fs.confined", confined(contained, landlock))?;
     add("fd.clean", proof::clean_descriptors())?;
     add("proc.no-core", proof::no_core())?;
@@ -93,6 +98,15 @@ fn few_processes(company: Company) -> Result<String, Unproven> {
     match rustix::process::getppid() {
         Some(parent) if parent.is_init() => {}
         parent => return Err(Unproven::Broken { name, found: format!("the guest is process {parent:?}") }),
+    }
+    // Whoever could open these could speak for the guest. It is our user's, and only not being dumpable keeps us out.
+    for (path, flags) in
+        [("/proc/1/fd/3", OFlags::RDONLY), ("/proc/1/fd/4", OFlags::WRONLY), ("/proc/1/mem", OFlags::RDONLY)]
+    {
+        let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        if rustix::fs::open(path, flags, rustix::fs::Mode::empty()).is_ok() {
+            return Err(Unproven::Broken { name, found: format!("{path} of the guest can be opened") });
+        }
     }
     if company == Company::Others {
         // Counting was done when nobody else was there.

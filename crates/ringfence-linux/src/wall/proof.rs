@@ -90,7 +90,7 @@ pub(super) fn prove(expected: &Expected<'_>) -> Result<Vec<Proof>, Unproven> {
     add("priv.no-new", no_new_privileges(&status))?;
     add("kernel.filter", filtered(&status))?;
     add("proc.hidden", few_processes(expected.company))?;
-    add("net.none", no_network())?;
+    add("net.none", no_network(&[libc::ENETUNREACH]))?;
     add("fs.confined", confined(expected))?;
     add("fd.clean", clean_descriptors())?;
     add("proc.no-core", no_core())?;
@@ -185,7 +185,8 @@ fn count_processes() -> rustix::io::Result<usize> {
     Ok(count)
 }
 
-pub(super) fn no_network() -> Result<String, Unproven> {
+/// `unroutable` is how the kernel says that there is no route.
+pub(super) fn no_network(unroutable: &[i32]) -> Result<String, Unproven> {
     let name = "net.none";
     let devices = read(name, "/proc/self/net/dev")?;
     let interfaces: Vec<&str> =
@@ -197,7 +198,9 @@ pub(super) fn no_network() -> Result<String, Unproven> {
     let reached = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
         .and_then(|socket| socket.connect(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9)));
     match reached {
-        Err(error) if error.raw_os_error() == Some(libc::ENETUNREACH) => Ok("only lo, no route".to_owned()),
+        Err(error) if error.raw_os_error().is_some_and(|errno| unroutable.contains(&errno)) => {
+            Ok("only lo, no route".to_owned())
+        }
         Err(error) => Err(Unproven::Broken { name, found: format!("unexpected: {error}") }),
         Ok(()) => Err(Unproven::Broken { name, found: "there is a route".to_owned() }),
     }
