@@ -216,6 +216,7 @@ fn library(home: &Path, workspace: &Path) -> Way {
         grants: Vec::new(),
         own: Vec::new(),
         launcher: Launcher::process(&std::env::current_exe().unwrap(), &["launcher"]).unwrap(),
+        warm: 0,
     })
     .unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

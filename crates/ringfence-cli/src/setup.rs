@@ -164,6 +164,7 @@ pub(crate) fn engine_setup(context: Context, launcher: Launcher) -> Result<Setup
         grants: context.grants,
         own: context.own,
         launcher,
+        warm: 0,
     })
 }
 

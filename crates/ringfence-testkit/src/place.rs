@@ -61,6 +61,16 @@ impl Place {
 
     /// An engine for this place under the policy that `text` makes, as a project's file.
     pub fn engine(&self, text: &str, environment: Vec<(OsString, OsString)>) -> Result<Engine, Trouble> {
+        self.warm_engine(text, environment, 0)
+    }
+
+    /// Likewise, with room for so many containers that wait for runs.
+    pub fn warm_engine(
+        &self,
+        text: &str,
+        environment: Vec<(OsString, OsString)>,
+        warm: usize,
+    ) -> Result<Engine, Trouble> {
         let state = StateFolder::prepare(self.state()).map_err(|error| Trouble::Engine(Box::new(error)))?;
         let workspace = self.workspace().canonicalize().map_err(Trouble::io("find the workspace of the test"))?;
         let launcher = Launcher::process(&self.launcher, &[]).map_err(Trouble::io("start a launcher"))?;
@@ -72,6 +82,7 @@ impl Place {
             grants: Vec::new(),
             own: Vec::new(),
             launcher,
+            warm,
         })
         .map_err(|error| Trouble::Engine(Box::new(error)))
     }

@@ -25,6 +25,7 @@ fn main() {
         grants: Vec::new(),
         own: Vec::new(),
         launcher: ringfence::launcher::Launcher::here(),
+        warm: 0,
     })
     .unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

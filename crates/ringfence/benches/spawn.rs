@@ -69,6 +69,7 @@ fn engine(home: &Path, backend: &str) -> Engine {
         grants: Vec::new(),
         own: Vec::new(),
         launcher: Launcher::process(&std::env::current_exe().unwrap(), &[LAUNCHER]).unwrap(),
+        warm: 0,
     })
     .unwrap()
 }

@@ -73,6 +73,8 @@ pub struct Setup {
     pub own: Vec<PathBuf>,
     /// Who raises native walls: this process while it has one thread, or a process started for it.
     pub launcher: Launcher,
+    /// How many containers wait for runs after [`Engine::warm`], where containers are the wall.
+    pub warm: usize,
 }
 
 /// Why there is no engine.
@@ -111,6 +113,9 @@ impl Engine {
         let launcher = Arc::new(setup.launcher);
         let native = Native::new(Arc::clone(&launcher), setup.state.clone());
         native.prepare(&setup.policy);
+        let containers = |of: fn(_, _, _) -> Containers| {
+            of(Arc::clone(&launcher), setup.state.clone(), setup.environment.clone()).with_room_for(setup.warm)
+        };
         Ok(Self(Arc::new(Inner {
             state: setup.state.clone(),
             policy: setup.policy,
@@ -120,8 +125,8 @@ impl Engine {
             grants: setup.grants.iter().map(record_grant).collect(),
             backends: vec![
                 Box::new(native),
-                Box::new(Containers::docker(Arc::clone(&launcher), setup.state.clone(), setup.environment.clone())),
-                Box::new(Containers::podman(launcher, setup.state.clone(), setup.environment.clone())),
+                Box::new(containers(Containers::docker)),
+                Box::new(containers(Containers::podman)),
                 Box::new(Landlock::new(setup.state.clone())),
                 Box::new(Spawn::new(setup.state.clone())),
                 Box::new(NoWall::new(setup.state)),
@@ -209,20 +214,20 @@ impl Engine {
     }
 }
 
-struct Prepared<'a> {
-    plan: Plan,
-    chosen: Chosen<'a>,
+pub(crate) struct Prepared<'a> {
+    pub(crate) plan: Plan,
+    pub(crate) chosen: Chosen<'a>,
     cleared: Cleared,
 }
 
 /// A request that goes no further.
-struct Stopped {
-    outcome: Outcome,
+pub(crate) struct Stopped {
+    pub(crate) outcome: Outcome,
 }
 
 /// Where something is to run.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+pub(crate) enum Place<'a> {
     /// In a sandbox of its own.
     Fresh,
     /// In a session that is open.
@@ -435,7 +440,7 @@ impl Inner {
         }
     }
 
-    async fn prepare<'a>(
+    pub(crate) async fn prepare<'a>(
         &'a self,
         place: Place<'a>,
         run_id: RunId,
@@ -487,7 +492,7 @@ impl Inner {
         Entry { kind, run: run_id.to_string(), body }
     }
 
-    fn failed_without_id(&self, error: &NoRandomness) -> Outcome {
+    pub(crate) fn failed_without_id(&self, error: &NoRandomness) -> Outcome {
         let outcome = conclude::begin(RunId::unknown(), None, &self.policy);
         conclude::failed(outcome, Failure::new(FailureKind::Start, error))
     }

@@ -40,6 +40,7 @@ pub mod scratch;
 pub mod session;
 pub mod state;
 mod waiting;
+mod warm;
 pub mod workspace;
 mod written;
 

@@ -64,6 +64,15 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn keep<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<Arc<dyn KeptWall>, StartError>> {
         Box::pin(async { Err(StartError::NoSessions { kind: self.kind() }) })
     }
+    /// Makes ready what runs like `plan` start from, where something can be, and says how much of it waits. What is said of a
+    /// wall is found out when it is raised, all the same.
+    fn warm<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<usize, StartError>> {
+        Box::pin(async { Ok(0) })
+    }
+    /// Ends all that was made ready, and waits until it is gone.
+    fn drain(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }
 
 /// A wall that stands already. As a backend, it raises no other: its sandboxes are programs in the same place. Dropping

@@ -118,6 +118,7 @@ impl Check {
             grants: Vec::new(),
             own: Vec::new(),
             launcher: Launcher::here(),
+            warm: 0,
         };
         let state = setup.state.clone();
         let walled_setup = Setup { workspace: walled.workspace(), environment, ..setup };

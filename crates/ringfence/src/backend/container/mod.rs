@@ -2,7 +2,8 @@
 //! process.
 //!
 //! `address.rs` finds an engine, `wire.rs` connects, `engine.rs` asks, `spec.rs` says what a container may be and `guard.rs` looks at
-//! that once more. `standing.rs` brings it all together for one container.
+//! that once more. `made.rs` has a container made, `pool.rs` keeps some before they are needed, and `standing.rs` brings it all
+//! together for one.
 
 pub(crate) mod address;
 pub(crate) mod attached;
@@ -16,8 +17,11 @@ pub(crate) mod guest_volume;
 pub(crate) mod image;
 mod kept;
 pub(crate) mod labels;
+mod made;
 mod places;
+mod pool;
 mod promises;
+mod room;
 pub(crate) mod spec;
 mod standing;
 pub(crate) mod sweep;
@@ -43,6 +47,8 @@ use self::engine::Engine;
 use self::facts::Facts;
 use self::image::{Pull, Resolved, resolve};
 use self::labels::{ContainerKind, Owner};
+use self::made::Recipe;
+use self::pool::Pool;
 use self::spec::GuestFrom;
 use self::ways::{Way, way};
 use super::process::alone;
@@ -65,6 +71,8 @@ pub struct Containers {
     engine: OnceCell<(Engine, Facts)>,
     /// What killed supervisors left is removed before the first container is made.
     swept: OnceCell<()>,
+    /// Containers that wait for runs.
+    pool: Pool<Recipe>,
 }
 
 /// All that is known before a container is made.
@@ -96,7 +104,20 @@ impl Containers {
         state: StateFolder,
         environment: Vec<(OsString, OsString)>,
     ) -> Self {
-        Self { kind, state, environment, launcher, engine: OnceCell::new(), swept: OnceCell::new() }
+        Self {
+            kind,
+            state,
+            environment,
+            launcher,
+            engine: OnceCell::new(),
+            swept: OnceCell::new(),
+            pool: Pool::new(0, pool::IDLE),
+        }
+    }
+
+    /// The same, with room for so many containers that wait for runs.
+    pub fn with_room_for(self, warm: usize) -> Self {
+        Self { pool: Pool::new(warm, pool::IDLE), ..self }
     }
 
     /// The engine, asked once.
@@ -256,5 +277,13 @@ impl Backend for Containers {
             let standing = standing::raise(self, plan, ContainerKind::Session).await?;
             Ok(Arc::new(kept::Session::new(self.kind(), standing, plan.policy())) as Arc<dyn KeptWall>)
         })
+    }
+
+    fn warm<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<usize, StartError>> {
+        Box::pin(standing::warm(self, plan))
+    }
+
+    fn drain(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.pool.drain())
     }
 }

@@ -13,6 +13,7 @@ use bollard::models::{
     ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 use ringfence_guest::far;
+use serde::Serialize;
 
 use super::address::EngineKind;
 use super::guard::{self, Violation};
@@ -41,7 +42,7 @@ const SOCKETS: [&str; 6] = [
 const PODMANS_OWN_TMPFS: [&str; 3] = ["/run", "/tmp", "/var/tmp"];
 
 /// The id of an image or a container's hash: nothing that an engine could take for a name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct ImageId(String);
 
 impl ImageId {
@@ -60,7 +61,7 @@ impl ImageId {
 }
 
 /// A container to be made.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Spec {
     /// What stands inside, by its id.
     pub(crate) image: ImageId,
@@ -92,7 +93,8 @@ pub(crate) struct Spec {
     pub(crate) seccomp: Option<String>,
     /// What starts it, when it is not the engine's usual runtime.
     pub(crate) runtime: Option<String>,
-    /// What is written on it.
+    /// What is written on it. Nothing inside depends on it: of two that differ in it alone, one is as good as the other.
+    #[serde(skip)]
     pub(crate) labels: Labels,
     /// Its name for itself.
     pub(crate) hostname: String,
@@ -101,7 +103,7 @@ pub(crate) struct Spec {
 }
 
 /// A user by number: names would be looked up in the image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct User {
     /// The user, never root.
     pub(crate) uid: u32,
@@ -110,7 +112,7 @@ pub(crate) struct User {
 }
 
 /// Where the first process comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) enum GuestFrom {
     /// A file of this machine.
     File(PathBuf),
@@ -122,7 +124,7 @@ pub(crate) enum GuestFrom {
 }
 
 /// A file system in memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Tmpfs {
     /// Where.
     pub(crate) at: PathBuf,
@@ -135,7 +137,7 @@ pub(crate) struct Tmpfs {
 }
 
 /// Who may write to a tmpfs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) enum TmpfsOwner {
     /// The container's user alone; on Podman, which cannot say so, everybody.
     User,
@@ -144,7 +146,7 @@ pub(crate) enum TmpfsOwner {
 }
 
 /// A folder or a file of the host that can be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ReadOnlyBind {
     /// On the host, resolved: no link is in it.
     pub(crate) host: PathBuf,

@@ -1,6 +1,5 @@
-//! A container that stands: made, joined or filled, and proven from inside.
+//! A container that stands: joined or filled, and proven from inside.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,25 +8,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::stream;
-use ringfence_guest::far::{Begin, FarWorkspace};
-use ringfence_linux::RlimitKind;
-use ringfence_linux::wall::{Access, Contained, Entry, Ground, HOME, Identity, Laying, Marker, Writable};
+use ringfence_linux::wall::{Entry, HOME, Identity, Laying, Marker};
 use ringfence_policy::WorkspaceMode;
 
 use super::attached::Complaint;
 use super::brought::Brought;
-use super::engine::{ContainerId, Engine};
-use super::labels::{ContainerKind, Labels};
-use super::places::{Place, places};
-use super::spec::{GUEST, GuestFrom, Spec, Tmpfs, TmpfsOwner, User};
+use super::labels::ContainerKind;
+use super::made::{Made, MadePlace, Wanted};
+use super::room::Room;
+use super::spec::{GUEST, GuestFrom};
 use super::ways::Way;
 use super::{Containers, Prepared, could_not};
 use crate::backend::copied::{self, Copied};
 use crate::backend::far::{Bringing, FarLink};
 use crate::backend::guest::{Kept, Link, Proofs};
-use crate::backend::inside::{CODE, workspace_at};
+use crate::backend::inside::CODE;
 use crate::backend::native::view;
-use crate::backend::spawn::rlimits;
 use crate::backend::{StartError, WallError};
 use crate::plan::Plan;
 use crate::scratch::Scratch;
@@ -35,15 +31,8 @@ use crate::waiting::waiting;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::mirror::nodes;
 
-/// The name of the machine inside, as behind every wall.
-const HOSTNAME: &str = "sandbox";
-/// A place that something is laid over holds nothing itself.
-const COVERED: u64 = 64 * 1024;
 /// Of a private copy below the scratch folder.
 const COPY: &str = ".workspace";
-/// Places whose files must be writable for programs to work, none of which keeps anything.
-const DEVICES: [&str; 8] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/pts", "/proc"];
 
 /// One that stands. Dropping it removes the container.
 #[derive(Debug)]
@@ -55,7 +44,7 @@ pub(super) struct Standing {
     pub(super) prepared: Prepared,
     pub(super) laid: Option<LaidWorkspace>,
     // Last: nobody is in it then.
-    _removal: Removal,
+    _place: MadePlace,
 }
 
 /// A workspace with a private layer that was laid over it.
@@ -73,63 +62,67 @@ impl LaidWorkspace {
     }
 }
 
-/// Removes a container when it is dropped.
-#[derive(Debug)]
-struct Removal {
-    engine: Engine,
-    id: ContainerId,
-}
-
-impl Drop for Removal {
-    fn drop(&mut self) {
-        let (engine, id) = (self.engine.clone(), self.id.clone());
-        // Its guest ends by itself and the engine removes it then; this is for one that does not. Without an event loop, the
-        // next start finds it by its labels.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { engine.remove(&id).await });
-        }
-    }
-}
-
 /// A private copy of the workspace and where it lies.
 struct Filling {
     copied: Copied,
     scratch: Scratch,
 }
 
-/// Makes a container for `plan`, and has its guest prove it.
+/// A container for `plan`, taken where one waits and made where none does, whose guest has proven it.
 pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerKind) -> Result<Standing, StartError> {
     let prepared = containers.prepare(plan).await?;
-    let workspace = workspace_at(plan)?;
     let filling = fill_from(containers, plan, prepared.way)?;
-    let (bytes, files) = filling.as_ref().map_or((0, 0), |filling| (filling.copied.bytes(), filling.copied.len()));
-    let places = places(plan.policy(), &workspace, bytes, files);
-    let guest = containers.guest(&prepared).await?;
-    let memory = plan.policy().proc.memory.value.get().saturating_add(filled_memory(bytes, files));
-    let labels = Labels::new(plan.run_id().as_str(), &containers.owner()?, kind).map_err(io("name the container"))?;
-    let spec = spec(plan, &prepared, &places, &guest, memory, labels);
-    let engine = prepared.engine.clone();
-    let id = engine.create(&spec).await.map_err(|error| could_not(&error))?;
-    let removal = Removal { engine: engine.clone(), id: id.clone() };
-    let attached = engine.attach(&id).await.map_err(|error| could_not(&error))?;
-    engine.start(&id).await.map_err(|error| could_not(&error))?;
-    let complaint = attached.output.complaint();
-    let mode = plan.policy().fs.mode.value;
-    let Source { from, bringing, held } = source(filling, mode, plan)?;
-    let (killing, killed) = (engine.clone(), id.clone());
-    let kill = move || async move {
-        // One that cannot be killed is told to by its end of input, and found again by its labels.
-        killing.kill(&killed).await.ok();
+    let wanted = Wanted::new(containers, plan, prepared, room(filling.as_ref())).await?;
+    let _refill = containers.pool.refill_later();
+    let made = match containers.pool.take(&wanted.recipe).await {
+        Some(made) => made,
+        None => wanted.recipe.make_for(plan.run_id(), kind).await?,
     };
-    let far = Arc::new(FarLink::new(attached.output, attached.input, kill, bringing));
+    furnish(containers, plan, wanted, made, filling).await
+}
+
+/// Has containers wait for runs of `plan`, and says how many do.
+pub(super) async fn warm(containers: &Containers, plan: &Plan) -> Result<usize, StartError> {
+    if !containers.pool.is_used() {
+        return Ok(0);
+    }
+    let prepared = containers.prepare(plan).await?;
+    // Only its size is of interest: what it holds is looked at anew when one is taken.
+    let room = room(fill_from(containers, plan, prepared.way)?.as_ref());
+    let wanted = Wanted::new(containers, plan, prepared, room).await?;
+    containers.pool.fill(wanted.recipe).await
+}
+
+/// The room for a workspace, where a container is filled with one.
+fn room(filling: Option<&Filling>) -> Room {
+    filling.map_or(Room::default(), |filling| Room::for_a_copy(filling.copied.bytes(), filling.copied.len()))
+}
+
+/// Puts the workspace and all else that can be written into a container that nothing was done with yet, and has its guest
+/// raise and prove the wall. All that is said of a wall is found out here, whenever the container was made.
+async fn furnish(
+    containers: &Containers,
+    plan: &Plan,
+    wanted: Wanted,
+    made: Made,
+    filling: Option<Filling>,
+) -> Result<Standing, StartError> {
+    let Wanted { prepared, workspace, guest, begin, .. } = wanted;
+    let Made { far, complaint, process, place } = made;
+    let Source { from, bringing, held } = source(filling, plan.policy().fs.mode.value, plan)?;
+    if let Some(bringing) = bringing {
+        far.keep(bringing).map_err(io("speak to the guest"))?;
+    }
     let laid = match prepared.way {
         Way::Laid => {
-            let process = engine.process(&id).await.map_err(|error| could_not(&error))?;
+            let process = match process {
+                Some(process) => process,
+                None => place.process().await.map_err(|error| could_not(&error))?,
+            };
             lay(containers, plan, &workspace, &guest, process)?
         }
         Way::Filled => None,
     };
-    let begin = begin(plan, &prepared, &workspace, &places, memory);
     let proofs = far.proven(begin).await.map_err(|error| complaining(error, &complaint))?;
     if let Some(from) = from {
         let nodes = nodes(from.as_fd()).flat_map(|batch| match batch {
@@ -140,7 +133,7 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
     }
     drop(held);
     let guest = Kept::new(Link::Far(Arc::clone(&far)));
-    Ok(Standing { guest, far, proofs, workspace, prepared, laid, _removal: removal })
+    Ok(Standing { guest, far, proofs, workspace, prepared, laid, _place: place })
 }
 
 fn io(attempt: &'static str) -> impl Fn(io::Error) -> StartError {
@@ -153,12 +146,6 @@ fn complaining(error: StartError, complaint: &Complaint) -> StartError {
         text if text.is_empty() => error,
         text => StartError::Wall(WallError(format!("the guest ended in the container: {text}"))),
     }
-}
-
-/// Each file takes whole pages of memory there.
-fn filled_memory(bytes: u64, files: u64) -> u64 {
-    const PAGE: u64 = 4096;
-    bytes.saturating_add(files.saturating_mul(PAGE))
 }
 
 /// A private copy of the workspace, where a container is filled from one.
@@ -191,89 +178,6 @@ fn source(filling: Option<Filling>, mode: WorkspaceMode, plan: &Plan) -> Result<
     let most = plan.policy().fs.size.value.get().saturating_add(filling.copied.bytes());
     let brought = Brought::new(filling.copied, filling.scratch, most).map_err(io("open the private copy"))?;
     Ok(Source { from: Some(from), bringing: Some(Box::new(brought)), held: None })
-}
-
-fn spec(plan: &Plan, prepared: &Prepared, places: &[Place], guest: &GuestFrom, memory: u64, labels: Labels) -> Spec {
-    let proc = &plan.policy().proc;
-    let limits = prepared.facts.limits;
-    let shared = places.iter().find(|place| place.at == Path::new(super::places::SHARED_MEMORY));
-    let tmpfs = |place: &Place| Tmpfs {
-        at: place.at.clone(),
-        bytes: match prepared.way {
-            Way::Laid => COVERED,
-            Way::Filled => place.bytes,
-        },
-        files: place.files,
-        whose: if place.mode == 0o1777 { TmpfsOwner::Everybody } else { TmpfsOwner::User },
-    };
-    let others = places.iter().filter(|place| place.at != Path::new(super::places::SHARED_MEMORY));
-    Spec {
-        image: prepared.image.id.clone(),
-        image_variables: prepared.image.variables(),
-        image_volumes: prepared.image.volumes.clone(),
-        user: User { uid: proc.user.value.uid, gid: proc.user.value.gid },
-        guest: guest.clone(),
-        tmpfs: others.map(tmpfs).collect(),
-        binds: Vec::new(),
-        memory_bytes: if limits.memory { memory } else { 0 },
-        nano_cpus: if limits.cpus { u64::from(proc.cpus.value.millis()) * 1_000_000 } else { 0 },
-        // The guest is one of them.
-        processes: if limits.processes { u64::from(proc.processes.value) + 1 } else { 0 },
-        open_files: u64::from(proc.open_files.value),
-        file_size: None,
-        shared_memory_bytes: shared.map_or(COVERED, |place| place.bytes),
-        seccomp: prepared.seccomp.clone(),
-        runtime: plan.policy().backend.runtime.as_ref().map(|runtime| runtime.value.to_string()),
-        labels,
-        hostname: HOSTNAME.to_owned(),
-        engine_socket: prepared.engine.socket().map(Path::to_owned),
-    }
-}
-
-fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], memory: u64) -> Begin {
-    let proc = &plan.policy().proc;
-    let limits = prepared.facts.limits;
-    let mode = plan.policy().fs.mode.value;
-    let is_writable = |place: &&Place| place.at != workspace || mode != WorkspaceMode::ReadOnly;
-    let mut paths: Vec<(OsString, Access)> = vec![("/".into(), Access::ReadOnly)];
-    paths.extend(places.iter().filter(is_writable).map(|place| (place.at.clone().into(), Access::ReadWrite)));
-    paths.extend(DEVICES.map(|path| (path.into(), Access::ReadWrite)));
-    let size = plan.policy().fs.size.value.get();
-    let is_laid_over =
-        |place: &Place| prepared.way == Way::Laid && place.at == workspace && mode != WorkspaceMode::Ephemeral;
-    // What is filled can be written as far as the file system knows; only Landlock says otherwise.
-    let is_written = |place: &&Place| prepared.way == Way::Filled || is_writable(place);
-    let writable = places.iter().filter(is_written).map(|place| Writable {
-        at: place.at.clone().into_os_string(),
-        bytes: match prepared.way {
-            Way::Laid => place.bytes.max(size),
-            Way::Filled => place.bytes,
-        },
-        on: if is_laid_over(place) { Ground::Layer } else { Ground::Memory },
-    });
-    let mut rlimits = rlimits(proc).to_vec();
-    if limits.memory {
-        // The cgroup counts what is used. A limit on what one process may ask for would come first.
-        rlimits.retain(|limit| limit.kind != RlimitKind::Data);
-    }
-    Begin {
-        contained: Contained {
-            uid: proc.user.value.uid,
-            gid: proc.user.value.gid,
-            kernel: prepared.kernel,
-            workspace: workspace.as_os_str().to_owned(),
-            writable: writable.collect(),
-            rlimits,
-            paths,
-            memory,
-            processes: u64::from(proc.processes.value) + 1,
-        },
-        workspace: match (prepared.way, mode) {
-            (Way::Laid, _) | (Way::Filled, WorkspaceMode::Ephemeral) => FarWorkspace::AsItIs,
-            (Way::Filled, WorkspaceMode::Review | WorkspaceMode::Direct) => FarWorkspace::Kept,
-            (Way::Filled, WorkspaceMode::ReadOnly) => FarWorkspace::Forgotten,
-        },
-    }
 }
 
 /// Lays all that can be written into the container whose first process is `process`.

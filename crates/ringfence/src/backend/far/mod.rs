@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use self::bring::Collector;
-use self::turn::{Begun, Ends, Fill, Program, Step, Turns, said_by_the_guest};
+use self::turn::{Begun, Ends, Fill, Last, Program, Step, Turns, said_by_the_guest};
 use self::wire::{Frame, Voice};
 use super::StartError;
 use super::guest::{Proofs, start_error};
@@ -80,7 +80,8 @@ struct Shared {
     /// Turns true when whoever kills from outside has done it.
     killed: watch::Sender<bool>,
     runtime: tokio::runtime::Handle,
-    keeps: bool,
+    /// What differs at the end becomes a layer.
+    keeps: AtomicBool,
     brought: Mutex<Option<io::Result<PrivateLayer>>>,
     heard: Mutex<Instant>,
     /// What was told is being written down here: the guest waits for us.
@@ -107,7 +108,7 @@ impl FarLink {
         let (orders, next_orders) = mpsc::channel(MOST_ORDERS);
         let (frames, next_frames) = mpsc::channel(MOST_FRAMES);
         let voice = Voice(frames);
-        let keeps = bringing.is_some();
+        let keeps = AtomicBool::new(bringing.is_some());
         let shared = Arc::new(Shared {
             turns: Mutex::new(Turns::new(voice.clone(), bringing)),
             orders,
@@ -147,6 +148,23 @@ impl FarLink {
     /// The next report; nothing when the guest is gone.
     pub(super) async fn next(&self) -> Option<Report> {
         self.reports.lock().await.recv().await
+    }
+
+    /// Says what makes a layer of what differs at the end, to a guest that was not known to keep anything when it was made.
+    /// Only before its wall is raised.
+    pub(super) fn keep(&self, bringing: Box<dyn Bringing>) -> io::Result<()> {
+        let mut turns = self.shared.turns();
+        if !matches!(turns.begun, Begun::NotYet) {
+            return Err(gone());
+        }
+        turns.last = Last::Waiting(bringing);
+        self.shared.keeps.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether nothing more is to be said or heard.
+    pub(super) fn is_over(&self) -> bool {
+        *self.shared.over.borrow() || self.tasks.iter().any(tokio::task::AbortHandle::is_finished)
     }
 
     /// Has the guest raise its wall, and waits until it has proven it.
@@ -284,7 +302,7 @@ impl FarLink {
 
     /// Whether what differs at the end becomes a layer.
     pub(super) fn keeps_workspace(&self) -> bool {
-        self.shared.keeps
+        self.shared.keeps.load(Ordering::Relaxed)
     }
 
     /// The layer that was made of what differed at the end; nothing when nothing did. Once.

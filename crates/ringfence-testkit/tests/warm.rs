@@ -1,0 +1,138 @@
+//! Containers that wait for runs, in every engine that the environment names.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on says so by a panic")]
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ringfence::{Engine, Outcome, Request, Status};
+use ringfence_testkit::backends::{Presence, REQUIRED, Wall, presence};
+use ringfence_testkit::place::Place;
+
+const SOON: Duration = Duration::from_secs(20);
+const WARM: usize = 2;
+
+/// The binary that raises walls for these tests; the variable is set where they were moved after they were built.
+fn launcher() -> PathBuf {
+    let built = env!("CARGO_BIN_EXE_ringfence-testkit-launcher");
+    std::env::var_os("NEXTEST_BIN_EXE_ringfence-testkit-launcher").map_or_else(|| built.into(), PathBuf::from)
+}
+
+/// Asks the engine behind `wall` by its own API, past our library.
+fn ask(wall: &Wall, method: &str, path: &str) -> String {
+    let host = &wall.engine.as_ref().unwrap().0;
+    let mut stream = UnixStream::connect(host.strip_prefix("unix://").unwrap()).unwrap();
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: engine\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The containers of this process.
+fn containers(wall: &Wall) -> BTreeSet<String> {
+    let answer = ask(wall, "GET", "/v1.40/containers/json?all=true");
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    let list = &body[body.find('[').unwrap()..=body.rfind(']').unwrap()];
+    let list: serde_json::Value = serde_json::from_str(list).unwrap();
+    let ours = format!("-{}-", std::process::id());
+    let is_ours = |one: &&serde_json::Value| {
+        one["Labels"]["dev.ringfence.supervisor"].as_str().is_some_and(|supervisor| supervisor.contains(&ours))
+    };
+    list.as_array().unwrap().iter().filter(is_ours).map(|one| one["Id"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn until(mut holds: impl FnMut() -> bool) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < SOON {
+        if holds() {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    false
+}
+
+async fn sh(engine: &Engine, line: &str) -> Outcome {
+    let outcome = engine.start(Request::argv(["sh", "-c", line])).unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.status, outcome.exit_code), (Status::Exited, Some(0)), "{line}: {outcome:?}");
+    outcome
+}
+
+/// Writes where it can, after making sure that nobody did before.
+const MARKS: &str = "for file in /tmp/mark ~/mark mark; do test ! -e $file || exit 9; echo x > $file || exit 8; done";
+
+async fn check(wall: &Wall) {
+    let place = Place::new(launcher()).unwrap();
+    place.write("there.txt", "as it was\n").unwrap();
+    let policy = format!("version: 1\n{}", wall.policy());
+    let cold = place.engine(&policy, wall.environment()).unwrap();
+    match presence(&cold, wall.kind, &std::env::var(REQUIRED).unwrap_or_default()).await {
+        Presence::Here(_) => {}
+        Presence::Skip(line) => return eprintln!("{line}"),
+        Presence::Fail(line) => panic!("{line}"),
+    }
+    assert_eq!(cold.warm().await.unwrap(), 0, "an engine keeps none unless it is told to");
+    let tried = cold.start(Request::argv(["true"])).unwrap().outcome().await.unwrap();
+    if let (Some(runtime), Some(error)) = (wall.runtime, &tried.error) {
+        // An old one lets programs reach the guest's descriptors, and then nothing starts at all.
+        return eprintln!("SKIPPED: {wall}: with {runtime} nothing starts here: {error:?}");
+    }
+    let from_cold = sh(&cold, MARKS).await;
+    assert!(until(|| containers(wall).is_empty()).await, "{wall}: a run left its container");
+
+    let engine = place.warm_engine(&policy, wall.environment(), WARM).unwrap();
+    assert!(containers(wall).is_empty(), "none is made before it is asked for");
+    assert_eq!(engine.warm().await.unwrap(), WARM);
+    let first = containers(wall);
+    assert_eq!(first.len(), WARM);
+    for _ in 0..WARM {
+        let from_warm = sh(&engine, MARKS).await;
+        let evidence = |outcome: &Outcome| serde_json::to_value(&outcome.enforced).unwrap();
+        assert_eq!(evidence(&from_warm), evidence(&from_cold), "{wall}: a warm start proves something else");
+        assert_eq!(from_warm.changes, from_cold.changes, "{wall}");
+    }
+    let is_refilled = || {
+        let now = containers(wall);
+        now.len() == WARM && now.is_disjoint(&first)
+    };
+    assert!(until(is_refilled).await, "{wall}: one was used again, or not replaced: {first:?}, {:?}", containers(wall));
+    // What came into the workspace since they were made is there all the same.
+    place.write("later.txt", "later\n").unwrap();
+    let outcome = sh(&engine, "cat there.txt later.txt; echo changed > later.txt").await;
+    assert_eq!(outcome.stdout, "as it was\nlater\n", "{wall}");
+    assert_eq!(outcome.changes.map(|counts| counts.changed), Some(1), "{wall}");
+
+    assert!(until(|| containers(wall).len() == WARM).await);
+    let waiting = containers(wall);
+    for id in &waiting {
+        ask(wall, "POST", &format!("/v1.40/containers/{id}/kill"));
+    }
+    sh(&engine, MARKS).await;
+    let is_replaced = || {
+        let now = containers(wall);
+        now.len() == WARM && now.is_disjoint(&waiting)
+    };
+    assert!(until(is_replaced).await, "{wall}: dead ones were not replaced");
+
+    engine.drain().await;
+    assert_eq!(containers(wall), BTreeSet::new(), "{wall}: drained");
+    sh(&engine, MARKS).await;
+    assert_eq!(engine.warm().await.unwrap(), WARM, "the twin: it can be filled again");
+    drop(engine);
+    assert!(until(|| containers(wall).is_empty()).await, "{wall}: an engine that is gone left a container");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn containers_that_wait_are_used_once_prove_the_same_and_are_gone_when_drained() {
+    let (walls, missing) = Wall::engines();
+    for line in missing {
+        eprintln!("{line}");
+    }
+    for wall in walls {
+        eprintln!("on {wall}");
+        check(&wall).await;
+    }
+}

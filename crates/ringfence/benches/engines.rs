@@ -1,0 +1,169 @@
+//! What a run in a container costs beside its engine's own commands, in turns in the same run: `run` with about the same walls,
+//! `exec` into a container that runs already, our run that makes its container, our run in one that waited, and our run in a
+//! session. For each engine that the environment names, as for tests.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "a benchmark prints its figures and stops at the first failure"
+)]
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ringfence::engine::Setup;
+use ringfence::launcher::{self, Launcher};
+use ringfence::layers::{self, Project, Sources};
+use ringfence::{Engine, Outcome, Request, SessionRequest, StateFolder, Status};
+
+const ROUNDS: usize = 20;
+/// The argument that makes this program the launcher of its other self.
+const LAUNCHER: &str = "launcher";
+/// What hardens a container, as far as the engine's command has words for it.
+const HARDENED: [&str; 11] = [
+    "--rm",
+    "--network=none",
+    "--read-only",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    "--user=1000:1000",
+    "--memory=512m",
+    "--pids-limit=128",
+    "--cpus=1",
+    "--tmpfs=/tmp",
+    "--tmpfs=/workspace",
+];
+const ENGINES: [(&str, &str, &str); 2] = [
+    ("docker", "RINGFENCE_TEST_DOCKER_HOST", "DOCKER_HOST"),
+    ("podman", "RINGFENCE_TEST_PODMAN_HOST", "CONTAINER_HOST"),
+];
+
+fn main() {
+    if ringfence::far_guest::is_meant(std::env::args_os()) {
+        eprintln!("{}", ringfence::far_guest::live_far());
+        return;
+    }
+    if std::env::args().nth(1).as_deref() == Some(LAUNCHER) {
+        launcher::serve().unwrap();
+        return;
+    }
+    let Ok(image) = std::env::var("RINGFENCE_TEST_IMAGE") else {
+        return eprintln!("SKIPPED the engines: RINGFENCE_TEST_IMAGE names no image that they have");
+    };
+    for (name, variable, leads) in ENGINES {
+        match std::env::var(variable) {
+            Ok(host) => measure(name, leads, &host, &image),
+            Err(_) => eprintln!("SKIPPED {name}: {variable} is not set"),
+        }
+    }
+}
+
+/// The engine's own command.
+struct Cli<'a> {
+    name: &'a str,
+    host: &'a str,
+}
+
+impl Cli<'_> {
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.name);
+        if self.name == "podman" {
+            command.args(["--remote", "--url", self.host]);
+        }
+        command.env("DOCKER_HOST", self.host).args(words).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) {
+        let output = self.command(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+fn measure(name: &str, leads: &str, host: &str, image: &str) {
+    let home = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let cli = Cli { name, host };
+    let hardened = [&["run"][..], &HARDENED].concat();
+    let standing = format!("ringfence-bench-{}", std::process::id());
+    cli.run(&[&hardened[..], &["--detach", "--name", &standing, image, "sleep", "3600"]].concat());
+
+    let environment = vec![(leads.into(), host.into())];
+    let engine = |warm| engine(&home.path().join(format!("{warm}")), name, image, &environment, warm);
+    let (cold, warm) = (engine(0), engine(2));
+    assert_eq!(runtime.block_on(warm.warm()).unwrap(), 2);
+    let session = runtime.block_on(cold.open_session(SessionRequest::default())).unwrap();
+
+    let mut times: [Vec<Duration>; 5] = Default::default();
+    for _ in 0..ROUNDS {
+        times[0].push(time(|| cli.run(&[&hardened[..], &[image, "true"]].concat())));
+        times[1].push(time(|| cli.run(&["exec", &standing, "true"])));
+        times[2].push(time(|| check(runtime.block_on(run(&cold)))));
+        // What was taken last is made up for: so it is where runs do not come faster than containers can be made.
+        assert_eq!(runtime.block_on(warm.warm()).unwrap(), 2);
+        times[3].push(time(|| check(runtime.block_on(run(&warm)))));
+        runtime.block_on(warm.warm()).unwrap();
+        times[4].push(time(|| {
+            let run = || async { session.start(&cold, Request::argv(["true"])).unwrap().outcome().await.unwrap() };
+            check(runtime.block_on(run()));
+        }));
+    }
+    runtime.block_on(async {
+        session.close().await;
+        warm.drain().await;
+    });
+    cli.run(&["rm", "--force", &standing]);
+    let [by_run, by_exec, ..] = times.each_ref().map(|times| median(times));
+    for (way, times) in ["run", "exec", "ours_cold", "ours_warm", "ours_session"].iter().zip(&times) {
+        let median = median(times);
+        println!("{name}_{way} {} us", median.as_micros());
+        println!("{name}_{way}_over_exec {:.2} ratio", median.as_secs_f64() / by_exec.as_secs_f64());
+        println!("{name}_{way}_over_run {:.2} ratio", median.as_secs_f64() / by_run.as_secs_f64());
+    }
+}
+
+async fn run(engine: &Engine) -> Outcome {
+    engine.start(Request::argv(["true"])).unwrap().outcome().await.unwrap()
+}
+
+fn check(outcome: Outcome) {
+    assert_eq!((outcome.status, outcome.exit_code), (Status::Exited, Some(0)), "{:?}", outcome.error);
+}
+
+fn engine(
+    home: &Path,
+    backend: &str,
+    image: &str,
+    environment: &[(std::ffi::OsString, std::ffi::OsString)],
+    warm: usize,
+) -> Engine {
+    let workspace = home.join("workspace");
+    std::fs::create_dir_all(&workspace).unwrap();
+    let policy = home.join("sandbox.policy.yaml");
+    std::fs::write(&policy, format!("version: 1\nbackend: {backend}\nimage: {image}\n")).unwrap();
+    Engine::new(Setup {
+        policy: layers::load(&Sources { project: Project::File(policy), ..Sources::default() }).unwrap().policy,
+        workspace,
+        environment: environment.to_vec(),
+        state: StateFolder::prepare(home.join("state")).unwrap(),
+        grants: Vec::new(),
+        own: Vec::new(),
+        launcher: Launcher::process(&std::env::current_exe().unwrap(), &[LAUNCHER]).unwrap(),
+        warm,
+    })
+    .unwrap()
+}
+
+fn time(act: impl FnOnce()) -> Duration {
+    let begin = Instant::now();
+    act();
+    begin.elapsed()
+}
+
+fn median(times: &[Duration]) -> Duration {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    times[times.len() / 2]
+}

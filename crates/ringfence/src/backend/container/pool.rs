@@ -1,0 +1,290 @@
+//! Containers that stand before anybody needs them: made, with a guest that waits and was told nothing yet.
+//!
+//! Each is used once and by one run, and belongs to one engine of one caller. Whoever takes one has its guest raise and prove
+//! the wall then, as in one that was just made. When the pool is dropped or drained, all of them end.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
+
+use super::room::Room;
+use crate::backend::StartError;
+
+/// One that nobody took for this long is ended, and not replaced before the next run.
+pub(super) const IDLE: Duration = Duration::from_secs(10 * 60);
+/// So many are made at once: the engine has the runs themselves to serve.
+const AT_ONCE: usize = 2;
+
+/// All that a container and its guest depend on. Two with the same key are as good as each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    /// The hash of all of it but the room for the workspace.
+    pub(super) hash: [u8; 32],
+    pub(super) room: Room,
+}
+
+/// How containers of one key are made.
+pub(super) trait Recipe: fmt::Debug + Send + Sync + 'static {
+    /// One that waits.
+    type Made: fmt::Debug + Send + 'static;
+    /// What it depends on.
+    fn key(&self) -> Key;
+    /// Makes one.
+    fn make(&self) -> impl Future<Output = Result<Self::Made, StartError>> + Send;
+    /// Whether it can still be used.
+    fn is_alive(made: &mut Self::Made) -> impl Future<Output = bool> + Send;
+    /// Ends it, and waits until it is gone.
+    fn end(made: Self::Made) -> impl Future<Output = ()> + Send;
+}
+
+/// Those that wait. Dropping it ends them.
+#[derive(Debug)]
+pub(super) struct Pool<R: Recipe>(Arc<Shared<R>>);
+
+#[derive(Debug)]
+struct Shared<R: Recipe> {
+    size: usize,
+    idle: Duration,
+    shelf: Mutex<Shelf<R>>,
+    at_once: Semaphore,
+    /// Tells that one was made, or was not.
+    moved: Notify,
+}
+
+#[derive(Debug)]
+struct Shelf<R: Recipe> {
+    /// What is to wait here; nothing when nothing is.
+    recipe: Option<Arc<R>>,
+    ready: VecDeque<Waiting<R::Made>>,
+    making: usize,
+    next_number: u64,
+    /// Why the last one that was not made was not.
+    failed: Option<StartError>,
+}
+
+#[derive(Debug)]
+struct Waiting<M> {
+    number: u64,
+    made: M,
+    /// Ends it when nobody takes it.
+    timer: AbortHandle,
+}
+
+impl<M> Waiting<M> {
+    fn taken(self) -> M {
+        self.timer.abort();
+        self.made
+    }
+}
+
+/// Makes up for what was taken when it is dropped: not before the run that took it has its wall.
+#[derive(Debug)]
+pub(super) struct Refill<'a, R: Recipe>(&'a Pool<R>);
+
+impl<R: Recipe> Drop for Refill<'_, R> {
+    fn drop(&mut self) {
+        self.0.0.refill();
+    }
+}
+
+impl<R: Recipe> Pool<R> {
+    /// Room for `size`, each for at most `idle`. Nothing is made before [`Pool::fill`].
+    pub(super) fn new(size: usize, idle: Duration) -> Self {
+        let shelf = Shelf { recipe: None, ready: VecDeque::new(), making: 0, next_number: 0, failed: None };
+        Self(Arc::new(Shared {
+            size,
+            idle,
+            shelf: Mutex::new(shelf),
+            at_once: Semaphore::new(AT_ONCE),
+            moved: Notify::new(),
+        }))
+    }
+
+    /// Whether there is ever one in it.
+    pub(super) fn is_used(&self) -> bool {
+        self.0.size > 0
+    }
+
+    /// From now on, keeps as many as there is room for of what `recipe` makes. Waits until they are there, and says how many
+    /// wait.
+    pub(super) async fn fill(&self, recipe: Arc<R>) -> Result<usize, StartError> {
+        let others = {
+            let mut shelf = self.0.shelf();
+            shelf.failed = None;
+            let is_same = shelf.recipe.as_ref().is_some_and(|current| current.key() == recipe.key());
+            if is_same { Vec::new() } else { shelf.exchange(Some(recipe)) }
+        };
+        end_all::<R>(others).await;
+        self.0.refill();
+        self.0.settled().await;
+        let mut shelf = self.0.shelf();
+        shelf.failed.take().map_or(Ok(shelf.ready.len()), Err)
+    }
+
+    /// One with the key of `recipe`, when one waits that is still alive. Those that are not are thrown away.
+    ///
+    /// Where only the room for the workspace is another, those that wait are replaced: the next run finds what fits.
+    pub(super) async fn take(&self, recipe: &Arc<R>) -> Option<R::Made> {
+        loop {
+            let (found, others) = self.0.shelf().next(recipe);
+            if !others.is_empty() {
+                tokio::spawn(end_all::<R>(others));
+            }
+            let mut made = found?;
+            if R::is_alive(&mut made).await {
+                return Some(made);
+            }
+            tokio::spawn(R::end(made));
+        }
+    }
+
+    /// To be held until the run that takes one has its wall.
+    pub(super) fn refill_later(&self) -> Refill<'_, R> {
+        Refill(self)
+    }
+
+    /// Ends all of them, and those that are being made. Until [`Pool::fill`] no more are made.
+    pub(super) async fn drain(&self) {
+        let all = self.0.shelf().exchange(None);
+        end_all::<R>(all).await;
+        self.0.settled().await;
+    }
+}
+
+impl<R: Recipe> Drop for Pool<R> {
+    fn drop(&mut self) {
+        // Each ends when it is dropped; one that is being made finds that nobody wants it.
+        drop(self.0.shelf().exchange(None));
+    }
+}
+
+impl<R: Recipe> Shelf<R> {
+    /// Has another recipe from now on, and gives away what waits.
+    fn exchange(&mut self, recipe: Option<Arc<R>>) -> Vec<R::Made> {
+        self.recipe = recipe;
+        self.ready.drain(..).map(Waiting::taken).collect()
+    }
+
+    /// One for `recipe`, and those that are to be ended.
+    fn next(&mut self, recipe: &Arc<R>) -> (Option<R::Made>, Vec<R::Made>) {
+        let Some(current) = self.recipe.as_ref().map(|current| current.key()) else { return (None, Vec::new()) };
+        let wanted = recipe.key();
+        if current == wanted {
+            (self.ready.pop_front().map(Waiting::taken), Vec::new())
+        } else if current.hash == wanted.hash {
+            (None, self.exchange(Some(Arc::clone(recipe))))
+        } else {
+            (None, Vec::new())
+        }
+    }
+
+    fn wants(&self, recipe: &Arc<R>) -> bool {
+        self.recipe.as_ref().is_some_and(|current| current.key() == recipe.key())
+    }
+}
+
+impl<R: Recipe> Shared<R> {
+    fn shelf(&self) -> MutexGuard<'_, Shelf<R>> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to make what is missing.
+    fn refill(self: &Arc<Self>) {
+        // Without an event loop nothing is started that could need one.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let mut shelf = self.shelf();
+        let Some(recipe) = shelf.recipe.clone() else { return };
+        while shelf.ready.len() + shelf.making < self.size {
+            shelf.making += 1;
+            let making = Making(Arc::clone(self));
+            runtime.spawn(make_one(making, Arc::clone(&recipe)));
+        }
+    }
+
+    /// Waits until none is being made.
+    async fn settled(&self) {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            if self.shelf().making == 0 {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// Puts one where it waits; gives it back when nobody wants it any more.
+    fn put(self: &Arc<Self>, recipe: &Arc<R>, made: R::Made) -> Option<R::Made> {
+        let mut shelf = self.shelf();
+        if !shelf.wants(recipe) {
+            return Some(made);
+        }
+        let number = shelf.next_number;
+        shelf.next_number += 1;
+        let timer = tokio::spawn(end_unused(Arc::downgrade(self), number, self.idle)).abort_handle();
+        shelf.ready.push_back(Waiting { number, made, timer });
+        None
+    }
+}
+
+/// One that is being made.
+#[derive(Debug)]
+struct Making<R: Recipe>(Arc<Shared<R>>);
+
+impl<R: Recipe> Drop for Making<R> {
+    fn drop(&mut self) {
+        self.0.shelf().making -= 1;
+        self.0.moved.notify_waiters();
+    }
+}
+
+async fn make_one<R: Recipe>(making: Making<R>, recipe: Arc<R>) {
+    let shared = Arc::clone(&making.0);
+    // It is never closed.
+    let Ok(permit) = shared.at_once.acquire().await else { return };
+    if shared.shelf().wants(&recipe) {
+        match recipe.make().await {
+            Ok(made) => {
+                if let Some(unwanted) = shared.put(&recipe, made) {
+                    R::end(unwanted).await;
+                }
+            }
+            // Nobody waits for it, and who does is told. The next run that finds none has it tried again.
+            Err(error) => shared.shelf().failed = Some(error),
+        }
+    }
+    drop(permit);
+    drop(making);
+    if !shared.shelf().wants(&recipe) {
+        shared.refill();
+    }
+}
+
+/// Ends the one with this number, unless somebody took it meanwhile.
+async fn end_unused<R: Recipe>(shared: Weak<Shared<R>>, number: u64, idle: Duration) {
+    tokio::time::sleep(idle).await;
+    let Some(shared) = shared.upgrade() else { return };
+    let unused = {
+        let mut shelf = shared.shelf();
+        let at = shelf.ready.iter().position(|waiting| waiting.number == number);
+        at.and_then(|at| shelf.ready.remove(at))
+    };
+    if let Some(waiting) = unused {
+        R::end(waiting.made).await;
+    }
+}
+
+async fn end_all<R: Recipe>(all: Vec<R::Made>) {
+    join_all(all.into_iter().map(R::end)).await;
+}
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;

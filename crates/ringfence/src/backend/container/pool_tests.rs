@@ -1,0 +1,222 @@
+use std::collections::BTreeSet;
+
+use super::super::labels::{ContainerKind, Labels, Owner};
+use super::super::spec::{Spec, User, tests::spec};
+use super::*;
+use crate::backend::WallError;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What was made, and what became of it.
+#[derive(Debug, Default)]
+struct Yard {
+    made: Vec<u32>,
+    ended: BTreeSet<u32>,
+    dead: BTreeSet<u32>,
+    at_once: usize,
+    most_at_once: usize,
+    fails: bool,
+}
+
+#[derive(Debug)]
+struct Fake {
+    key: Key,
+    yard: Arc<Mutex<Yard>>,
+}
+
+#[derive(Debug)]
+struct FakeMade {
+    number: u32,
+    yard: Arc<Mutex<Yard>>,
+}
+
+impl Drop for FakeMade {
+    fn drop(&mut self) {
+        self.yard.lock().unwrap().ended.insert(self.number);
+    }
+}
+
+impl Recipe for Fake {
+    type Made = FakeMade;
+
+    fn key(&self) -> Key {
+        self.key
+    }
+
+    async fn make(&self) -> Result<FakeMade, StartError> {
+        {
+            let mut yard = self.yard.lock().unwrap();
+            yard.at_once += 1;
+            yard.most_at_once = yard.most_at_once.max(yard.at_once);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut yard = self.yard.lock().unwrap();
+        yard.at_once -= 1;
+        if yard.fails {
+            return Err(StartError::Wall(WallError("no room".to_owned())));
+        }
+        let number = u32::try_from(yard.made.len()).unwrap();
+        yard.made.push(number);
+        Ok(FakeMade { number, yard: Arc::clone(&self.yard) })
+    }
+
+    async fn is_alive(made: &mut FakeMade) -> bool {
+        !made.yard.lock().unwrap().dead.contains(&made.number)
+    }
+
+    async fn end(made: FakeMade) {
+        tokio::task::yield_now().await;
+        drop(made);
+    }
+}
+
+fn recipe(yard: &Arc<Mutex<Yard>>, kind: u8, bytes: u64) -> Arc<Fake> {
+    let key = Key { hash: [kind; 32], room: Room { bytes, files: 0 } };
+    Arc::new(Fake { key, yard: Arc::clone(yard) })
+}
+
+async fn take(pool: &Pool<Fake>, recipe: &Arc<Fake>) -> Option<FakeMade> {
+    let _refill = pool.refill_later();
+    pool.take(recipe).await
+}
+
+fn ended(yard: &Arc<Mutex<Yard>>) -> Vec<u32> {
+    yard.lock().unwrap().ended.iter().copied().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_that_waits_is_used_once_and_made_up_for() {
+    let yard = Arc::default();
+    let (pool, wanted) = (Pool::new(3, HOUR), recipe(&yard, 1, 0));
+    assert!(take(&pool, &wanted).await.is_none(), "nothing waits before it is asked for");
+    assert_eq!(pool.fill(Arc::clone(&wanted)).await.unwrap(), 3);
+    assert_eq!(yard.lock().unwrap().most_at_once, AT_ONCE);
+    let mut seen = BTreeSet::new();
+    for _ in 0..7 {
+        let made = take(&pool, &wanted).await.unwrap();
+        assert!(seen.insert(made.number), "{} was used twice", made.number);
+        drop(made);
+        pool.0.settled().await;
+        assert_eq!(pool.0.shelf().ready.len(), 3);
+    }
+    assert_eq!(yard.lock().unwrap().made.len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_without_room_never_makes_one() {
+    let yard = Arc::default();
+    let (pool, wanted) = (Pool::new(0, HOUR), recipe(&yard, 1, 0));
+    assert_eq!(pool.fill(Arc::clone(&wanted)).await.unwrap(), 0);
+    assert!(take(&pool, &wanted).await.is_none());
+    pool.0.settled().await;
+    assert!(!pool.is_used() && yard.lock().unwrap().made.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_asks_for_anything_else_gets_none_of_them() {
+    let yard = Arc::default();
+    let (pool, wanted) = (Pool::new(2, HOUR), recipe(&yard, 1, 0));
+    pool.fill(Arc::clone(&wanted)).await.unwrap();
+    assert!(take(&pool, &recipe(&yard, 2, 0)).await.is_none());
+    assert_eq!((pool.0.shelf().ready.len(), ended(&yard)), (2, vec![]), "the others go on waiting");
+    assert!(take(&pool, &wanted).await.is_some(), "the twin");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_without_room_for_the_workspace_are_replaced_by_some_that_have_it() {
+    let yard = Arc::default();
+    let (pool, larger) = (Pool::new(2, HOUR), recipe(&yard, 1, 512));
+    pool.fill(recipe(&yard, 1, 256)).await.unwrap();
+    assert!(take(&pool, &larger).await.is_none());
+    pool.0.settled().await;
+    assert_eq!(ended(&yard), [0, 1]);
+    assert!(take(&pool, &larger).await.unwrap().number >= 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_died_while_it_waited_is_thrown_away() {
+    let yard: Arc<Mutex<Yard>> = Arc::default();
+    let (pool, wanted) = (Pool::new(2, HOUR), recipe(&yard, 1, 0));
+    pool.fill(Arc::clone(&wanted)).await.unwrap();
+    yard.lock().unwrap().dead.insert(0);
+    assert_eq!(take(&pool, &wanted).await.unwrap().number, 1);
+    pool.0.settled().await;
+    assert!(ended(&yard).contains(&0));
+    assert_eq!(pool.0.shelf().ready.len(), 2);
+    yard.lock().unwrap().dead.extend([2, 3]);
+    assert!(take(&pool, &wanted).await.is_none(), "all are dead: a run starts as ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_nobody_takes_ends_and_comes_back_with_the_next_run() {
+    let yard = Arc::default();
+    let (pool, wanted) = (Pool::new(1, HOUR), recipe(&yard, 1, 0));
+    pool.fill(Arc::clone(&wanted)).await.unwrap();
+    tokio::time::sleep(HOUR / 2).await;
+    assert!(ended(&yard).is_empty(), "the twin: before its time");
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(ended(&yard), [0]);
+    assert_eq!(yard.lock().unwrap().made.len(), 1, "none is made while nobody runs anything");
+    assert!(take(&pool, &wanted).await.is_none());
+    pool.0.settled().await;
+    assert!(take(&pool, &wanted).await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn drained_and_dropped_pools_leave_nothing_not_even_what_is_being_made() {
+    let yard = Arc::default();
+    let wanted = recipe(&yard, 1, 0);
+    let pool = Pool::new(3, HOUR);
+    pool.fill(Arc::clone(&wanted)).await.unwrap();
+    let taken = take(&pool, &wanted).await.unwrap();
+    pool.drain().await;
+    assert_eq!(pool.0.shelf().making, 0);
+    assert!(!ended(&yard).contains(&taken.number), "what was taken is its run's");
+    assert_eq!(ended(&yard).len() + 1, yard.lock().unwrap().made.len());
+    assert!(take(&pool, &wanted).await.is_none(), "no more are made");
+    pool.0.settled().await;
+    assert_eq!(pool.fill(Arc::clone(&wanted)).await.unwrap(), 3, "the twin: it can be filled again");
+    drop(take(&pool, &wanted).await);
+    drop(pool);
+    drop(taken);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(ended(&yard), yard.lock().unwrap().made);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_made_is_told_to_whoever_waits_and_not_tried_without_end() {
+    let yard: Arc<Mutex<Yard>> = Arc::default();
+    let (pool, wanted) = (Pool::new(2, HOUR), recipe(&yard, 1, 0));
+    yard.lock().unwrap().fails = true;
+    assert!(pool.fill(Arc::clone(&wanted)).await.is_err());
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(pool.0.shelf().making, 0);
+    yard.lock().unwrap().fails = false;
+    assert!(take(&pool, &wanted).await.is_none());
+    pool.0.settled().await;
+    assert!(take(&pool, &wanted).await.is_some(), "the next run had it tried again");
+}
+
+#[test]
+fn the_key_knows_of_everything_inside_and_of_no_run() {
+    let hash = |spec: &Spec| blake3::hash(&postcard::to_allocvec(spec).unwrap());
+    let plain = spec();
+    let labels = Labels::new("another", &Owner::current().unwrap(), ContainerKind::Pool).unwrap();
+    assert_eq!(hash(&plain), hash(&Spec { labels, ..spec() }));
+    let user = User { uid: plain.user.uid + 1, ..plain.user };
+    let mut smaller = spec();
+    smaller.tmpfs[0].bytes += 1;
+    let others = [
+        Spec { user, ..spec() },
+        smaller,
+        Spec { memory_bytes: plain.memory_bytes + 1, ..spec() },
+        Spec { processes: plain.processes + 1, ..spec() },
+        Spec { nano_cpus: plain.nano_cpus + 1, ..spec() },
+        Spec { open_files: plain.open_files + 1, ..spec() },
+        Spec { runtime: Some("other".to_owned()), ..spec() },
+        Spec { seccomp: None, image_variables: vec!["X".to_owned()], ..spec() },
+    ];
+    for other in others {
+        assert_ne!(hash(&plain), hash(&other), "{other:?}");
+    }
+}

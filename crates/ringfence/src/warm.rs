@@ -1,0 +1,32 @@
+//! Walls that are begun before anybody needs them.
+
+use crate::conclude;
+use crate::engine::{Engine, Place, Prepared};
+use crate::outcome::Outcome;
+use crate::request::{Request, Work};
+use crate::run_id::RunId;
+
+impl Engine {
+    /// Has as many containers wait as the engine was set up for, of the kind that its own policy asks for, and says how many
+    /// do; none where the wall is no container. What a run takes is made up for in the background.
+    ///
+    /// Each is used by one run, and ends with it. A run whose request narrows the policy's limits starts as ever. Those that
+    /// wait end after ten minutes, with [`Engine::drain`], and with the engine.
+    pub async fn warm(&self) -> Result<usize, Box<Outcome>> {
+        let run_id = RunId::generate().map_err(|error| Box::new(self.0.failed_without_id(&error)))?;
+        // The plan is of nothing that runs, so the ledger need not know.
+        let prepared = self.0.prepare(Place::ToKeep, run_id, Request::new(Work::Place)).await;
+        let Prepared { plan, chosen, .. } = prepared.map_err(|stopped| Box::new(stopped.outcome))?;
+        chosen.backend.warm(&plan).await.map_err(|error| {
+            let outcome = conclude::begin(plan.run_id().clone(), Some(&plan), plan.policy());
+            Box::new(conclude::failed(outcome, error.failure()))
+        })
+    }
+
+    /// Ends every container that waits, and waits until it is gone. Runs and sessions go on, and start as ever from then on.
+    pub async fn drain(&self) {
+        for backend in &self.0.backends {
+            backend.drain().await;
+        }
+    }
+}
