@@ -27,6 +27,7 @@ pub(crate) enum ContainerKind {
     /// A session.
     Session,
     /// Waiting to be used.
+    #[allow(dead_code, reason = "a pool of warm containers is to come")]
     Pool,
     /// Never started: the way to put a file into a volume.
     Courier,
