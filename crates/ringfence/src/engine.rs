@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ringfence_linux::launcher::Launcher;
-use ringfence_policy::{BackendKind, Grant, ResolvedPolicy, WorkspaceMode, narrow};
+use ringfence_policy::{BackendKind, ResolvedPolicy, WorkspaceMode, narrow};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::analysis::analyse;
 use crate::approve::{Approver, Nobody};
-use crate::backend::{Backend, Capabilities, Containers, Landlock, Native, NoWall, Spawn, StartError, Unavailable};
+use crate::backend::{
+    Backend, Capabilities, Containers, FoundImage, Landlock, Native, NoWall, Spawn, StartError, Unavailable,
+};
 use crate::choose::Chosen;
 use crate::conclude;
 use crate::event::Event;
@@ -29,6 +30,7 @@ use crate::run::{Caller, Run};
 use crate::run_id::{NoRandomness, RunId};
 use crate::scratch;
 use crate::session::{Active, Open, Opening, Session, SessionRequest};
+pub use crate::setup::{Setup, SetupError};
 use crate::state::StateFolder;
 use crate::waiting::waiting;
 use crate::workspace::change::Moment;
@@ -53,47 +55,6 @@ pub(crate) struct Inner {
     grants: Value,
     pub(crate) own: Vec<PathBuf>,
     approver: Arc<dyn Approver>,
-}
-
-/// What an engine is made from.
-#[derive(Debug)]
-pub struct Setup {
-    /// The policy of every request.
-    pub policy: ResolvedPolicy,
-    /// The workspace, absolute.
-    pub workspace: PathBuf,
-    /// The host's environment, of which the policy passes a part.
-    pub environment: Vec<(OsString, OsString)>,
-    /// Where ledger and scratch folders are.
-    pub state: StateFolder,
-    /// The grants that went into the policy; every plan is written down with them.
-    pub grants: Vec<Grant>,
-    /// The files that said what is permitted, as [`own_files`](crate::layers::own_files) gives them: in the
-    /// workspace they are protected, whatever they are called.
-    pub own: Vec<PathBuf>,
-    /// Who raises native walls: this process while it has one thread, or a process started for it.
-    pub launcher: Launcher,
-    /// How many containers wait for runs after [`Engine::warm`], where containers are the wall.
-    pub warm: usize,
-}
-
-/// Why there is no engine.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// No ledger, no runs.
-    #[error("could not open the ledger")]
-    Ledger(#[from] LedgerError),
-    /// What earlier runs left cannot be removed.
-    #[error("could not remove what earlier runs left in {path}")]
-    Sweep {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The workspace cannot be used.
-    #[error("the workspace {0} is not an absolute path")]
-    RelativeWorkspace(PathBuf),
 }
 
 impl Engine {
@@ -267,8 +228,8 @@ impl Inner {
         if let Some(what) = image.as_ref().and_then(|image| image.preparing.clone()) {
             show(&events, Event::Preparing { what }).await;
         }
-        let image = image.map(|image| image.name);
-        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, image.as_deref());
+        let name = image.as_ref().map(|image| image.name.as_str());
+        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, name);
         let cancelled = caller.cancel.clone();
         let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         outcome.fell_back = chosen.fell_back;
@@ -292,7 +253,7 @@ impl Inner {
         }
         let (started, began) = (Instant::now(), Moment::now());
         let released = match raised {
-            Ok(sandbox) if sandbox.image() != image.as_deref() => Err(StartError::ImageChanged),
+            Ok(sandbox) if !FoundImage::is_shown(image.as_ref(), sandbox.image()) => Err(StartError::ImageChanged),
             Ok(mut sandbox) => sandbox.release().await.map(|()| sandbox),
             Err(error) => Err(error),
         };
@@ -339,8 +300,9 @@ impl Inner {
             Err(stopped) => return Err(self.write_stopped(&run_id, requested, stopped)),
         };
         let Prepared { plan, chosen, cleared } = prepared;
-        let image = chosen.backend.image(&plan).await.ok().flatten().map(|image| image.name);
-        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, image.as_deref());
+        let image = chosen.backend.image(&plan).await.ok().flatten();
+        let name = image.as_ref().map(|image| image.name.as_str());
+        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, name);
         let outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         let (raised, known) = tokio::join!(biased; chosen.backend.keep(&plan), async { self.append_synced(&entries) });
         if let Err(error) = known {
@@ -348,14 +310,16 @@ impl Inner {
         }
         let wall = match raised {
             Ok(wall) => match wall.image(&plan).await {
-                Ok(found) if found.as_ref().map(|found| &found.name) == image.as_ref() => Ok(wall),
+                Ok(found) if FoundImage::is_shown(image.as_ref(), found.as_ref().map(|found| found.name.as_str())) => {
+                    Ok((wall, found))
+                }
                 Ok(_) => Err(StartError::ImageChanged),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),
         };
-        let wall = match wall {
-            Ok(wall) => wall,
+        let (wall, shown) = match wall {
+            Ok(both) => both,
             Err(error) => return Err(self.write_end(&run_id, conclude::failed(outcome, error.failure()))),
         };
         let began = Moment::now();
@@ -365,7 +329,7 @@ impl Inner {
         }
         let mut proven = outcome;
         proven.prove(wall.proofs());
-        proven.name_image(image.as_deref());
+        proven.name_image(shown.as_ref().map(|shown| shown.name.as_str()));
         let capabilities = match wall.probe(plan.policy()).await {
             Ok(capabilities) => capabilities,
             Err(unavailable) => {

@@ -38,6 +38,7 @@ pub mod run_id;
 pub mod sandbox_images;
 pub mod scratch;
 pub mod session;
+mod setup;
 pub mod state;
 mod waiting;
 mod warm;

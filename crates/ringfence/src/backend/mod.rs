@@ -174,6 +174,27 @@ pub struct FoundImage {
     pub name: String,
     /// What has to be done first and takes a while, for whoever waits.
     pub preparing: Option<String>,
+    /// Whether it is known already which one it will be.
+    pub settled: Settled,
+}
+
+/// When it is known which image a wall will show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// Now: the wall must show this very one.
+    Now,
+    /// When it has been fetched or made, by its name alone until then.
+    WhenPrepared,
+}
+
+impl FoundImage {
+    /// Whether a wall that shows `shown` shows what was found.
+    pub(crate) fn is_shown(found: Option<&Self>, shown: Option<&str>) -> bool {
+        match found {
+            Some(Self { settled: Settled::WhenPrepared, .. }) => shown.is_some(),
+            found => found.map(|found| found.name.as_str()) == shown,
+        }
+    }
 }
 
 /// Why a backend cannot be used on this host, and what would change that.

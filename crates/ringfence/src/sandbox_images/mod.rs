@@ -64,6 +64,11 @@ pub enum Progress {
 /// Who hears of progress.
 pub type Listener = std::sync::Arc<dyn Fn(Progress) + Send + Sync>;
 
+/// A listener who does not care.
+pub fn silent() -> Listener {
+    std::sync::Arc::new(|_| {})
+}
+
 /// The longest line of an engine or a tool that is passed on.
 const MOST_LINE: usize = 400;
 

@@ -103,6 +103,7 @@ struct Created {
     id: String,
 }
 
+#[cfg(test)]
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Waited {
@@ -318,6 +319,7 @@ impl Engine {
 
     /// Waits until a container that has begun, or will, has ended; for as long as that takes. Returns what its first process
     /// ended with; nothing when the container was gone before.
+    #[cfg(test)]
     pub(crate) async fn wait(&self, id: &ContainerId) -> Result<Option<i64>, EngineError> {
         const ATTEMPT: &str = "wait for the container";
         let path = format!("/containers/{}/wait?condition=next-exit", id.0);

@@ -68,26 +68,6 @@ impl EngineFailure {
         EngineError { attempt, failure: self }
     }
 
-    /// The failure in an error of the client.
-    pub(super) fn of(error: bollard::errors::Error) -> Self {
-        use bollard::errors::Error;
-        match error {
-            Error::DockerResponseServerError { status_code: 404, message } => Self::Absent(clean(&message)),
-            Error::DockerResponseServerError { status_code: 409, message } => Self::Conflict(clean(&message)),
-            Error::DockerResponseServerError { status_code, message } => {
-                Self::Refused { status: status_code, message: clean(&message) }
-            }
-            Error::DockerStreamError { error } => Self::Refused { status: 200, message: clean(&error) },
-            Error::IOError { err } => match err.downcast::<WireError>() {
-                Ok(error) => Self::of_wire(error),
-                Err(error) => Self::Lost(clean(&error.to_string())),
-            },
-            Error::RequestTimeoutError => Self::Silent { seconds: 0 },
-            Error::HyperResponseError { err } => Self::Lost(clean(&chain(&err))),
-            other => Self::Garbage(clean(&other.to_string())),
-        }
-    }
-
     pub(super) fn of_wire(error: WireError) -> Self {
         match error {
             WireError::Connect(error) => Self::Connect(error),

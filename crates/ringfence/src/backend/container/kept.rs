@@ -19,7 +19,9 @@ use crate::backend::far::FarLink;
 use crate::backend::guest::{self, Proofs};
 use crate::backend::inside::{self, env_with_image, interpreters};
 use crate::backend::process::in_session;
-use crate::backend::{Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, StartError, Unavailable};
+use crate::backend::{
+    Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable,
+};
 use crate::guarantee::Guarantee;
 use crate::plan::Plan;
 use crate::workspace::layer::{Life, PrivateLayer};
@@ -115,7 +117,7 @@ impl Backend for Session {
 
     fn image<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
         let name = named(&self.standing.prepared.image);
-        Box::pin(async move { Ok(Some(FoundImage { name, preparing: None })) })
+        Box::pin(async move { Ok(Some(FoundImage { name, preparing: None, settled: Settled::Now })) })
     }
 
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {

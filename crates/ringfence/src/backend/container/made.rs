@@ -11,7 +11,7 @@ use ringfence_linux::wall::{Access, Contained, Ground, Writable};
 use ringfence_policy::WorkspaceMode;
 
 use super::attached::Complaint;
-use super::engine::{ContainerId, Engine};
+use super::engine::{ContainerId, Engine, State};
 use super::failure::EngineError;
 use super::labels::{ContainerKind, Labels, Owner};
 use super::places::{Place, SHARED_MEMORY, places};
@@ -122,6 +122,11 @@ impl MadePlace {
     /// Its first process; an error when it has none.
     pub(super) async fn process(&self) -> Result<i32, EngineError> {
         self.engine.process(&self.id).await
+    }
+
+    /// How it is.
+    pub(super) async fn state(&self) -> Result<State, EngineError> {
+        self.engine.state(&self.id).await
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) mod spec;
 mod standing;
 pub(crate) mod sweep;
 mod ways;
+mod which;
 pub(crate) mod wire;
 
 #[cfg(test)]
@@ -45,7 +46,7 @@ use tokio::sync::OnceCell;
 use self::address::{Address, EngineKind, Surroundings};
 use self::engine::Engine;
 use self::facts::Facts;
-use self::image::{Pull, Resolved, resolve};
+use self::image::Resolved;
 use self::labels::{ContainerKind, Owner};
 use self::made::Recipe;
 use self::pool::Pool;
@@ -158,7 +159,7 @@ impl Containers {
                 sweep::sweep(engine, &owner, &cgroup::is_supervisor_alive).await.ok();
             })
             .await;
-        let image = self.resolve(engine, plan).await?;
+        let image = which::obtain(self, engine, plan).await?;
         let kernel = kernel(plan.policy(), facts);
         let seccomp = match engine.kind() {
             EngineKind::Docker => Some(ringfence_linux::seccomp::engine_profile()),
@@ -167,18 +168,6 @@ impl Containers {
         };
         let way = way(engine.address(), facts, kernel);
         Ok(Prepared { engine: engine.clone(), facts: facts.clone(), image, kernel, way, seccomp })
-    }
-
-    async fn resolve(&self, engine: &Engine, plan: &Plan) -> Result<Resolved, StartError> {
-        let policy = plan.policy();
-        let Some(image) = &policy.image else {
-            return Err(StartError::Wall(WallError(
-                "the policy names no image: write one, such as `image: python:3.14-slim`".to_owned(),
-            )));
-        };
-        let pull = Pull::Never;
-        let found = resolve(engine, image.value.as_str(), pull, &|_| {}).await;
-        found.map_err(|error| StartError::Wall(WallError(format!("{}: {}", chain(&error), error.hint()))))
     }
 
     /// Our binary, where the engine can show it from.
@@ -192,7 +181,10 @@ impl Containers {
         let content =
             std::fs::read(&file).map_err(|source| StartError::Io { attempt: "read our own binary", source })?;
         let volume = guest_volume::put(&prepared.engine, &content, &prepared.image.id, &labels).await;
-        volume.map(GuestFrom::Volume).map_err(|error| could_not(&error))
+        let volume = volume.map_err(|error| could_not(&error))?;
+        // Those of older versions of us, which nobody uses; what cannot be removed now is found again.
+        sweep::sweep_volumes(&prepared.engine, &volume).await.ok();
+        Ok(GuestFrom::Volume(volume))
     }
 
     async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
@@ -263,8 +255,7 @@ impl Backend for Containers {
     fn image<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
         Box::pin(async move {
             let (engine, _) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
-            let image = self.resolve(engine, plan).await?;
-            Ok(Some(FoundImage { name: named(&image), preparing: None }))
+            which::find(engine, plan).await.map(Some)
         })
     }
 

@@ -290,7 +290,7 @@ impl Spec {
             soft: Some(value),
             hard: Some(value),
         };
-        let mut limits = vec![limit("core", 0), limit("nofile", number(self.open_files, "the number of open files")?)];
+        let mut limits = vec![limit("core", 1), limit("nofile", number(self.open_files, "the number of open files")?)];
         if let Some(bytes) = self.file_size {
             limits.push(limit("fsize", number(bytes, "the size of a file")?));
         }

@@ -13,6 +13,7 @@ use ringfence_policy::WorkspaceMode;
 
 use super::attached::Complaint;
 use super::brought::Brought;
+use super::engine::{Ended, State};
 use super::labels::ContainerKind;
 use super::made::{Made, MadePlace, Wanted};
 use super::room::Room;
@@ -123,7 +124,10 @@ async fn furnish(
         }
         Way::Filled => None,
     };
-    let proofs = far.proven(begin).await.map_err(|error| complaining(error, &complaint))?;
+    let proofs = match far.proven(begin).await {
+        Ok(proofs) => proofs,
+        Err(error) => return Err(complaining(error, &complaint, &place).await),
+    };
     if let Some(from) = from {
         let nodes = nodes(from.as_fd()).flat_map(|batch| match batch {
             Ok(nodes) => nodes.into_iter().map(Ok).collect::<Vec<_>>(),
@@ -140,11 +144,22 @@ fn io(attempt: &'static str) -> impl Fn(io::Error) -> StartError {
     move |source| StartError::Io { attempt, source }
 }
 
-/// What a guest that ended wrote for people, which is more than that it ended.
-fn complaining(error: StartError, complaint: &Complaint) -> StartError {
-    match complaint.text() {
-        text if text.is_empty() => error,
-        text => StartError::Wall(WallError(format!("the guest ended in the container: {text}"))),
+/// Why a guest did not prove its wall: what it wrote for people, or what the engine says of its end, is more than that it
+/// ended.
+async fn complaining(error: StartError, complaint: &Complaint, place: &MadePlace) -> StartError {
+    let wall = |why: String| StartError::Wall(WallError(why));
+    match (complaint.text(), place.state().await) {
+        (text, _) if !text.is_empty() => wall(format!("the guest ended in the container: {text}")),
+        (_, Ok(State::Ended(Ended { oom_killed: true, .. }))) => {
+            wall("the container had too little memory for the guest itself: raise `proc.memory`".to_owned())
+        }
+        (_, Ok(State::Ended(Ended { error: Some(text), .. }))) => {
+            wall(format!("the engine could not start it: {text}"))
+        }
+        (_, Ok(State::Ended(Ended { exit_code, .. }))) if matches!(error, StartError::Io { .. }) => {
+            wall(format!("the guest ended in the container with {exit_code}"))
+        }
+        _ => error,
     }
 }
 

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::pinned::Pinned;
 use super::{StartError, toolchain, view};
 use crate::backend::inside::env_with_image;
-use crate::backend::{FoundImage, Unavailable};
+use crate::backend::{FoundImage, Settled, Unavailable};
 use crate::image::{self, Chosen, Layout, LayoutError, Limits, StoreError};
 use crate::plan::Plan;
 use crate::state::StateFolder;
@@ -147,7 +147,7 @@ impl Found {
             }
             FoundKind::Layout(..) | FoundKind::Folder(_) => None,
         };
-        FoundImage { name: self.name.clone(), preparing }
+        FoundImage { name: self.name.clone(), preparing, settled: Settled::Now }
     }
 
     /// The folder that is the root, unpacked if it has to be.

@@ -19,7 +19,9 @@ use crate::backend::counters::Counters;
 use crate::backend::guest::{self, Kept, Link, Proofs};
 use crate::backend::inside::{self, CODE, workspace_at};
 use crate::backend::process::in_session;
-use crate::backend::{Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, StartError, Unavailable};
+use crate::backend::{
+    Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable,
+};
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
@@ -97,7 +99,7 @@ impl Backend for Standing {
     }
 
     fn image<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
-        let named = |root: &Root| FoundImage { name: root.name().to_owned(), preparing: None };
+        let named = |root: &Root| FoundImage { name: root.name().to_owned(), preparing: None, settled: Settled::Now };
         Box::pin(async move { Ok(self.root.as_ref().map(named)) })
     }
 

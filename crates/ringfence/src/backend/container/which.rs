@@ -1,0 +1,157 @@
+//! Which image stands in a container: the one that the policy names, one that a project's own instructions make, or one of ours
+//! for what is to be run.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bollard::API_DEFAULT_VERSION;
+use ringfence_policy::{ImageKind, ImagePull};
+
+use super::engine::Engine;
+use super::image::{Pull, ResolveError, Resolved, resolve};
+use super::wire::docker_at;
+use super::{Containers, chain};
+use crate::backend::{FoundImage, Settled, StartError, WallError};
+use crate::plan::Plan;
+use crate::request::Work;
+use crate::sandbox_images::{
+    self, BuildNetwork, Building, ProjectWish, Recipe, Source, Wish, build_project, ensure, image_for,
+    image_for_program,
+};
+
+/// How long an engine may be silent while it makes an image.
+const MAKES: std::time::Duration = std::time::Duration::from_secs(30 * 60);
+
+/// What a plan asks for.
+enum Wanted<'a> {
+    /// By its name.
+    Named(&'a str),
+    /// One of ours.
+    Ours(&'static Recipe),
+    /// Made from a folder with a Dockerfile.
+    Project(&'a Path),
+}
+
+fn wanted(plan: &Plan) -> Result<Wanted<'_>, StartError> {
+    let Some(image) = &plan.policy().image else {
+        return Ok(Wanted::Ours(match plan.work() {
+            Work::Code { language, .. } => image_for(Some(*language)),
+            Work::Argv(argv) => image_for_program(&name_of(argv.first().map_or(OsStr::new(""), |word| word))),
+            Work::Shell(_) | Work::Place => image_for(None),
+        }));
+    };
+    match image.value.kind() {
+        ImageKind::Reference => Ok(Wanted::Named(image.value.as_str())),
+        ImageKind::Build(path) => Ok(Wanted::Project(path.as_path())),
+        ImageKind::Folder(_) | ImageKind::Rootfs(_) | ImageKind::Layout { .. } => Err(failed(
+            "a folder of this machine is the root of a native wall; name an image that the engine has".to_owned(),
+        )),
+    }
+}
+
+fn name_of(program: &OsStr) -> String {
+    Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn failed(why: String) -> StartError {
+    StartError::Wall(WallError(why))
+}
+
+fn with_hint(error: &dyn std::error::Error, hint: &str) -> StartError {
+    failed(format!("{}: {hint}", chain(error)))
+}
+
+fn pull_of(plan: &Plan) -> Pull {
+    match plan.policy().image_pull.value {
+        ImagePull::Never => Pull::Never,
+        ImagePull::Allow => Pull::Allow,
+    }
+}
+
+/// The image as it is now, or what would have to be done first.
+pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, StartError> {
+    let later = |name: String, what: String| FoundImage { name, preparing: Some(what), settled: Settled::WhenPrepared };
+    let (name, making) = match wanted(plan)? {
+        Wanted::Project(folder) => {
+            let folder = folder.display();
+            return Ok(later(format!("build {folder}"), format!("making the image of {folder}")));
+        }
+        Wanted::Named(name) => (name.to_owned(), "fetching"),
+        Wanted::Ours(recipe) => (recipe.reference(), "making"),
+    };
+    match resolve(engine, &name, Pull::Never, &|_| {}).await {
+        Ok(found) => Ok(FoundImage { name: super::named(&found), preparing: None, settled: Settled::Now }),
+        Err(ResolveError::Absent(_)) if pull_of(plan) == Pull::Allow => {
+            let what = format!("{making} the image {name}");
+            Ok(later(name, what))
+        }
+        Err(error) => Err(with_hint(&error, &error.hint())),
+    }
+}
+
+/// The image, fetched or made first where the policy permits it.
+pub(super) async fn obtain(containers: &Containers, engine: &Engine, plan: &Plan) -> Result<Resolved, StartError> {
+    let pull = pull_of(plan);
+    let name = match wanted(plan)? {
+        Wanted::Named(name) => name.to_owned(),
+        Wanted::Ours(recipe) => ours(containers, engine, recipe, pull).await?,
+        Wanted::Project(folder) => project(containers, engine, plan, folder.to_owned()).await?,
+    };
+    let found = resolve(engine, &name, pull, &|_| {}).await;
+    found.map_err(|error| with_hint(&error, &error.hint()))
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn pull_for_builds(pull: Pull) -> sandbox_images::Pull {
+    match pull {
+        Pull::Never => sandbox_images::Pull::Forbidden,
+        Pull::Allow => sandbox_images::Pull::Allowed,
+    }
+}
+
+/// One of ours, by its id: verified, and made at first use where fetching is permitted.
+async fn ours(
+    containers: &Containers,
+    engine: &Engine,
+    recipe: &'static Recipe,
+    pull: Pull,
+) -> Result<String, StartError> {
+    let client = docker_at(engine.address(), MAKES, API_DEFAULT_VERSION).map_err(|error| failed(chain(&error)))?;
+    let client = client.negotiate_version().await.map_err(|error| failed(chain(&error)))?;
+    let building = match pull {
+        Pull::Never => Building::Forbidden,
+        Pull::Allow => Building::Permitted(Wish {
+            source: Source::Packages,
+            pull: pull_for_builds(pull),
+            mirrors: Vec::new(),
+            built_at: now(),
+        }),
+    };
+    let made = ensure(&client, &containers.state, recipe, &building, &sandbox_images::silent()).await;
+    made.map(|built| built.id).map_err(|error| with_hint(&error, error.hint()))
+}
+
+/// That of a project, by its id; made when what it is made from has changed.
+async fn project(containers: &Containers, engine: &Engine, plan: &Plan, folder: PathBuf) -> Result<String, StartError> {
+    let client = docker_at(engine.address(), MAKES, API_DEFAULT_VERSION).map_err(|error| failed(chain(&error)))?;
+    let client = client.negotiate_version().await.map_err(|error| failed(chain(&error)))?;
+    let policy = plan.policy();
+    let wish = ProjectWish {
+        workspace: plan.workspace().to_owned(),
+        folder,
+        deny: policy.fs.deny.clone(),
+        pull: pull_for_builds(pull_of(plan)),
+        // Who may fetch a base may fetch what is put on it; the sandbox itself has no network for it.
+        network: match pull_of(plan) {
+            Pull::Allow => BuildNetwork::Engine,
+            Pull::Never => BuildNetwork::None,
+        },
+        built_at: now(),
+    };
+    let made = build_project(&client, &containers.state, &wish, &sandbox_images::silent()).await;
+    made.map(|built| built.id).map_err(|error| with_hint(&error, error.hint()))
+}
