@@ -20,6 +20,9 @@ use crate::backend::StartError;
 pub(super) const IDLE: Duration = Duration::from_secs(10 * 60);
 /// So many are made at once: the engine has the runs themselves to serve.
 const AT_ONCE: usize = 2;
+/// What a run took is made up for this long after its wall stands: most runs are over by then, and do not have to share the
+/// processors with it.
+const AFTER: Duration = Duration::from_millis(100);
 
 /// All that a container and its guest depend on. Two with the same key are as good as each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,13 +86,13 @@ impl<M> Waiting<M> {
     }
 }
 
-/// Makes up for what was taken when it is dropped: not before the run that took it has its wall.
+/// Makes up for what was taken when it is dropped: a while after the run that took it has its wall.
 #[derive(Debug)]
 pub(super) struct Refill<'a, R: Recipe>(&'a Pool<R>);
 
 impl<R: Recipe> Drop for Refill<'_, R> {
     fn drop(&mut self) {
-        self.0.0.refill();
+        self.0.0.refill(AFTER);
     }
 }
 
@@ -121,7 +124,7 @@ impl<R: Recipe> Pool<R> {
             if is_same { Vec::new() } else { shelf.exchange(Some(recipe)) }
         };
         end_all::<R>(others).await;
-        self.0.refill();
+        self.0.refill(Duration::ZERO);
         self.0.settled().await;
         let mut shelf = self.0.shelf();
         shelf.failed.take().map_or(Ok(shelf.ready.len()), Err)
@@ -194,8 +197,8 @@ impl<R: Recipe> Shared<R> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to make what is missing.
-    fn refill(self: &Arc<Self>) {
+    /// Begins to make what is missing, a while from now.
+    fn refill(self: &Arc<Self>, after: Duration) {
         // Without an event loop nothing is started that could need one.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let mut shelf = self.shelf();
@@ -203,7 +206,7 @@ impl<R: Recipe> Shared<R> {
         while shelf.ready.len() + shelf.making < self.size {
             shelf.making += 1;
             let making = Making(Arc::clone(self));
-            runtime.spawn(make_one(making, Arc::clone(&recipe)));
+            runtime.spawn(make_one(making, Arc::clone(&recipe), after));
         }
     }
 
@@ -245,8 +248,9 @@ impl<R: Recipe> Drop for Making<R> {
     }
 }
 
-async fn make_one<R: Recipe>(making: Making<R>, recipe: Arc<R>) {
+async fn make_one<R: Recipe>(making: Making<R>, recipe: Arc<R>, after: Duration) {
     let shared = Arc::clone(&making.0);
+    tokio::time::sleep(after).await;
     // It is never closed.
     let Ok(permit) = shared.at_once.acquire().await else { return };
     if shared.shelf().wants(&recipe) {
@@ -263,7 +267,7 @@ async fn make_one<R: Recipe>(making: Making<R>, recipe: Arc<R>) {
     drop(permit);
     drop(making);
     if !shared.shelf().wants(&recipe) {
-        shared.refill();
+        shared.refill(Duration::ZERO);
     }
 }
 
