@@ -47,6 +47,7 @@ fn contained() -> Contained {
         paths: paths.into_iter().map(|(path, access)| (path.into(), access)).collect(),
         memory: 256 << 20,
         processes: 64,
+        processors: None,
     }
 }
 

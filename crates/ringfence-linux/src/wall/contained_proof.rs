@@ -371,6 +371,7 @@ mod tests {
             paths: Vec::new(),
             memory: 1,
             processes: 1,
+            processors: None,
         };
         wrong_mount(&contained, &Mount::parse(line).unwrap())
     }

@@ -18,7 +18,7 @@ use super::inside::{SetupError, raise_capabilities};
 use super::layer::PrivateLayer;
 use super::root::Root;
 use super::view::{Entry, Quota, build, open_sources};
-use super::{at, is_single_threaded, os_path};
+use super::{at, inside_path, is_single_threaded, os_path};
 use crate::keeper::stream_sockets;
 use crate::passing::{receive, send};
 use crate::program_process::exit;
@@ -128,14 +128,34 @@ pub(crate) fn lay_here(laying: &Laying, trees: &[OwnedFd]) -> io::Result<LaidOut
 fn lay(laying: &Laying, trees: &[OwnedFd]) -> Result<(Quota, Vec<PrivateLayer>), SetupError> {
     // Opened while we see the host's files.
     let opened = open_sources(&laying.entries, trees)?;
+    // Likewise: what the process executes, whatever its container shows.
+    let running = format!("/proc/{}/exe", laying.process);
+    let running = rustix::fs::open(running, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(at("look at what runs in the container"))?;
+    laying.marker.check(running.as_fd(), "something else runs in it")?;
     join(laying)?;
-    become_user(laying.user)?;
-    let mut quota = Quota::attached(laying.writable_bytes, laying.writable_files, &laying.quota_at)?;
-    rustix::process::umask(Mode::empty());
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(at("open the container's root"))?;
-    let layers = build(&mut Root::new(root), opened, &mut quota)?;
+    let mut root = Root::new(root);
+    // Ours while we are root: nobody in there may look into it and change what we lay.
+    let place = root.find(&inside_path(&laying.quota_at))?;
+    let mut quota = Quota::attached(laying.writable_bytes, laying.writable_files, &laying.quota_at, place.as_fd())?;
+    become_user(laying.user)?;
+    rustix::process::umask(Mode::empty());
+    let layers = build(&mut root, opened, &mut quota)?;
     Ok((quota, layers))
+}
+
+impl Marker {
+    /// Whether `found` is the file.
+    fn check(&self, found: BorrowedFd<'_>, otherwise: &str) -> Result<(), SetupError> {
+        let found = rustix::fs::fstat(found).map_err(at("look at our own binary there"))?;
+        if (found.st_dev, found.st_ino) == (self.device, self.inode) {
+            return Ok(());
+        }
+        let step = format!("join the container's mounts: {otherwise}");
+        Err(SetupError::Step { step, source: io::ErrorKind::InvalidData.into() })
+    }
 }
 
 /// Joins the container's mounts, and makes sure that they are its.
@@ -160,12 +180,8 @@ fn join(laying: &Laying) -> Result<(), SetupError> {
         .map_err(at("join the container's mounts"))?;
     let marker = Path::new(&laying.marker.at);
     let found = rustix::fs::open(marker, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-        .and_then(|marker| rustix::fs::fstat(&marker))
         .map_err(at("find our own binary there"))?;
-    if (found.st_dev, found.st_ino) != (laying.marker.device, laying.marker.inode) {
-        return Err(wrong("they are another's"));
-    }
-    Ok(())
+    laying.marker.check(found.as_fd(), "they are another's")
 }
 
 /// What is made is the programs' own; what we may do stays.

@@ -216,7 +216,7 @@ fn limit_processes(most: u64) -> io::Result<()> {
 }
 
 /// Keeps this process on the first `most` of the processors that it may use.
-fn pin(most: u32) -> io::Result<()> {
+pub(super) fn pin(most: u32) -> io::Result<()> {
     let mut allowed = rustix::thread::sched_getaffinity(None)?;
     let mut kept = 0;
     for processor in 0..rustix::thread::CpuSet::MAX_CPU {

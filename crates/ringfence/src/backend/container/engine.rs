@@ -489,9 +489,13 @@ fn differs(spec: &Spec, found: &Inspected) -> Result<(), CreateError> {
         ("the network", "none".to_owned(), clean(&host.network_mode)),
         ("privileges", "false".to_owned(), host.privileged.to_string()),
         ("a read-only root", "true".to_owned(), host.readonly_rootfs.to_string()),
-        ("memory", number(spec.memory_bytes.into()), number(host.memory.into())),
-        ("processes", number(spec.processes.into()), number(host.pids_limit.unwrap_or(-1).into())),
     ];
+    if let Some(memory) = spec.memory_bytes {
+        wanted.push(("memory", number(memory.into()), number(host.memory.into())));
+    }
+    if let Some(processes) = spec.processes {
+        wanted.push(("processes", number(processes.into()), number(host.pids_limit.unwrap_or(-1).into())));
+    }
     if let (Some(runtime), Some(found)) = (&spec.runtime, &host.runtime)
         && found != "oci"
     {

@@ -61,7 +61,7 @@ pub(super) fn places(policy: &ResolvedPolicy, workspace: &Path, filled: u64, fil
         places.retain(|place| place.at != tmpfs.as_path());
         places.push(Place {
             at: tmpfs.as_path().to_owned(),
-            bytes: size.get().min(policy.fs.size.value.get()),
+            bytes: size.get(),
             files: files_of(PARTS[0].1),
             mode: 0o1777,
         });

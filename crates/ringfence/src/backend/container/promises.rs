@@ -28,6 +28,12 @@ pub(super) fn cannot(policy: &ResolvedPolicy, facts: &Facts, way: Way) -> Option
             "make them `mode: read-only`, or choose `--backend native`",
         );
     }
+    if !policy.cache.is_empty() && way == Way::Filled {
+        return no(
+            "`cache`, unless both the engine and who asks are root here",
+            "take it out of the policy, or choose `--backend native`",
+        );
+    }
     if !modes.is_empty() && way == Way::Filled {
         return no(
             "`fs.mounts` of this machine, unless both the engine and who asks are root here",
@@ -103,7 +109,11 @@ fn limits(facts: &Facts) -> [(Guarantee, Strength, &'static str); 3] {
         true => (Strength::Enforced, "the engine's cgroup"),
         false => (Strength::Watched, "looked at ten times a second by the guest"),
     };
-    let (memory, cpus, processes) = (by(facts.limits.memory), by(facts.limits.cpus), by(facts.limits.processes));
+    let (memory, processes) = (by(facts.limits.memory), by(facts.limits.processes));
+    let cpus = match facts.limits.cpus {
+        true => (Strength::Enforced, "the engine's cgroup"),
+        false => (Strength::Watched, "pinned to that many processors"),
+    };
     [
         (Guarantee::Memory, memory.0, memory.1),
         (Guarantee::Cpus, cpus.0, cpus.1),

@@ -12,14 +12,14 @@ use futures_util::stream;
 use ringfence_guest::far::{Begin, FarWorkspace};
 use ringfence_linux::RlimitKind;
 use ringfence_linux::wall::{Access, Contained, Entry, Ground, HOME, Identity, Laying, Marker, Writable};
-use ringfence_policy::WorkspaceMode;
+use ringfence_policy::{Mount, WorkspaceMode};
 
 use super::attached::Complaint;
 use super::brought::Brought;
 use super::engine::{ContainerId, Ended, Engine, State};
 use super::labels::{ContainerKind, Labels};
 use super::places::{Place, places};
-use super::spec::{GUEST, GuestFrom, Spec, Tmpfs, TmpfsOwner, User};
+use super::spec::{GuestFrom, GuestPlace, Spec, Tmpfs, TmpfsOwner, User};
 use super::ways::Way;
 use super::{Containers, Prepared, could_not};
 use crate::backend::copied::{self, Copied};
@@ -105,45 +105,98 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
     let (bytes, files) = filling.as_ref().map_or((0, 0), |filling| (filling.copied.bytes(), filling.copied.len()));
     let places = places(plan.policy(), &workspace, bytes, files);
     let guest = containers.guest(&prepared).await?;
+    let guest_at = GuestPlace::new().map_err(|error| could_not(&error))?;
     let memory = plan.policy().proc.memory.value.get().saturating_add(filled_memory(bytes, files));
     let labels = Labels::new(plan.run_id().as_str(), &containers.owner()?, kind).map_err(io("name the container"))?;
-    let spec = spec(plan, &prepared, &places, &guest, memory, labels);
+    let mut spec = spec(plan, &prepared, &places, memory, labels, (guest, guest_at));
+    if prepared.way == Way::Laid {
+        spec.tmpfs.extend(mount_points(containers, plan)?);
+    }
     let engine = prepared.engine.clone();
     let id = engine.create(&spec).await.map_err(|error| could_not(&error))?;
     let removal = Removal { engine: engine.clone(), id: id.clone() };
-    let attached = engine.attach(&id).await.map_err(|error| could_not(&error))?;
-    engine.start(&id).await.map_err(|error| could_not(&error))?;
-    let complaint = attached.output.complaint();
-    let mode = plan.policy().fs.mode.value;
-    let Source { from, bringing, held } = source(filling, mode, plan)?;
-    let (killing, killed) = (engine.clone(), id.clone());
-    let kill = move || async move {
-        // One that cannot be killed is told to by its end of input, and found again by its labels.
-        killing.kill(&killed).await.ok();
-    };
-    let far = Arc::new(FarLink::new(attached.output, attached.input, kill, bringing));
-    let laid = match prepared.way {
-        Way::Laid => {
-            let process = engine.process(&id).await.map_err(|error| could_not(&error))?;
-            lay(containers, plan, &workspace, &guest, process)?
+    let making = Making { containers, plan, prepared, workspace, places, memory, spec };
+    match making.furnish(&id, filling).await {
+        Ok((far, proofs, laid)) => {
+            let guest = Kept::new(Link::Far(Arc::clone(&far)));
+            let Making { prepared, workspace, .. } = making;
+            Ok(Standing { guest, far, proofs, workspace, prepared, laid, _removal: removal })
         }
-        Way::Filled => None,
-    };
-    let begin = begin(plan, &prepared, &workspace, &places, memory);
-    let proofs = match far.proven(begin).await {
-        Ok(proofs) => proofs,
-        Err(error) => return Err(complaining(error, &complaint, &engine, &id).await),
-    };
-    if let Some(from) = from {
-        let nodes = nodes(from.as_fd()).flat_map(|batch| match batch {
-            Ok(nodes) => nodes.into_iter().map(Ok).collect::<Vec<_>>(),
-            Err(error) => vec![Err(error)],
-        });
-        far.fill(stream::iter(nodes)).await.map_err(io("fill the workspace of the container"))?;
+        Err(error) => {
+            // Now, and not when nobody is there any more to do it: what was started may not be what we meant to start.
+            engine.remove(&id).await.ok();
+            Err(error)
+        }
     }
-    drop(held);
-    let guest = Kept::new(Link::Far(Arc::clone(&far)));
-    Ok(Standing { guest, far, proofs, workspace, prepared, laid, _removal: removal })
+}
+
+/// A container that was made and is not started yet.
+struct Making<'a> {
+    containers: &'a Containers,
+    plan: &'a Plan,
+    prepared: Prepared,
+    workspace: PathBuf,
+    places: Vec<Place>,
+    memory: u64,
+    spec: Spec,
+}
+
+impl Making<'_> {
+    /// Starts it, lays or fills what can be written, and has its guest prove the wall.
+    async fn furnish(
+        &self,
+        id: &ContainerId,
+        filling: Option<Filling>,
+    ) -> Result<(Arc<FarLink>, Proofs, Option<LaidWorkspace>), StartError> {
+        let engine = &self.prepared.engine;
+        let attached = engine.attach(id).await.map_err(|error| could_not(&error))?;
+        engine.start(id).await.map_err(|error| could_not(&error))?;
+        let complaint = attached.output.complaint();
+        let Source { from, bringing, held } = source(filling, self.plan.policy().fs.mode.value, self.plan)?;
+        let (killing, killed) = (engine.clone(), id.clone());
+        let kill = move || async move {
+            // One that cannot be killed is told to by its end of input, and found again by its labels.
+            killing.kill(&killed).await.ok();
+        };
+        let far = Arc::new(FarLink::new(attached.output, attached.input, kill, bringing));
+        let laid = match self.prepared.way {
+            Way::Laid => {
+                let process = engine.process(id).await.map_err(|error| could_not(&error))?;
+                self.lay(process)?
+            }
+            Way::Filled => None,
+        };
+        let begin = begin(self.plan, &self.prepared, &self.workspace, &self.places, self.memory);
+        let proofs = match far.proven(begin).await {
+            Ok(proofs) => proofs,
+            Err(error) => return Err(complaining(error, &complaint, engine, id).await),
+        };
+        if let Some(from) = from {
+            let nodes = nodes(from.as_fd()).flat_map(|batch| match batch {
+                Ok(nodes) => nodes.into_iter().map(Ok).collect::<Vec<_>>(),
+                Err(error) => vec![Err(error)],
+            });
+            far.fill(stream::iter(nodes)).await.map_err(io("fill the workspace of the container"))?;
+        }
+        drop(held);
+        Ok((far, proofs, laid))
+    }
+}
+
+/// Where something of the host will be laid, a place must be: the root cannot be written any more then.
+fn mount_points(containers: &Containers, plan: &Plan) -> Result<Vec<Tmpfs>, StartError> {
+    let mut places = Vec::new();
+    for mount in &plan.policy().fs.mounts {
+        if let Mount::Host { at, .. } = &mount.value {
+            places.push(at.as_path().to_owned());
+        }
+    }
+    for (host, at) in crate::cache::mounts(plan.policy(), plan.workspace(), &containers.state)? {
+        let folder = if host.is_dir() { Some(at.as_path()) } else { at.parent() };
+        places.extend(folder.map(Path::to_owned));
+    }
+    let covered = |at| Tmpfs { at, bytes: COVERED, files: 64, whose: TmpfsOwner::Everybody };
+    Ok(places.into_iter().map(covered).collect())
 }
 
 fn io(attempt: &'static str) -> impl Fn(io::Error) -> StartError {
@@ -207,7 +260,14 @@ fn source(filling: Option<Filling>, mode: WorkspaceMode, plan: &Plan) -> Result<
     Ok(Source { from: Some(from), bringing: Some(Box::new(brought)), held: None })
 }
 
-fn spec(plan: &Plan, prepared: &Prepared, places: &[Place], guest: &GuestFrom, memory: u64, labels: Labels) -> Spec {
+fn spec(
+    plan: &Plan,
+    prepared: &Prepared,
+    places: &[Place],
+    memory: u64,
+    labels: Labels,
+    (guest, guest_at): (GuestFrom, GuestPlace),
+) -> Spec {
     let proc = &plan.policy().proc;
     let limits = prepared.facts.limits;
     let shared = places.iter().find(|place| place.at == Path::new(super::places::SHARED_MEMORY));
@@ -226,13 +286,14 @@ fn spec(plan: &Plan, prepared: &Prepared, places: &[Place], guest: &GuestFrom, m
         image_variables: prepared.image.variables(),
         image_volumes: prepared.image.volumes.clone(),
         user: User { uid: proc.user.value.uid, gid: proc.user.value.gid },
-        guest: guest.clone(),
+        guest,
+        guest_at,
         tmpfs: others.map(tmpfs).collect(),
         binds: Vec::new(),
-        memory_bytes: if limits.memory { memory } else { 0 },
-        nano_cpus: if limits.cpus { u64::from(proc.cpus.value.millis()) * 1_000_000 } else { 0 },
+        memory_bytes: limits.memory.then_some(memory),
+        nano_cpus: limits.cpus.then(|| u64::from(proc.cpus.value.millis()) * 1_000_000),
         // The guest is one of them.
-        processes: if limits.processes { u64::from(proc.processes.value) + 1 } else { 0 },
+        processes: limits.processes.then(|| u64::from(proc.processes.value) + 1),
         open_files: u64::from(proc.open_files.value),
         file_size: None,
         shared_memory_bytes: shared.map_or(COVERED, |place| place.bytes),
@@ -281,6 +342,7 @@ fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], m
             paths,
             memory,
             processes: u64::from(proc.processes.value) + 1,
+            processors: (!limits.cpus).then(|| proc.cpus.value.millis().div_ceil(1000)),
         },
         workspace: match (prepared.way, mode) {
             (Way::Laid, _) | (Way::Filled, WorkspaceMode::Ephemeral) => FarWorkspace::AsItIs,
@@ -290,51 +352,49 @@ fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], m
     }
 }
 
-/// Lays all that can be written into the container whose first process is `process`.
-fn lay(
-    containers: &Containers,
-    plan: &Plan,
-    at: &Path,
-    guest: &GuestFrom,
-    process: i32,
-) -> Result<Option<LaidWorkspace>, StartError> {
-    let GuestFrom::File(guest) = guest else { return Err(wall("the engine is on another machine")) };
-    let marker = fs::metadata(guest).map_err(io("look at our own binary"))?;
-    let map = fs::read_to_string(format!("/proc/{process}/uid_map")).map_err(io("look at the container's users"))?;
-    if map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"] {
-        return Err(wall(
-            "the engine gives containers users of their own, which this version cannot lay a workspace for",
-        ));
+impl Making<'_> {
+    /// Lays all that can be written into the container whose first process is `process`.
+    fn lay(&self, process: i32) -> Result<Option<LaidWorkspace>, StartError> {
+        let (containers, plan, at) = (self.containers, self.plan, self.workspace.as_path());
+        let GuestFrom::File(guest) = &self.spec.guest else { return Err(wall("the engine is on another machine")) };
+        let marker = fs::metadata(guest).map_err(io("look at our own binary"))?;
+        let map =
+            fs::read_to_string(format!("/proc/{process}/uid_map")).map_err(io("look at the container's users"))?;
+        if map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"] {
+            return Err(wall(
+                "the engine gives containers users of their own, which this version cannot lay a workspace for",
+            ));
+        }
+        let user = plan.policy().proc.user.value;
+        let identity = Identity { uid: user.uid, gid: user.gid, host_uid: user.uid, host_gid: user.gid };
+        let mut trees = Vec::new();
+        let scratch = |path: &str, mode| Entry::Scratch { at: path.into(), mode, size: None };
+        let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
+        let (workspace, reviewed) = view::workspace(plan, at, identity, &containers.state, &mut trees)?;
+        entries.extend(workspace);
+        let mut mounts = view::mounts(plan)?;
+        let hidden = view::hide(&mut mounts, plan.workspace(), at, &containers.state)?;
+        entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(plan, &containers.state)?));
+        let mut entries = view::without_replaced(entries);
+        let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
+        // Over the quota's own place, and so the last.
+        entries.push(scratch(CODE, 0o700));
+        let size = plan.policy().fs.size.value.get();
+        let laying = Laying {
+            process,
+            marker: Marker { at: self.spec.guest_at.as_str().into(), device: marker.dev(), inode: marker.ino() },
+            user: (user.uid, user.gid),
+            entries,
+            quota_at: CODE.into(),
+            writable_bytes: size,
+            writable_files: super::places::files(size),
+        };
+        let laid = containers.launcher.lay(&laying, &trees).map_err(io("lay the workspace into the container"))?;
+        Ok(match (laid.kept, lower) {
+            (Some((upper, merged)), Some(lower)) => Some(LaidWorkspace { upper, merged, lower }),
+            _ => None,
+        })
     }
-    let user = plan.policy().proc.user.value;
-    let identity = Identity { uid: user.uid, gid: user.gid, host_uid: user.uid, host_gid: user.gid };
-    let mut trees = Vec::new();
-    let scratch = |path: &str, mode| Entry::Scratch { at: path.into(), mode, size: None };
-    let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
-    let (workspace, reviewed) = view::workspace(plan, at, identity, &containers.state, &mut trees)?;
-    entries.extend(workspace);
-    let mut mounts = view::mounts(plan)?;
-    let hidden = view::hide(&mut mounts, plan.workspace(), at, &containers.state)?;
-    entries.extend(mounts.into_iter().chain(hidden));
-    let mut entries = view::without_replaced(entries);
-    let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
-    // Over the quota's own place, and so the last.
-    entries.push(scratch(CODE, 0o700));
-    let size = plan.policy().fs.size.value.get();
-    let laying = Laying {
-        process,
-        marker: Marker { at: GUEST.into(), device: marker.dev(), inode: marker.ino() },
-        user: (user.uid, user.gid),
-        entries,
-        quota_at: CODE.into(),
-        writable_bytes: size,
-        writable_files: super::places::files(size),
-    };
-    let laid = containers.launcher.lay(&laying, &trees).map_err(io("lay the workspace into the container"))?;
-    Ok(match (laid.kept, lower) {
-        (Some((upper, merged)), Some(lower)) => Some(LaidWorkspace { upper, merged, lower }),
-        _ => None,
-    })
 }
 
 fn wall(why: &str) -> StartError {

@@ -61,6 +61,7 @@ pub(super) fn begin() -> Begin {
         paths: Vec::new(),
         memory: 0,
         processes: 0,
+        processors: None,
     };
     Begin { contained, workspace: FarWorkspace::Kept }
 }
