@@ -358,6 +358,9 @@ impl Making<'_> {
         let (containers, plan, at) = (self.containers, self.plan, self.workspace.as_path());
         let GuestFrom::File(guest) = &self.spec.guest else { return Err(wall("the engine is on another machine")) };
         let marker = fs::metadata(guest).map_err(io("look at our own binary"))?;
+        let process = find_process(process, self.spec.guest_at.as_str(), &marker).ok_or_else(|| {
+            wall("its processes cannot be seen from here, although its socket is here: name the engine by tcp:// or ssh://")
+        })?;
         let map =
             fs::read_to_string(format!("/proc/{process}/uid_map")).map_err(io("look at the container's users"))?;
         if map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"] {
@@ -395,6 +398,21 @@ impl Making<'_> {
             _ => None,
         })
     }
+}
+
+/// The first process of a container, as it is numbered here: an engine in namespaces of its own has other numbers. What runs is
+/// our binary, and only in this container it is at this place.
+fn find_process(told: i32, at: &str, marker: &fs::Metadata) -> Option<i32> {
+    let is_it = |process: &i32| {
+        let runs = fs::metadata(format!("/proc/{process}/exe"));
+        runs.is_ok_and(|found| (found.dev(), found.ino()) == (marker.dev(), marker.ino()))
+            && fs::symlink_metadata(format!("/proc/{process}/root{at}")).is_ok()
+    };
+    let numbers = || {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+    };
+    Some(told).filter(is_it).or_else(|| numbers().find(is_it))
 }
 
 fn wall(why: &str) -> StartError {
