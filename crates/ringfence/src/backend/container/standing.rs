@@ -195,7 +195,8 @@ fn source(filling: Option<Filling>, mode: WorkspaceMode, plan: &Plan) -> Result<
 
 fn spec(plan: &Plan, prepared: &Prepared, places: &[Place], guest: &GuestFrom, memory: u64, labels: Labels) -> Spec {
     let proc = &plan.policy().proc;
-    let limits = prepared.facts.limits;
+    let runtime = plan.policy().backend.runtime.as_ref().map(|runtime| runtime.value.as_str());
+    let limits = prepared.facts.limits_with(runtime);
     let shared = places.iter().find(|place| place.at == Path::new(super::places::SHARED_MEMORY));
     let tmpfs = |place: &Place| Tmpfs {
         at: place.at.clone(),
@@ -232,7 +233,8 @@ fn spec(plan: &Plan, prepared: &Prepared, places: &[Place], guest: &GuestFrom, m
 
 fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], memory: u64) -> Begin {
     let proc = &plan.policy().proc;
-    let limits = prepared.facts.limits;
+    let runtime = plan.policy().backend.runtime.as_ref().map(|runtime| runtime.value.as_str());
+    let limits = prepared.facts.limits_with(runtime);
     let mode = plan.policy().fs.mode.value;
     let is_writable = |place: &&Place| place.at != workspace || mode != WorkspaceMode::ReadOnly;
     let mut paths: Vec<(OsString, Access)> = vec![("/".into(), Access::ReadOnly)];
