@@ -3,7 +3,7 @@
 use ringfence_linux::wall::Kernel;
 use ringfence_policy::{Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
-use super::facts::Facts;
+use super::facts::{Facts, Limits};
 use super::ways::Way;
 use crate::backend::Unavailable;
 use crate::backend::spawn::kept_by_the_keeper;
@@ -59,7 +59,8 @@ pub(super) fn kept(
     way: Way,
 ) -> Vec<(Guarantee, Strength, &'static str)> {
     let mut kept = kept_by_the_keeper("process 1 of the container: with it, the kernel ends everything in it");
-    kept.extend(limits(facts));
+    let runtime = policy.backend.runtime.as_ref().map(|runtime| runtime.value.as_str());
+    kept.extend(limits(facts.limits_with(runtime)));
     let size = match way {
         Way::Laid => "one tmpfs for all that can be written",
         Way::Filled => "a tmpfs for each place that can be written, `fs.size` shared out among them",
@@ -104,13 +105,13 @@ pub(super) fn kept(
     kept
 }
 
-fn limits(facts: &Facts) -> [(Guarantee, Strength, &'static str); 3] {
+fn limits(limits: Limits) -> [(Guarantee, Strength, &'static str); 3] {
     let by = |holds: bool| match holds {
         true => (Strength::Enforced, "the engine's cgroup"),
         false => (Strength::Watched, "looked at ten times a second by the guest"),
     };
-    let (memory, processes) = (by(facts.limits.memory), by(facts.limits.processes));
-    let cpus = match facts.limits.cpus {
+    let (memory, processes) = (by(limits.memory), by(limits.processes));
+    let cpus = match limits.cpus {
         true => (Strength::Enforced, "the engine's cgroup"),
         false => (Strength::Watched, "pinned to that many processors"),
     };
@@ -119,4 +120,19 @@ fn limits(facts: &Facts) -> [(Guarantee, Strength, &'static str); 3] {
         (Guarantee::Cpus, cpus.0, cpus.1),
         (Guarantee::Processes, processes.0, processes.1),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_nobody_keeps_are_watched_and_never_said_to_be_enforced() {
+        let strengths = |holds| {
+            limits(Limits { memory: holds, swap: holds, processes: holds, cpus: holds })
+                .map(|(_, strength, _)| strength)
+        };
+        assert_eq!(strengths(true), [Strength::Enforced; 3]);
+        assert_eq!(strengths(false), [Strength::Watched; 3]);
+    }
 }

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream;
 use ringfence_guest::far::{Begin, FarWorkspace};
@@ -39,6 +40,9 @@ use crate::workspace::mirror::nodes;
 const HOSTNAME: &str = "sandbox";
 /// A place that something is laid over holds nothing itself.
 const COVERED: u64 = 64 * 1024;
+/// How often, and how far apart, a container's first process is looked for.
+const LOOKS: usize = 400;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// Of a private copy below the scratch folder.
 const COPY: &str = ".workspace";
 /// Places whose files must be writable for programs to work, none of which keeps anything.
@@ -162,6 +166,7 @@ impl Making<'_> {
         let laid = match self.prepared.way {
             Way::Laid => {
                 let process = engine.process(id).await.map_err(|error| could_not(&error))?;
+                let process = self.find_process(process).await?;
                 self.lay(process)?
             }
             Way::Filled => None,
@@ -269,7 +274,8 @@ fn spec(
     (guest, guest_at): (GuestFrom, GuestPlace),
 ) -> Spec {
     let proc = &plan.policy().proc;
-    let limits = prepared.facts.limits;
+    let runtime = plan.policy().backend.runtime.as_ref().map(|runtime| runtime.value.as_str());
+    let limits = prepared.facts.limits_with(runtime);
     let shared = places.iter().find(|place| place.at == Path::new(super::places::SHARED_MEMORY));
     let tmpfs = |place: &Place| Tmpfs {
         at: place.at.clone(),
@@ -307,7 +313,8 @@ fn spec(
 
 fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], memory: u64) -> Begin {
     let proc = &plan.policy().proc;
-    let limits = prepared.facts.limits;
+    let runtime = plan.policy().backend.runtime.as_ref().map(|runtime| runtime.value.as_str());
+    let limits = prepared.facts.limits_with(runtime);
     let mode = plan.policy().fs.mode.value;
     let is_writable = |place: &&Place| place.at != workspace || mode != WorkspaceMode::ReadOnly;
     let mut paths: Vec<(OsString, Access)> = vec![("/".into(), Access::ReadOnly)];
@@ -353,14 +360,27 @@ fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], m
 }
 
 impl Making<'_> {
+    /// The container's first process, as it is numbered here. What an engine says it has started may not have become our
+    /// binary yet.
+    async fn find_process(&self, told: i32) -> Result<i32, StartError> {
+        let GuestFrom::File(guest) = &self.spec.guest else { return Err(wall("the engine is on another machine")) };
+        let marker = fs::metadata(guest).map_err(io("look at our own binary"))?;
+        for _ in 0..LOOKS {
+            if let Some(process) = find_process(told, self.spec.guest_at.as_str(), &marker) {
+                return Ok(process);
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        Err(wall(
+            "its processes cannot be seen from here, although its socket is here: name the engine by tcp:// or ssh://",
+        ))
+    }
+
     /// Lays all that can be written into the container whose first process is `process`.
     fn lay(&self, process: i32) -> Result<Option<LaidWorkspace>, StartError> {
         let (containers, plan, at) = (self.containers, self.plan, self.workspace.as_path());
         let GuestFrom::File(guest) = &self.spec.guest else { return Err(wall("the engine is on another machine")) };
         let marker = fs::metadata(guest).map_err(io("look at our own binary"))?;
-        let process = find_process(process, self.spec.guest_at.as_str(), &marker).ok_or_else(|| {
-            wall("its processes cannot be seen from here, although its socket is here: name the engine by tcp:// or ssh://")
-        })?;
         let map =
             fs::read_to_string(format!("/proc/{process}/uid_map")).map_err(io("look at the container's users"))?;
         if map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"] {
