@@ -274,8 +274,8 @@ fn spec(
     (guest, guest_at): (GuestFrom, GuestPlace),
 ) -> Spec {
     let proc = &plan.policy().proc;
-    let runtime = plan.policy().backend.runtime.as_ref().map(|runtime| runtime.value.as_str());
-    let limits = prepared.facts.limits_with(runtime);
+    // Asked for even where the runtime ignores it: no harm, and nothing is promised of it.
+    let limits = prepared.facts.limits;
     let shared = places.iter().find(|place| place.at == Path::new(super::places::SHARED_MEMORY));
     let tmpfs = |place: &Place| Tmpfs {
         at: place.at.clone(),
