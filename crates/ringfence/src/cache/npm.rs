@@ -99,12 +99,10 @@ fn read_root(package: &Map<String, Value>) -> Result<Map<String, Value>, Problem
     Ok(root)
 }
 
-/// What is written anew of one package, and its archive, unless it lies in another's.
-fn read_package(
-    place: &str,
-    package: &Map<String, Value>,
-    all: &Map<String, Value>,
-) -> Result<(Map<String, Value>, Option<(String, Archive)>), String> {
+/// What is written anew of one package, and its archive by its hash, unless it lies in another's.
+type Understood = (Map<String, Value>, Option<(String, Archive)>);
+
+fn read_package(place: &str, package: &Map<String, Value>, all: &Map<String, Value>) -> Result<Understood, String> {
     if package.get("link").is_some() {
         return Err("is a link to a folder, not an archive".to_owned());
     }

@@ -190,8 +190,9 @@ pub(super) fn dockerfile(recipe: &Recipe) -> String {
         None => registry_base(recipe),
     };
     let mut text = format!("# {}.\nARG FROM={from}\nFROM ${{FROM}}\n", recipe.description());
+    // Small bases leave out the folder as well, and packages that put a link there fail.
     text.push_str(
-        "RUN apt-get update \\\n && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \\\n",
+        "RUN mkdir -p /usr/share/man/man1 \\\n && apt-get update \\\n && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \\\n",
     );
     for package in recipe.own_packages() {
         text.push_str(&format!("      {package} \\\n"));
