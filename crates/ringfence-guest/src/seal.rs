@@ -210,6 +210,7 @@ mod tests {
             paths: Vec::new(),
             memory: 0,
             processes: 0,
+            processors: None,
         };
         let begin = Box::new(Begin { contained, workspace: FarWorkspace::AsItIs });
         let key = FrameKey::known(*b"the letters that are not printed");

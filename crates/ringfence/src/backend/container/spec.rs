@@ -16,10 +16,10 @@ use ringfence_guest::far;
 
 use super::address::EngineKind;
 use super::guard::{self, Violation};
+use super::guest_place::GUEST_PLACE;
+pub(crate) use super::guest_place::GuestPlace;
 use super::labels::Labels;
 
-/// What the place of the guest begins with.
-const GUEST_PLACE: &str = "/.ringfence-";
 /// The guest's name in a volume.
 pub(crate) const GUEST_NAME: &str = "guest";
 /// The kernel ends a sandbox before anything of the host that is as large.
@@ -100,28 +100,6 @@ pub(crate) struct Spec {
     pub(crate) hostname: String,
     /// Where the engine listens, when that is on this machine: it is never shown inside.
     pub(crate) engine_socket: Option<PathBuf>,
-}
-
-/// Where the guest is in one container: in the root itself, under a name that nobody knew before. An image that knew the place
-/// could have a link there, or on the way to it, and something of its own be executed instead of us.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GuestPlace(String);
-
-impl GuestPlace {
-    /// A new one.
-    pub(crate) fn new() -> Result<Self, crate::run_id::NoRandomness> {
-        crate::run_id::RunId::generate().map(|id| Self(format!("{GUEST_PLACE}{id}")))
-    }
-
-    /// The place, of a file or of a volume with it.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    #[cfg(test)]
-    pub(super) fn fixed() -> Self {
-        Self(format!("{GUEST_PLACE}0"))
-    }
 }
 
 /// A user by number: names would be looked up in the image.
@@ -232,8 +210,10 @@ impl Spec {
         }
         let mounts = self.mounts(kind)?;
         let (entrypoint, command) = match &self.guest {
-            GuestFrom::File(_) => (self.guest_at.0.clone(), vec![far::ARGUMENT.to_owned()]),
-            GuestFrom::Volume(_) => (format!("{}/{GUEST_NAME}", self.guest_at.0), vec![far::ARGUMENT.to_owned()]),
+            GuestFrom::File(_) => (self.guest_at.as_str().to_owned(), vec![far::ARGUMENT.to_owned()]),
+            GuestFrom::Volume(_) => {
+                (format!("{}/{GUEST_NAME}", self.guest_at.as_str()), vec![far::ARGUMENT.to_owned()])
+            }
             #[cfg(test)]
             GuestFrom::Instead(words) => (words[0].clone(), words[1..].to_vec()),
         };
@@ -367,7 +347,7 @@ impl Spec {
         let mut mounts = Vec::new();
         match &self.guest {
             GuestFrom::File(path) => {
-                mounts.push(bind(written(path, kind)?, self.guest_at.0.clone()));
+                mounts.push(bind(written(path, kind)?, self.guest_at.as_str().to_owned()));
             }
             GuestFrom::Volume(name) => {
                 let is_ours = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -378,7 +358,7 @@ impl Spec {
                 mounts.push(Mount {
                     typ: Some(MountType::VOLUME),
                     source: Some(name.clone()),
-                    target: Some(self.guest_at.0.clone()),
+                    target: Some(self.guest_at.as_str().to_owned()),
                     read_only: Some(true),
                     volume_options: Some(MountVolumeOptions { no_copy: Some(true), ..MountVolumeOptions::default() }),
                     ..Mount::default()
