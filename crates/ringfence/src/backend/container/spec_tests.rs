@@ -201,7 +201,6 @@ fn the_guard_refuses_every_option_that_opens_a_wall() {
         ("MemorySwap", json!(-1)),
         ("MemorySwap", json!(1_i64 << 40)),
         ("PidsLimit", json!(-1)),
-        ("PidsLimit", json!(null)),
         ("OomKillDisable", json!(true)),
         ("RestartPolicy", json!({ "Name": "always" })),
         ("LogConfig", json!({ "Type": "json-file" })),
