@@ -208,8 +208,8 @@ mod tests {
             writable: Vec::new(),
             rlimits: Vec::new(),
             paths: Vec::new(),
-            memory: 0,
-            processes: 0,
+            memory: None,
+            processes: None,
             processors: None,
         };
         let begin = Box::new(Begin { contained, workspace: FarWorkspace::AsItIs });

@@ -35,6 +35,7 @@ fn contained() -> Contained {
         ("/dev", Access::ReadWrite),
         ("/proc", Access::ReadWrite),
     ];
+    let in_container = std::env::var_os("RINGFENCE_TEST_FAR_GUEST").is_some() && kernel() == Kernel::Host;
     Contained {
         uid: 1000,
         gid: 1000,
@@ -46,8 +47,9 @@ fn contained() -> Contained {
         ],
         rlimits: vec![Rlimit { kind: RlimitKind::Core, most: 1 }, Rlimit { kind: RlimitKind::OpenFiles, most: 256 }],
         paths: paths.into_iter().map(|(path, access)| (path.into(), access)).collect(),
-        memory: 256 << 20,
-        processes: 64,
+        // Plain namespaces show no cgroup; a container does.
+        memory: in_container.then_some(256 << 20),
+        processes: in_container.then_some(64),
         processors: None,
     }
 }
@@ -611,6 +613,8 @@ fn a_wall_that_is_not_as_it_must_be_is_refused() {
     refused(&|contained| contained.gid = 0, "1000:0");
     refused(&|contained| contained.writable[0].bytes = 1 << 20, "fs.size");
     refused(&|contained| contained.writable.truncate(1), "fs.confined");
+    refused(&|contained| contained.memory = Some(1), "proc.memory");
+    refused(&|contained| contained.processes = Some(1), "proc.processes");
     refused(
         &|contained| contained.writable.push(Writable { at: "/usr".into(), bytes: u64::MAX, on: Ground::Memory }),
         "fs.size",

@@ -39,6 +39,13 @@ const WHICH: &str = "binary(engines) + (binary(conformance) & test(engine))";
 /// The engines that every test run starts. The others can be started by hand, with `cargo xtask engines start`.
 const TESTED: [&str; 2] = ["docker", "docker-victim"];
 
+/// Whether somebody started the engines to work with them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ByHand {
+    Yes,
+    No,
+}
+
 /// Engines that run, and why others do not.
 #[derive(Debug, Default)]
 struct Running {
@@ -95,11 +102,15 @@ impl Running {
     }
 
     /// What leads tests to the engines that `user` may use.
-    fn variables(&self, parent: &Path, user: Owner) -> Vec<(String, String)> {
+    fn variables(&self, parent: &Path, user: Owner, by_hand: ByHand) -> Vec<(String, String)> {
         let mut variables = vec![("RINGFENCE_TEST_IMAGE".to_owned(), image::NAME.to_owned())];
         for engine in self.engines.iter().filter(|engine| may_use(user, engine.kind)) {
             let socket = engine.kind.socket(parent);
             variables.push((engine.kind.variable("HOST"), format!("unix://{}", socket.display())));
+            // gVisor is a runtime of the same engine. Its tests are asked for by hand.
+            if engine.kind.name == "docker" && by_hand == ByHand::Yes {
+                variables.push(("RINGFENCE_TEST_GVISOR_HOST".to_owned(), format!("unix://{}", socket.display())));
+            }
             if let (Fate::Stay, Some(pid)) = (engine.kind.fate, engine.pid()) {
                 variables.push((engine.kind.variable("PID"), pid.to_string()));
             }
@@ -186,7 +197,7 @@ fn run_tests(
     let mut command = workspace.command(NEXTEST.locate(workspace)?);
     command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast", "-E", WHICH]);
     for_tests(&mut command, scratch);
-    command.envs(running.variables(parent, Owner::Root)).env(BACKENDS_REQUIRED, running.required());
+    command.envs(running.variables(parent, Owner::Root, ByHand::No)).env(BACKENDS_REQUIRED, running.required());
     nextest_ended(capture(screen, command)?)
 }
 
@@ -207,8 +218,8 @@ pub(crate) fn start(workspace: &Workspace) -> Result<ExitCode, Failure> {
     debian_packages(workspace, &screen, PACKAGES)?;
     fs::create_dir_all(&parent).map_err(|error| Failure::io(format!("make `{}`", parent.display()), &error))?;
     let running = Running::start(workspace, &screen, &parent, Life::OnItsOwn, |_| true)?;
-    let mut variables = running.variables(&parent, Owner::Root);
-    variables.extend(running.variables(&parent, Owner::Ordinary));
+    let mut variables = running.variables(&parent, Owner::Root, ByHand::Yes);
+    variables.extend(running.variables(&parent, Owner::Ordinary, ByHand::Yes));
     variables.sort();
     variables.dedup();
     let lines: String = variables.iter().map(|(name, value)| format!("export {name}={value}\n")).collect();

@@ -42,10 +42,10 @@ pub struct Contained {
     pub rlimits: Vec<Rlimit>,
     /// The second fence, where the kernel has one: what may be read, and what may be written.
     pub paths: Vec<(OsString, Access)>,
-    /// What the cgroup must say, where it can be read from inside: bytes of memory.
-    pub memory: u64,
+    /// What the cgroup must say: bytes of memory. Nothing where no cgroup is said to keep it.
+    pub memory: Option<u64>,
     /// Likewise, processes and threads, the guest included.
-    pub processes: u64,
+    pub processes: Option<u64>,
     /// Run on so many processors, where no cgroup shares out their time.
     pub processors: Option<u32>,
 }

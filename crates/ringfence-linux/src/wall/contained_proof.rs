@@ -69,8 +69,8 @@ pub(super) fn prove(contained: &Contained, landlock: Option<i32>, company: Compa
     for (name, files, most) in
         [("proc.memory", MEMORY, contained.memory), ("proc.processes", PROCESSES, contained.processes)]
     {
-        if let Some(found) = limited(name, files, most)? {
-            add(name, Ok(found))?;
+        if let Some(most) = most {
+            add(name, limited(name, files, most))?;
         }
     }
     Ok(proofs)
@@ -362,13 +362,14 @@ fn limited_size(contained: &Contained) -> Result<String, Unproven> {
 const MEMORY: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 const PROCESSES: [&str; 2] = ["/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"];
 
-/// Nothing where it cannot be read from inside.
-fn limited(name: &'static str, files: [&str; 2], most: u64) -> Result<Option<String>, Unproven> {
-    let Some((file, text)) = files.into_iter().find_map(|file| Some((file, fs::read_to_string(file).ok()?))) else {
-        return Ok(None);
+/// What is said to be limited must be seen to be: an engine's word alone is not a proof.
+fn limited(name: &'static str, files: [&str; 2], most: u64) -> Result<String, Unproven> {
+    let found = files.into_iter().find_map(|file| Some((file, fs::read_to_string(file).ok()?)));
+    let Some((file, text)) = found else {
+        return Err(Unproven::Broken { name, found: "the container does not show its cgroup".to_owned() });
     };
     match text.trim().parse::<u64>() {
-        Ok(limit) if limit <= most => Ok(Some(format!("{file} says {limit}"))),
+        Ok(limit) if limit <= most => Ok(format!("{file} says {limit}")),
         _ => Err(Unproven::Broken { name, found: format!("{file} says {}", text.trim()) }),
     }
 }
@@ -387,8 +388,8 @@ mod tests {
             writable: vec![Writable { at: "/work space".into(), bytes: 1, on: Ground::Memory }],
             rlimits: Vec::new(),
             paths: Vec::new(),
-            memory: 1,
-            processes: 1,
+            memory: Some(1),
+            processes: Some(1),
             processors: None,
         };
         wrong_mount(&contained, &Mount::parse(line).unwrap())

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Uid};
@@ -20,12 +21,14 @@ use super::root::Root;
 use super::view::{Entry, Quota, build, open_sources};
 use super::{at, inside_path, is_single_threaded, os_path};
 use crate::keeper::stream_sockets;
-use crate::passing::{receive, send};
+use crate::passing::{receive, send, wait_until_readable};
 use crate::program_process::exit;
 
 /// Of a failure in words.
 const MOST_WORDS: usize = 4096;
 const DONE: &[u8] = b"done";
+/// How long laying may take.
+const LAYS: Duration = Duration::from_secs(10);
 
 /// What is laid into which container. Plain data: it can be sent to the process that does it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,8 +71,9 @@ pub struct LaidOut {
 }
 
 impl LaidOut {
-    /// Waits for what [`begin`] sends.
+    /// Waits for what [`begin`] sends, but not for ever: who has the program's user on the host may stop the one that sends.
     pub(crate) fn receive(from: OwnedFd) -> io::Result<Self> {
+        wait_until_readable(from.as_fd(), LAYS)?;
         let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "whoever was to lay it ended");
         let mut words = vec![0u8; MOST_WORDS];
         let (length, descriptors) = receive(from.as_fd(), &mut words)?;
@@ -120,8 +124,12 @@ pub(crate) fn lay_here(laying: &Laying, trees: &[OwnedFd]) -> io::Result<LaidOut
     let pid = begin(laying, trees, theirs.as_fd())?;
     drop(theirs);
     let laid = LaidOut::receive(ours);
-    // SAFETY: a null pointer is allowed for the status. The process is our child, and nobody else waits for it.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    // SAFETY: integers, and a null pointer, which is allowed for the status. The process is our child, and nobody else waits
+    // for it, so its number is still its own.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, std::ptr::null_mut(), 0);
+    }
     laid
 }
 

@@ -237,7 +237,8 @@ pub(super) fn pin(most: u32) -> io::Result<()> {
     rustix::thread::sched_setaffinity(None, &allowed).map_err(io::Error::from)
 }
 
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+/// An error and its causes, in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

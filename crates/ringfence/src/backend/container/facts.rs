@@ -69,7 +69,7 @@ fn ignores_cgroups(argument: &str) -> bool {
 }
 
 impl Limits {
-    const NONE: Self = Self { memory: false, swap: false, processes: false, cpus: false };
+    pub(super) const NONE: Self = Self { memory: false, swap: false, processes: false, cpus: false };
 }
 
 impl Facts {

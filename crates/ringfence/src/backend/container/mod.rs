@@ -44,6 +44,7 @@ use tokio::sync::OnceCell;
 use self::address::{Address, EngineKind, Surroundings};
 use self::engine::Engine;
 use self::facts::Facts;
+use self::failure::chain;
 use self::image::Resolved;
 use self::labels::{ContainerKind, Owner};
 use self::spec::GuestFrom;
@@ -200,17 +201,6 @@ fn kernel(policy: &ResolvedPolicy, facts: &Facts) -> Kernel {
 /// An error of the engine, or in speaking to it.
 fn could_not(error: &dyn std::error::Error) -> StartError {
     StartError::Wall(WallError(chain(error)))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 impl Backend for Containers {

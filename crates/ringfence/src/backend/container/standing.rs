@@ -19,7 +19,8 @@ use super::attached::Complaint;
 use super::brought::Brought;
 use super::engine::{ContainerId, Ended, Engine, State};
 use super::labels::{ContainerKind, Labels};
-use super::places::{Place, places};
+use super::places::{Place, in_memory, places};
+use super::promises::held;
 use super::spec::{GuestFrom, GuestPlace, Spec, Tmpfs, TmpfsOwner, User};
 use super::ways::Way;
 use super::{Containers, Prepared, could_not};
@@ -110,7 +111,7 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
     let places = places(plan.policy(), &workspace, bytes, files);
     let guest = containers.guest(&prepared).await?;
     let guest_at = GuestPlace::new().map_err(|error| could_not(&error))?;
-    let memory = plan.policy().proc.memory.value.get().saturating_add(filled_memory(bytes, files));
+    let memory = plan.policy().proc.memory.value.get().saturating_add(in_memory(bytes, files));
     let labels = Labels::new(plan.run_id().as_str(), &containers.owner()?, kind).map_err(io("name the container"))?;
     let mut spec = spec(plan, &prepared, &places, memory, labels, (guest, guest_at));
     if prepared.way == Way::Laid {
@@ -227,12 +228,6 @@ async fn complaining(error: StartError, complaint: &Complaint, engine: &Engine, 
     }
 }
 
-/// Each file takes whole pages of memory there.
-fn filled_memory(bytes: u64, files: u64) -> u64 {
-    const PAGE: u64 = 4096;
-    bytes.saturating_add(files.saturating_mul(PAGE))
-}
-
 /// A private copy of the workspace, where a container is filled from one.
 fn fill_from(containers: &Containers, plan: &Plan, way: Way) -> Result<Option<Filling>, StartError> {
     if way == Way::Laid || plan.policy().fs.mode.value == WorkspaceMode::Ephemeral {
@@ -313,8 +308,7 @@ fn spec(
 
 fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], memory: u64) -> Begin {
     let proc = &plan.policy().proc;
-    let runtime = plan.policy().backend.runtime.as_ref().map(|runtime| runtime.value.as_str());
-    let limits = prepared.facts.limits_with(runtime);
+    let limits = held(plan.policy(), &prepared.facts, prepared.kernel);
     let mode = plan.policy().fs.mode.value;
     let is_writable = |place: &&Place| place.at != workspace || mode != WorkspaceMode::ReadOnly;
     let mut paths: Vec<(OsString, Access)> = vec![("/".into(), Access::ReadOnly)];
@@ -347,8 +341,8 @@ fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], m
             writable: writable.collect(),
             rlimits,
             paths,
-            memory,
-            processes: u64::from(proc.processes.value) + 1,
+            memory: limits.memory.then_some(memory),
+            processes: limits.processes.then(|| u64::from(proc.processes.value) + 1),
             processors: (!limits.cpus).then(|| proc.cpus.value.millis().div_ceil(1000)),
         },
         workspace: match (prepared.way, mode) {
@@ -413,10 +407,12 @@ impl Making<'_> {
             writable_files: super::places::files(size),
         };
         let laid = containers.launcher.lay(&laying, &trees).map_err(io("lay the workspace into the container"))?;
-        Ok(match (laid.kept, lower) {
-            (Some((upper, merged)), Some(lower)) => Some(LaidWorkspace { upper, merged, lower }),
-            _ => None,
-        })
+        match (laid.kept, lower) {
+            (Some((upper, merged)), Some(lower)) => Ok(Some(LaidWorkspace { upper, merged, lower })),
+            (None, None) => Ok(None),
+            // What a program changes would be lost without a word.
+            (Some(_), None) | (None, Some(_)) => Err(wall("the private layer of the workspace was not handed over")),
+        }
     }
 }
 

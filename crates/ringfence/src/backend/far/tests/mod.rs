@@ -60,8 +60,8 @@ pub(super) fn begin() -> Begin {
         writable: Vec::new(),
         rlimits: Vec::new(),
         paths: Vec::new(),
-        memory: 0,
-        processes: 0,
+        memory: None,
+        processes: None,
         processors: None,
     };
     Begin { contained, workspace: FarWorkspace::Kept }
