@@ -1,7 +1,7 @@
 //! What host and a far guest say to each other. A far guest shares no socket with its host that descriptors could travel
 //! over: everything goes through one stream of bytes each way, such as those that a container engine attaches.
 //!
-//! The frames are those of [`crate::protocol`]. What a near guest is handed as descriptors, a far one is sent as bytes: what
+//! The frames are those of [`crate::protocol`], and after the first order each has a seal ([`crate::seal`]). What a near guest is handed as descriptors, a far one is sent as bytes: what
 //! programs read and write, in pieces, of which only so many are on their way at once; and the workspace, as nodes.
 
 use std::ffi::OsString;
@@ -10,6 +10,7 @@ use ringfence_linux::wall::{Contained, TerminalSize};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{MOST_ORDER, MOST_WORDS, Message, Order, ProgramNumber, Report, shorten};
+use crate::seal::FrameKey;
 
 /// The first argument of our binary that makes it live as a far guest.
 pub const ARGUMENT: &str = "guest-of-a-container";
@@ -31,7 +32,12 @@ const MOST_PATH: usize = 4096;
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FarOrder {
     /// The first order, and only the first.
-    Begin(Box<Begin>),
+    Begin {
+        /// How.
+        begin: Box<Begin>,
+        /// What seals every frame from then on, both ways.
+        key: FrameKey,
+    },
     /// As to a near guest. What a near one would be handed as descriptors, this one makes and tells of in pieces.
     Order(Order),
     /// For a program to read.
@@ -39,6 +45,7 @@ pub enum FarOrder {
         /// Which program.
         program: ProgramNumber,
         /// At most [`PIECE`] of them.
+        #[serde(with = "crate::bytes")]
         bytes: Vec<u8>,
     },
     /// Nothing more is to be read.
@@ -126,6 +133,7 @@ pub enum FarReport {
         /// What it wrote to.
         stream: Stream,
         /// What.
+        #[serde(with = "crate::bytes")]
         bytes: Vec<u8>,
     },
     /// Nothing more is to come of a stream.
@@ -190,11 +198,13 @@ pub enum What {
         /// When it was written, in seconds and nanoseconds.
         modified: (i64, u32),
         /// At most [`PIECE`] of them.
+        #[serde(with = "crate::bytes")]
         bytes: Vec<u8>,
     },
     /// The next bytes of the file that was sent last, which has the same path.
     More {
         /// At most [`PIECE`] of them.
+        #[serde(with = "crate::bytes")]
         bytes: Vec<u8>,
     },
     /// Bytes of the same file that are all zero.

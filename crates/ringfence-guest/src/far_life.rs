@@ -1,29 +1,35 @@
 //! The whole life of a far guest, as process 1 of a container.
 //!
 //! One thread and one loop wait for everything: orders, the ends of children, and what programs read and write. No program
-//! holds what orders come through or reports go to, and none can look into this process to find them.
+//! holds what orders come through or reports go to, and none can look into this process to find them, or the key of its frames.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ringfence_linux::cgroup::counted_inside;
-use ringfence_linux::wall::{Behind, Failed, ProcessOne};
+use ringfence_linux::wall::{Behind, Failed, Kernel, ProcessOne};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::far::{Begin, FarOrder, FarReport, MOST_FAR_REPORT, SILENCE_SECONDS};
 use crate::far_workspace::Keeping;
 use crate::programs::{Next, Programs};
-use crate::protocol::{ONLY, Order, ProgramNumber, Reader, Report, Start, encode};
+use crate::protocol::{BadFrame, ONLY, Order, ProgramNumber, Reader, Report, Start, encode};
+use crate::seal::{Direction, FrameKey, Seal};
 use crate::streams::{OutOfTurn, Streams, TellFar, Waits};
 
 /// Read at once of orders.
 const READ: usize = 64 * 1024;
 /// How long a host may say nothing, or take nothing.
 const SILENCE: Duration = Duration::from_secs(SILENCE_SECONDS);
+
+/// A kernel of its own may not wake us when a program closes its input, and says it when it is asked.
+const LOOKS_EVERY: Duration = Duration::from_millis(250);
 
 /// Somebody started a far guest where there is none to be.
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +40,13 @@ pub struct NotAGuest;
 
 /// Lives as process 1 of a container; returns only when we are not process 1. To be called before anything else is done.
 pub fn live_far() -> NotAGuest {
+    forget_environment();
     match ProcessOne::take() {
         Ok(None) => NotAGuest,
         // Nobody can be told: standard output is not yet known to be a host's.
         Err(_) => std::process::exit(1),
         Ok(Some((process, reports))) => {
-            let voice = Voice { to: reports, lost: Cell::new(false) };
+            let voice = Voice { to: reports, seal: RefCell::new(None), lost: Cell::new(false) };
             if let Some(failed) = live(process, &voice) {
                 voice.tell(&FarReport::Report(Report::Failed { program: ONLY, why: failed.into() }));
             }
@@ -48,13 +55,25 @@ pub fn live_far() -> NotAGuest {
     }
 }
 
+/// Executes us once more without the environment that the engine set: a kernel of its own may let programs read it, and knows
+/// no other way to forget it. Returns when there is none, or it failed: what is left is found by the proof, before any program.
+fn forget_environment() {
+    if rustix::process::getpid().is_init() && std::env::vars_os().next().is_some() {
+        let arguments = std::env::args_os().skip(1);
+        drop(Command::new("/proc/self/exe").arg0("guest").args(arguments).env_clear().exec());
+    }
+}
+
 /// Lives until the end, which is that of the process; returns when the wall does not stand, or nobody wants one.
 fn live(process: ProcessOne, voice: &Voice) -> Option<Failed> {
+    let mut ear = Ear { orders: Reader::default(), heard: Instant::now() };
+    let (begin, key) = wait_for_begin(process.orders().as_fd(), &mut ear)?;
+    // Before anything else is read or said: no program is there yet that could have sent or seen it.
+    ear.orders.seal(Seal::new(key.clone(), Direction::Orders));
+    voice.seal.replace(Some(Seal::new(key, Direction::Reports)));
     if let Err(error) = rustix::io::ioctl_fionbio(&voice.to, true) {
         return Some(Failed::Said(format!("could not prepare to report: {error}")));
     }
-    let mut ear = Ear { orders: Reader::default(), heard: Instant::now() };
-    let begin = wait_for_begin(process.orders().as_fd(), &mut ear)?;
     let behind = match process.enter(&begin.contained) {
         Ok(behind) => behind,
         Err(failed) => return Some(failed),
@@ -65,14 +84,15 @@ fn live(process: ProcessOne, voice: &Voice) -> Option<Failed> {
     };
     voice.tell(&FarReport::Report(Report::Proven(proofs)));
     let workspace = Keeping::new(&begin.contained.workspace, begin.workspace);
-    FarLife { behind, programs: Programs::default(), streams: BTreeMap::new(), workspace, ear, voice }.serve()
+    let kernel = begin.contained.kernel;
+    FarLife { behind, kernel, programs: Programs::default(), streams: BTreeMap::new(), workspace, ear, voice }.serve()
 }
 
 /// The first order; nothing when another came, or none.
-fn wait_for_begin(orders: BorrowedFd<'_>, ear: &mut Ear) -> Option<Box<Begin>> {
+fn wait_for_begin(orders: BorrowedFd<'_>, ear: &mut Ear) -> Option<(Box<Begin>, FrameKey)> {
     loop {
         match ear.orders.next_message() {
-            Ok(Some(FarOrder::Begin(begin))) => return Some(begin),
+            Ok(Some(FarOrder::Begin { begin, key })) => return Some((begin, key)),
             Ok(Some(FarOrder::StillHere)) => {}
             Ok(Some(_)) | Err(_) => return None,
             Ok(None) => {
@@ -125,6 +145,8 @@ impl Ear {
 /// What reports go out by.
 struct Voice {
     to: OwnedFd,
+    /// Nothing is said without one.
+    seal: RefCell<Option<Seal>>,
     /// The host is gone, or takes nothing: there is nobody to tell.
     lost: Cell<bool>,
 }
@@ -135,13 +157,20 @@ impl Voice {
         if self.lost.get() {
             return;
         }
-        let sent = encode(report, MOST_FAR_REPORT)
+        let sent = self
+            .frame(report)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
             .and_then(|frame| self.send(&frame));
         // A part may have been sent, and nothing after it could be told apart.
         if sent.is_err() {
             self.lost.set(true);
         }
+    }
+
+    fn frame(&self, report: &FarReport) -> Result<Vec<u8>, BadFrame> {
+        let mut frame = encode(report, MOST_FAR_REPORT)?;
+        self.seal.borrow_mut().as_mut().ok_or(BadFrame::Seal)?.close(&mut frame)?;
+        Ok(frame)
     }
 
     /// Tells what was counted of everything in the container, where that can be read.
@@ -180,6 +209,7 @@ impl Voice {
 
 struct FarLife<'a> {
     behind: Behind<'a>,
+    kernel: Kernel,
     programs: Programs,
     /// Of programs that run, and of those that ended and whose streams somebody holds.
     streams: BTreeMap<ProgramNumber, Streams>,
@@ -273,7 +303,11 @@ impl FarLife<'_> {
         }
         let mut polls: Vec<PollFd<'_>> =
             what.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let deadline = self.streams.values().filter_map(Streams::deadline).min();
+        let mut deadline = self.streams.values().filter_map(Streams::deadline).min();
+        if self.kernel == Kernel::Own && self.streams.values().any(Streams::feeds) {
+            let look = Instant::now() + LOOKS_EVERY;
+            deadline = Some(deadline.map_or(look, |deadline| deadline.min(look)));
+        }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let silence = self.ear.silence_left();
         wait(&mut polls, left.map_or(silence, |left| left.min(silence))).map_err(|_| End::Alone)?;
@@ -337,7 +371,7 @@ impl FarLife<'_> {
                 Ok(())
             }
             FarOrder::StillHere => Ok(()),
-            FarOrder::Begin(_) => Err(OutOfTurn),
+            FarOrder::Begin { .. } => Err(OutOfTurn),
         };
         done.map_err(|OutOfTurn| End::Alone)
     }

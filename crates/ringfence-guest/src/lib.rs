@@ -3,6 +3,7 @@
 //! [`live`] is its whole life as process 1, and [`live_far`] that in a container; [`Guest`] is the host's side. What a guest
 //! says is read as if an enemy had written it: frames have a cap, a version and one meaning, or the guest is given up.
 
+mod bytes;
 pub mod far;
 mod far_life;
 mod far_workspace;
@@ -12,6 +13,7 @@ mod life;
 pub mod nodes;
 mod programs;
 pub mod protocol;
+pub mod seal;
 mod streams;
 #[doc(hidden)]
 pub mod workspace;

@@ -5,12 +5,15 @@
 //! report that it started, the private layer of the workspace, or the workspace with it, with the reports that tell of it.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::marker::PhantomData;
 
 use ringfence_linux::wall::{Failed, Program, Proof, TerminalSize};
 use ringfence_linux::{Layer, Room, Stage, Usage};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::seal::{Seal, TAG};
 
 /// Of the protocol. Both ends come from the same build, so another number means that something is wrong.
 pub const VERSION: u8 = 1;
@@ -91,6 +94,7 @@ pub struct InputFile {
     /// Relative, without `..`.
     pub path: OsString,
     /// What it holds.
+    #[serde(with = "crate::bytes")]
     pub content: Vec<u8>,
 }
 
@@ -215,6 +219,9 @@ pub enum BadFrame {
     /// It holds more of something than it may.
     #[error("a frame that holds too much")]
     TooMuch,
+    /// Its seal is not that of the next frame: somebody else made it, or it comes again, or one is missing.
+    #[error("a frame that is not sealed as the next one has to be")]
+    Seal,
     /// Its bytes mean nothing.
     #[error("a frame that means nothing")]
     Meaningless,
@@ -240,10 +247,15 @@ pub fn encode<T: Serialize>(message: &T, most: usize) -> Result<Vec<u8>, BadFram
     let length = frame.len() - HEADER;
     let too_long = BadFrame::TooLong { length, most };
     let word = u32::try_from(length).ok().filter(|_| length <= most).ok_or(too_long)?;
-    let [a, b, c] = LETTERS;
-    let [w, x, y, z] = word.to_le_bytes();
-    frame[..HEADER].copy_from_slice(&[a, b, c, VERSION, w, x, y, z]);
+    frame[..HEADER].copy_from_slice(&header(word));
     Ok(frame)
+}
+
+/// What a body of this length follows.
+pub(crate) fn header(length: u32) -> [u8; HEADER] {
+    let [a, b, c] = LETTERS;
+    let [w, x, y, z] = length.to_le_bytes();
+    [a, b, c, VERSION, w, x, y, z]
 }
 
 /// The message in a frame's body: all of it, and nothing beside it.
@@ -275,15 +287,22 @@ impl Message for Report {
 const ROOMY: usize = 256 * 1024;
 
 /// Puts messages together from bytes as they come. It holds at most one frame and what came with it.
-#[derive(Debug)]
 pub struct Reader<M = Report> {
     bytes: Vec<u8>,
+    seal: Option<Seal>,
     messages: PhantomData<fn() -> M>,
 }
 
 impl<M> Default for Reader<M> {
     fn default() -> Self {
-        Self { bytes: Vec::new(), messages: PhantomData }
+        Self { bytes: Vec::new(), seal: None, messages: PhantomData }
+    }
+}
+
+/// What was not read yet is not printed: a key may be in it.
+impl<M> fmt::Debug for Reader<M> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Reader").field("seal", &self.seal).finish_non_exhaustive()
     }
 }
 
@@ -293,11 +312,20 @@ impl<M: Message> Reader<M> {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Every message from now on has to be sealed, those included that came already and were not asked for.
+    pub fn seal(&mut self, seal: Seal) {
+        self.seal = Some(seal);
+    }
+
     /// The next message that is whole. After an error nothing more can be told apart.
     pub fn next_message(&mut self) -> Result<Option<M>, BadFrame> {
         let Some(header) = self.bytes.first_chunk::<HEADER>() else { return Ok(None) };
-        let end = HEADER + body_length(*header, M::MOST)?;
-        let Some(body) = self.bytes.get(HEADER..end) else { return Ok(None) };
+        let most = M::MOST + if self.seal.is_some() { TAG } else { 0 };
+        let end = HEADER + body_length(*header, most)?;
+        let Some(mut body) = self.bytes.get(HEADER..end) else { return Ok(None) };
+        if let Some(seal) = &mut self.seal {
+            body = seal.open(body)?;
+        }
         let message: M = decode(body)?;
         self.bytes.drain(..end);
         if self.bytes.is_empty() && self.bytes.capacity() > ROOMY {

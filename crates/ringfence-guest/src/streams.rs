@@ -130,6 +130,11 @@ impl Streams {
         outgoing.chain(incoming)
     }
 
+    /// Whether the program may still be sent something to read.
+    pub(crate) fn feeds(&self) -> bool {
+        self.incoming.is_some()
+    }
+
     /// When somebody has to look again although nothing came.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.ended.as_ref()?;

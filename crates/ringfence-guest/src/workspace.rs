@@ -221,7 +221,14 @@ impl Folders {
         };
         for name in rest.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             let above = here.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd);
-            here = Some(rustix::fs::openat(above, name, FOLDER, Mode::empty())?);
+            let opened = rustix::fs::openat(above, name, FOLDER, Mode::empty())?;
+            // gVisor follows a last link although it is told not to, when a folder is wanted.
+            let named = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let is = rustix::fs::fstat(&opened)?;
+            if (named.st_dev, named.st_ino) != (is.st_dev, is.st_ino) {
+                return Err(rustix::io::Errno::LOOP.into());
+            }
+            here = Some(opened);
         }
         match here {
             Some(here) => Ok(self.last.insert((path.to_owned(), here)).1.as_fd()),

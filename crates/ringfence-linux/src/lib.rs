@@ -24,3 +24,4 @@ pub mod wall;
 
 pub use keeper::{Keeper, Launch, LaunchError, Privileges, Rlimit, RlimitKind};
 pub use report::{Layer, Report, Room, Stage, Usage};
+pub use wall::chain;

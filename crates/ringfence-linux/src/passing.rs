@@ -45,8 +45,17 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
 
 /// For the end that does not wait by itself.
 fn wait_for_room(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let limit = Timespec { tv_sec: TAKES_THEM.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: 0 };
-    match poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::OUT)], Some(&limit)) {
+    wait_for(socket, PollFlags::OUT, TAKES_THEM)
+}
+
+/// Waits until there is something to receive, or the other end is closed, at most so long.
+pub(crate) fn wait_until_readable(socket: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
+    wait_for(socket, PollFlags::IN, limit)
+}
+
+fn wait_for(socket: BorrowedFd<'_>, what: PollFlags, limit: Duration) -> io::Result<()> {
+    let limit = Timespec { tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: 0 };
+    match poll(&mut [PollFd::from_borrowed_fd(socket, what)], Some(&limit)) {
         Ok(0) => Err(io::ErrorKind::TimedOut.into()),
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),

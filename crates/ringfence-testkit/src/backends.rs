@@ -31,7 +31,7 @@ pub struct Wall {
 /// The engines that tests ask for: name, backend, runtime, and the variable with the address.
 const ENGINES: [(&str, BackendKind, Option<&str>, &str); 5] = [
     ("docker", BackendKind::Docker, None, "RINGFENCE_TEST_DOCKER_HOST"),
-    ("docker with runsc", BackendKind::Docker, Some("runsc"), "RINGFENCE_TEST_DOCKER_HOST"),
+    ("docker with runsc", BackendKind::Docker, Some("runsc"), "RINGFENCE_TEST_GVISOR_HOST"),
     ("docker rootless", BackendKind::Docker, None, "RINGFENCE_TEST_DOCKER_ROOTLESS_HOST"),
     ("podman", BackendKind::Podman, None, "RINGFENCE_TEST_PODMAN_HOST"),
     ("podman rootless", BackendKind::Podman, None, "RINGFENCE_TEST_PODMAN_ROOTLESS_HOST"),

@@ -17,7 +17,7 @@ struct Container(Child);
 impl Container {
     fn new(folder: &Path) -> Self {
         let places = format!(
-            "mount -t tmpfs none {0}/inside/place && mount -t tmpfs none {0}/inside/code && echo ready && exec sleep 100",
+            "mount -t tmpfs none {0}/inside/place && mount -t tmpfs none {0}/inside/code && echo ready && exec {0}/marker 100",
             folder.display()
         );
         let mut shell = Command::new("unshare");
@@ -89,7 +89,8 @@ fn prepare(folder: &Path) -> u64 {
     for name in ["workspace", "workspace/file", "workspace/secret"] {
         std::os::unix::fs::chown(folder.join(name), Some(1234), Some(1234)).unwrap();
     }
-    fs::write(folder.join("marker"), "").unwrap();
+    // What runs in the container is what marks it.
+    fs::copy("/bin/sleep", folder.join("marker")).unwrap();
     fs::metadata(folder.join("marker")).unwrap().ino()
 }
 
@@ -134,9 +135,9 @@ fn mounts_that_do_not_show_our_own_binary_or_are_the_hosts_are_left_alone() {
     let marker = prepare(folder.path());
     let container = Container::new(folder.path());
     let refused = lay(folder.path(), &container, marker + 1).unwrap_err();
-    assert!(refused.to_string().contains("another's"), "{refused}");
+    assert!(refused.to_string().contains("something else runs in it"), "{refused}");
     let before = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let host = Container(Command::new("sleep").arg("100").spawn().unwrap());
+    let host = Container(Command::new(folder.path().join("marker")).arg("100").spawn().unwrap());
     let refused = lay(folder.path(), &host, marker).unwrap_err();
     assert!(refused.to_string().contains("the host's"), "{refused}");
     assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), before);

@@ -15,7 +15,6 @@ use std::process::ExitCode;
 pub(crate) use self::cgroups::hierarchies;
 use self::engine::{Engine, Fate, KINDS, Kind, Life, Owner};
 use crate::footprint::{Scratch, reachable_by_all};
-use crate::ordinary_user::Built;
 use crate::step::{Failure, Outcome, Screen, Verbosity, capture};
 use crate::test::{BACKENDS_REQUIRED, for_tests, nextest_ended, required_backends};
 use crate::tools::{NEXTEST, Packages, debian_packages};
@@ -37,6 +36,16 @@ const PACKAGES: Packages = &[
 /// The tests that are about engines.
 const WHICH: &str = "binary(engines) + (binary(conformance) & test(engine))";
 
+/// The engines that every test run starts. The others can be started by hand, with `cargo xtask engines start`.
+const TESTED: [&str; 2] = ["docker", "docker-victim"];
+
+/// Whether somebody started the engines to work with them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ByHand {
+    Yes,
+    No,
+}
+
 /// Engines that run, and why others do not.
 #[derive(Debug, Default)]
 struct Running {
@@ -46,10 +55,16 @@ struct Running {
 
 impl Running {
     /// Starts all at once, has the image made meanwhile, and gives it to each.
-    fn start(workspace: &Workspace, screen: &Screen, parent: &Path, life: Life) -> Result<Self, Failure> {
+    fn start(
+        workspace: &Workspace,
+        screen: &Screen,
+        parent: &Path,
+        life: Life,
+        wanted: impl Fn(&Kind) -> bool,
+    ) -> Result<Self, Failure> {
         let mut running = Self::default();
         let mut started = Vec::new();
-        for kind in KINDS {
+        for kind in KINDS.iter().filter(|kind| wanted(kind)) {
             if kind.owner == Owner::Ordinary && !reachable_by_all(parent) {
                 let why = format!("an ordinary user cannot reach `{}`", parent.display());
                 running.missing.push((*kind, Failure::new(why)));
@@ -87,11 +102,15 @@ impl Running {
     }
 
     /// What leads tests to the engines that `user` may use.
-    fn variables(&self, parent: &Path, user: Owner) -> Vec<(String, String)> {
+    fn variables(&self, parent: &Path, user: Owner, by_hand: ByHand) -> Vec<(String, String)> {
         let mut variables = vec![("RINGFENCE_TEST_IMAGE".to_owned(), image::NAME.to_owned())];
         for engine in self.engines.iter().filter(|engine| may_use(user, engine.kind)) {
             let socket = engine.kind.socket(parent);
             variables.push((engine.kind.variable("HOST"), format!("unix://{}", socket.display())));
+            // gVisor is a runtime of the same engine. Its tests are asked for by hand.
+            if engine.kind.name == "docker" && by_hand == ByHand::Yes {
+                variables.push(("RINGFENCE_TEST_GVISOR_HOST".to_owned(), format!("unix://{}", socket.display())));
+            }
             if let (Fate::Stay, Some(pid)) = (engine.kind.fate, engine.pid()) {
                 variables.push((engine.kind.variable("PID"), pid.to_string()));
             }
@@ -135,7 +154,7 @@ fn is_required(backend: &str) -> bool {
     required_backends().split(',').any(|name| name.trim() == backend)
 }
 
-/// The tests of the engines, as root and as an ordinary user.
+/// The tests of the engines, as root.
 pub(crate) fn test(workspace: &Workspace, scratch: &Scratch, screen: &Screen) -> Result<Outcome, Failure> {
     let skipped = |why: String| {
         if is_required("docker") || is_required("podman") {
@@ -152,7 +171,7 @@ pub(crate) fn test(workspace: &Workspace, scratch: &Scratch, screen: &Screen) ->
     }
     cgroups::remove_abandoned();
     let parent = scratch.subfolder("engines")?;
-    let mut running = Running::start(workspace, screen, &parent, Life::WithUs)?;
+    let mut running = Running::start(workspace, screen, &parent, Life::WithUs, |kind| TESTED.contains(&kind.name))?;
     let unmet: Vec<&(Kind, Failure)> = running.missing.iter().filter(|(kind, _)| is_required(kind.backend())).collect();
     if let Some((kind, failure)) = unmet.first() {
         let what = format!("{} did not start, and {BACKENDS_REQUIRED} names it: {}", kind.name, failure.what);
@@ -165,7 +184,7 @@ pub(crate) fn test(workspace: &Workspace, scratch: &Scratch, screen: &Screen) ->
     let tested = run_tests(workspace, scratch, screen, &running, &parent);
     running.stop();
     fs::remove_dir_all(&parent).map_err(|error| Failure::io(format!("remove `{}`", parent.display()), &error))?;
-    tested.map(|(root, ordinary)| Outcome::Passed(format!("{summary}; root: {root}; ordinary user: {ordinary}")))
+    tested.map(|tests| Outcome::Passed(format!("{summary}; {tests}; podman, rootless engines and gVisor: by hand")))
 }
 
 fn run_tests(
@@ -174,16 +193,12 @@ fn run_tests(
     screen: &Screen,
     running: &Running,
     parent: &Path,
-) -> Result<(String, String), Failure> {
+) -> Result<String, Failure> {
     let mut command = workspace.command(NEXTEST.locate(workspace)?);
     command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast", "-E", WHICH]);
     for_tests(&mut command, scratch);
-    command.envs(running.variables(parent, Owner::Root)).env(BACKENDS_REQUIRED, running.required());
-    let as_root = nextest_ended(capture(screen, command)?)?;
-    let mut variables = running.variables(parent, Owner::Ordinary);
-    variables.push((BACKENDS_REQUIRED.to_owned(), running.required()));
-    let as_ordinary = Built::prepare(workspace, scratch, screen)?.run(screen, WHICH, &variables)?;
-    Ok((as_root, as_ordinary))
+    command.envs(running.variables(parent, Owner::Root, ByHand::No)).env(BACKENDS_REQUIRED, running.required());
+    nextest_ended(capture(screen, command)?)
 }
 
 fn live(workspace: &Workspace) -> PathBuf {
@@ -202,9 +217,9 @@ pub(crate) fn start(workspace: &Workspace) -> Result<ExitCode, Failure> {
     let screen = Screen::new(Verbosity::Summary);
     debian_packages(workspace, &screen, PACKAGES)?;
     fs::create_dir_all(&parent).map_err(|error| Failure::io(format!("make `{}`", parent.display()), &error))?;
-    let running = Running::start(workspace, &screen, &parent, Life::OnItsOwn)?;
-    let mut variables = running.variables(&parent, Owner::Root);
-    variables.extend(running.variables(&parent, Owner::Ordinary));
+    let running = Running::start(workspace, &screen, &parent, Life::OnItsOwn, |_| true)?;
+    let mut variables = running.variables(&parent, Owner::Root, ByHand::Yes);
+    variables.extend(running.variables(&parent, Owner::Ordinary, ByHand::Yes));
     variables.sort();
     variables.dedup();
     let lines: String = variables.iter().map(|(name, value)| format!("export {name}={value}\n")).collect();

@@ -138,10 +138,10 @@ mod tests {
         nameless.tags.clear();
         let rows = [listed("base", 90, Standing::Current), listed("python", 7_300, Standing::Outdated), nameless];
         insta::assert_snapshot!(list_as_table(&rows, 1_000_000_000), @r"
-        NAME           TAG                            SIZE       AGE  RECIPE
-        base           ringfence/base:0123456789ab    150.0 MiB  1m   current
-        python         ringfence/python:0123456789ab  150.0 MiB  2h   outdated
-        node\x1b[2J    sha256:0123456789ab            150.0 MiB  1d   unknown
+        NAME         TAG                            SIZE       AGE  RECIPE
+        base         ringfence/base:0123456789ab    150.0 MiB  1m   current
+        python       ringfence/python:0123456789ab  150.0 MiB  2h   outdated
+        node\x1b[2J  sha256:0123456789ab            150.0 MiB  1d   unknown
         ");
     }
 }

@@ -44,7 +44,7 @@ fn a_container_that_is_removed_under_a_run_ends_it_with_an_error() {
         let ended = interrupted(place, None, |id| remove(&place.wall, id));
         assert_eq!(ended.code, 125, "{ended:?}");
         assert_eq!(ended.json()["status"], "couldNotRun", "{ended:?}");
-        assert!(until(SOON, || !place.has_containers()));
+        assert!(until(SOON, || place.is_soon_empty()));
         place.run(&[], &["true"]).run().expect(0, &[]);
     });
 }
@@ -55,7 +55,7 @@ fn a_way_to_the_engine_that_is_cut_ends_the_run_and_its_container() {
         let between = Between::start(&place.wall, place.stage.path().join("b"), Duration::ZERO);
         let ended = interrupted(place, Some(between.host()), |_| between.cut());
         assert_eq!(ended.code, 125, "{ended:?}");
-        assert!(until(SOON, || !place.has_containers()), "the container goes on without anybody");
+        assert!(until(SOON, || place.is_soon_empty()), "the container goes on without anybody");
     });
 }
 
@@ -132,7 +132,7 @@ fn a_full_disk_of_the_host_is_an_error_that_says_so_and_leaves_nothing() {
             return;
         }
         let ended = place.run(&[], &["sh", "-c", "head -c 10M /dev/urandom > big"]).run();
-        let left = place.has_containers();
+        let left = !place.is_soon_empty();
         let unmounted = std::process::Command::new("umount").arg("-l").arg(&state).status().unwrap();
         assert!(unmounted.success());
         assert_ne!(ended.code, 0, "{ended:?}");

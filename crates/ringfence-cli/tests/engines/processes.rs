@@ -15,7 +15,7 @@ fn r07_a_daemon_that_ignores_signals_dies_with_the_program() {
         let script = "(setsid sh -c 'trap \"\" TERM HUP; sleep 60' \"$1\" > /dev/null 2>&1 &); sleep 0.3; echo done";
         assert_eq!(place.sh(script, &[&mark]).expect(0, &[]).text(), "done\n");
         assert!(until(SOON, || !is_marked_alive(&mark)), "it outlived its run");
-        assert!(!place.has_containers(), "a container is left");
+        assert!(place.is_soon_empty(), "a container is left");
     });
     let mark = secret().unwrap();
     let child = std::process::Command::new("sh").args(["-c", "sleep 5", &mark]).spawn();
@@ -58,6 +58,6 @@ fn r11_a_supervisor_that_is_killed_leaves_no_container_and_no_process() {
         kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
         child.wait().unwrap();
         assert!(until(SOON, || !is_marked_alive(&mark)), "the program outlived its supervisor");
-        assert!(until(SOON, || !place.has_containers()), "the container outlived its supervisor");
+        assert!(until(SOON, || place.is_soon_empty()), "the container outlived its supervisor");
     });
 }

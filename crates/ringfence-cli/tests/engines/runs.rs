@@ -14,7 +14,7 @@ fn a_program_runs_with_its_output_and_its_exit_code_or_is_skipped_loudly() {
         let ended = place.run(&["--stdin"], &["cat"]).stdin("through\n").run().expect(0, &[]);
         assert_eq!(ended.text(), "through\n");
         place.run(&[], &["no-such-program"]).run().expect(127, &[]);
-        assert!(!place.has_containers(), "a container is left");
+        assert!(place.is_soon_empty(), "a container is left");
     });
 }
 
@@ -49,7 +49,7 @@ fn r09_a_time_limit_ends_what_ignores_signals_stops_itself_or_is_busy() {
             assert_eq!(outcome["timedOut"], true, "{script}: {outcome:#}");
             assert!(begin.elapsed() < Duration::from_secs(20), "{script} took {:?}", begin.elapsed());
         }
-        assert!(!place.has_containers(), "a container is left");
+        assert!(place.is_soon_empty(), "a container is left");
         let twin = place.limitless(&["--timeout", "10s"], &["sh", "-c", "sleep 1.5"]);
         assert_eq!(twin["exitCode"], 0, "the probe proves nothing: {twin:#}");
     });

@@ -39,7 +39,7 @@ fn a_session_keeps_files_from_run_to_run_and_its_changes_are_listed_at_the_end()
         assert_eq!((ended.code, &*ended.text()), (3, "one\nchanged\nnew\n/workspace\n"), "{ended:?}");
         assert_eq!(place.stage.read("there.txt").as_deref(), Some("as it was\n"));
         place.ringfence(&["session", "stop", "work"]).run().expect(0, &["2 changes (1 added, 1 changed)"]);
-        assert!(until(SOON, || !place.has_containers()), "a container is left");
+        assert!(until(SOON, || place.is_soon_empty()), "a container is left");
     });
 }
 
@@ -50,6 +50,6 @@ fn r11_a_session_whose_keeper_is_killed_leaves_no_container() {
         session.sh("true").expect(0, &[]);
         kill_process(Pid::from_raw(session.keeper.cast_signed()).unwrap(), Signal::KILL).unwrap();
         assert!(until(SOON, || !is_alive(session.keeper)));
-        assert!(until(SOON, || !place.has_containers()), "the container outlived its keeper");
+        assert!(until(SOON, || place.is_soon_empty()), "the container outlived its keeper");
     });
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use ringfence_testkit::backends::Wall;
+use ringfence_testkit::canary::until;
 
-use crate::stage::{Ended, Invocation, Stage};
+use crate::stage::{Ended, Invocation, SOON, Stage};
 
 /// One engine, and a stage whose policy chooses it.
 #[derive(Debug)]
@@ -120,6 +121,11 @@ impl Walled {
         runs.sort();
         runs.dedup();
         runs
+    }
+
+    /// Whether the engine has removed all of its containers, which takes it a moment after their end.
+    pub(crate) fn is_soon_empty(&self) -> bool {
+        until(SOON, || !self.has_containers())
     }
 
     /// Whether the engine still has a container of one of our runs, running or not.

@@ -412,7 +412,7 @@ fn a_reference_for_a_container_engine_is_told_how_to_become_a_root() {
     stage.ringfence(["policy", "show"]).run().expect(0, &[]);
     set_image(&stage, "./rootfs", "");
     let shown = stage.ringfence(["policy", "show"]).run().expect(0, &[]);
-    assert!(shown.text().contains("image: ./rootfs"), "{}", shown.text());
+    assert!(shown.text().contains("name: ./rootfs"), "{}", shown.text());
     stage.ringfence(["doctor"]).run().expect(0, &[]);
 }
 

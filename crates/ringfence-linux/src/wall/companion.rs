@@ -48,18 +48,28 @@ impl Companion {
     }
 
     /// Waits for its end, and says by which status it went.
-    pub(super) fn wait(mut self) -> io::Result<c_int> {
+    pub(super) fn wait(self) -> io::Result<c_int> {
+        let status = self.end()?;
+        if libc::WIFEXITED(status) { Ok(libc::WEXITSTATUS(status)) } else { Err(io::Error::other("it was killed")) }
+    }
+
+    /// Ends it and waits until it is gone.
+    pub(super) fn kill(self) -> io::Result<()> {
+        // SAFETY: no memory is involved. Nobody else waits for it, so the number is still its own.
+        if unsafe { libc::kill(self.pid, libc::SIGKILL) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.end().map(|_| ())
+    }
+
+    fn end(mut self) -> io::Result<c_int> {
         loop {
             let mut status = 0;
             // SAFETY: `status` is valid for writing. `__WALL`, because its end sends no signal.
             if unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) } >= 0 {
                 // SAFETY: the process that ran on it is gone, and the value is not used again.
                 unsafe { ManuallyDrop::drop(&mut self.stack) };
-                return if libc::WIFEXITED(status) {
-                    Ok(libc::WEXITSTATUS(status))
-                } else {
-                    Err(io::Error::other("it was killed"))
-                };
+                return Ok(status);
             }
             match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::Interrupted => {}

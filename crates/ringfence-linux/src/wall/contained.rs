@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::guest::KilledFirst;
 use super::program::Failed;
 use super::proof::{Company, Proof};
-use super::{Access, Behind, contained_proof, inside, landlock};
+use super::{Access, Behind, contained_proof, inside, landlock, program};
 use crate::keeper::{Rlimit, RlimitKind, place_descriptors};
 use crate::keeper_process::{self, CONTROL, SignalMask};
 use crate::privileges::{self, Ambient, Bounding};
@@ -42,10 +42,12 @@ pub struct Contained {
     pub rlimits: Vec<Rlimit>,
     /// The second fence, where the kernel has one: what may be read, and what may be written.
     pub paths: Vec<(OsString, Access)>,
-    /// What the cgroup must say, where it can be read from inside: bytes of memory.
-    pub memory: u64,
+    /// What the cgroup must say: bytes of memory. Nothing where no cgroup is said to keep it.
+    pub memory: Option<u64>,
     /// Likewise, processes and threads, the guest included.
-    pub processes: u64,
+    pub processes: Option<u64>,
+    /// Run on so many processors, where no cgroup shares out their time.
+    pub processors: Option<u32>,
 }
 
 /// A place that can be written.
@@ -211,9 +213,14 @@ impl Contained {
         for limit in self.rlimits.iter().filter(|limit| limit.kind != RlimitKind::Core) {
             set_limit(limit).map_err(step)?;
         }
+        if let Some(processors) = self.processors {
+            program::pin(processors).map_err(|error| Failed::said(&error))?;
+        }
         let version = match landlock::abi() {
             Some(_) => Some(landlock::restrict(&self.paths).map_err(|error| Failed::said(&error))?),
-            None => None,
+            None if self.kernel == Kernel::Own => None,
+            // On the host's kernel it may be all that keeps a copy from being written.
+            None => return Err(Failed::Said("this kernel has no Landlock".to_owned())),
         };
         contained_proof::prove(self, version, company).map_err(|error| Failed::said(&error))
     }

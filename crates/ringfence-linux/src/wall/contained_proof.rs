@@ -55,7 +55,7 @@ pub(super) fn prove(contained: &Contained, landlock: Option<i32>, company: Compa
     add("priv.none", no_privileges(&status, contained))?;
     add("priv.no-new", proof::no_new_privileges(&status))?;
     add("kernel.filter", proof::filtered(&status))?;
-    add("proc.hidden", few_processes(company))?;
+    add("proc.hidden", few_processes(contained.kernel, company))?;
     let unroutable: &[i32] = match contained.kernel {
         Kernel::Host => &[libc::ENETUNREACH],
         // gVisor's word for it.
@@ -69,8 +69,8 @@ pub(super) fn prove(contained: &Contained, landlock: Option<i32>, company: Compa
     for (name, files, most) in
         [("proc.memory", MEMORY, contained.memory), ("proc.processes", PROCESSES, contained.processes)]
     {
-        if let Some(found) = limited(name, files, most)? {
-            add(name, Ok(found))?;
+        if let Some(most) = most {
+            add(name, limited(name, files, most))?;
         }
     }
     Ok(proofs)
@@ -93,29 +93,47 @@ fn no_privileges(status: &Status, contained: &Contained) -> Result<String, Unpro
 }
 
 /// The guest is our parent, and nobody else is there before the first program.
-fn few_processes(company: Company) -> Result<String, Unproven> {
+fn few_processes(kernel: Kernel, company: Company) -> Result<String, Unproven> {
     let name = "proc.hidden";
     match rustix::process::getppid() {
         Some(parent) if parent.is_init() => {}
         parent => return Err(Unproven::Broken { name, found: format!("the guest is process {parent:?}") }),
     }
-    // Whoever could open these could speak for the guest. It is our user's, and only not being dumpable keeps us out.
-    for (path, flags) in
-        [("/proc/1/fd/3", OFlags::RDONLY), ("/proc/1/fd/4", OFlags::WRONLY), ("/proc/1/mem", OFlags::RDONLY)]
-    {
+    let opens = |path: &str, flags: OFlags| {
         let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        if rustix::fs::open(path, flags, rustix::fs::Mode::empty()).is_ok() {
+        rustix::fs::open(path, flags, rustix::fs::Mode::empty()).ok()
+    };
+    // The guest is our user's, and only not being dumpable keeps us out. Its memory holds the key of its frames.
+    for path in ["/proc/1/mem", "/proc/1/task/1/mem"] {
+        if [OFlags::RDONLY, OFlags::WRONLY].into_iter().any(|flags| opens(path, flags).is_some()) {
             return Err(Unproven::Broken { name, found: format!("{path} of the guest can be opened") });
         }
     }
+    if let Some(environment) = opens("/proc/1/environ", OFlags::RDONLY)
+        && rustix::io::read(environment, &mut [0u8; 1]).is_ok_and(|read| read > 0)
+    {
+        return Err(Unproven::Broken { name, found: "/proc/1/environ of the guest can be read".to_owned() });
+    }
+    // Nothing can be said there without the key. That they cannot even be opened is for every kernel that can see to it.
+    let ways = [("/proc/1/fd/3", OFlags::RDONLY), ("/proc/1/fd/4", OFlags::WRONLY)];
+    let open = ways.into_iter().find(|(path, flags)| opens(path, *flags).is_some());
+    let guarded = match (open, kernel) {
+        (None, _) => "",
+        (Some(_), Kernel::Own) => {
+            ", whose descriptors this kernel lets programs open: every frame there is sealed, and its memory is closed"
+        }
+        (Some((path, _)), Kernel::Host) => {
+            return Err(Unproven::Broken { name, found: format!("{path} of the guest can be opened") });
+        }
+    };
     if company == Company::Others {
         // Counting was done when nobody else was there.
-        return Ok("the guest is process 1".to_owned());
+        return Ok(format!("the guest is process 1{guarded}"));
     }
     let entries = fs::read_dir("/proc").map_err(|source| Unproven::Unreadable { name, source })?;
     let is_process = |name: &OsStr| name.as_bytes().iter().all(u8::is_ascii_digit);
     match entries.flatten().filter(|entry| is_process(&entry.file_name())).count() {
-        2 => Ok("2 processes".to_owned()),
+        2 => Ok(format!("2 processes, of which the guest is one{guarded}")),
         count => Err(Unproven::Broken { name, found: format!("{count} processes") }),
     }
 }
@@ -344,13 +362,14 @@ fn limited_size(contained: &Contained) -> Result<String, Unproven> {
 const MEMORY: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 const PROCESSES: [&str; 2] = ["/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"];
 
-/// Nothing where it cannot be read from inside.
-fn limited(name: &'static str, files: [&str; 2], most: u64) -> Result<Option<String>, Unproven> {
-    let Some((file, text)) = files.into_iter().find_map(|file| Some((file, fs::read_to_string(file).ok()?))) else {
-        return Ok(None);
+/// What is said to be limited must be seen to be: an engine's word alone is not a proof.
+fn limited(name: &'static str, files: [&str; 2], most: u64) -> Result<String, Unproven> {
+    let found = files.into_iter().find_map(|file| Some((file, fs::read_to_string(file).ok()?)));
+    let Some((file, text)) = found else {
+        return Err(Unproven::Broken { name, found: "the container does not show its cgroup".to_owned() });
     };
     match text.trim().parse::<u64>() {
-        Ok(limit) if limit <= most => Ok(Some(format!("{file} says {limit}"))),
+        Ok(limit) if limit <= most => Ok(format!("{file} says {limit}")),
         _ => Err(Unproven::Broken { name, found: format!("{file} says {}", text.trim()) }),
     }
 }
@@ -369,8 +388,9 @@ mod tests {
             writable: vec![Writable { at: "/work space".into(), bytes: 1, on: Ground::Memory }],
             rlimits: Vec::new(),
             paths: Vec::new(),
-            memory: 1,
-            processes: 1,
+            memory: Some(1),
+            processes: Some(1),
+            processors: None,
         };
         wrong_mount(&contained, &Mount::parse(line).unwrap())
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use libc::c_int;
 use serde::{Deserialize, Serialize};
 
-use super::contained::Contained;
+use super::contained::{Contained, Kernel};
 use super::inside::{Building, Inside, SetupError};
 use super::membership::{Membership, OpenMembership};
 use super::namespaces::{Joined, raise};
@@ -233,7 +233,11 @@ impl<'a> Behind<'a> {
 
     /// Makes a terminal for a program: whoever looks at it gets the first end, the program the second.
     pub fn terminal(&self, size: TerminalSize) -> io::Result<(OwnedFd, OwnedFd)> {
-        program::open_terminal(size)
+        let kernel = match &self.around {
+            Around::OurWall { .. } => Kernel::Host,
+            Around::Container(contained) => contained.kernel,
+        };
+        program::open_terminal(size, kernel)
     }
 
     /// Starts `program` with every restriction in force. Its own process proves them and calls `proven`, which says

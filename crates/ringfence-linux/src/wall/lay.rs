@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Uid};
@@ -18,14 +19,16 @@ use super::inside::{SetupError, raise_capabilities};
 use super::layer::PrivateLayer;
 use super::root::Root;
 use super::view::{Entry, Quota, build, open_sources};
-use super::{at, is_single_threaded, os_path};
+use super::{at, inside_path, is_single_threaded, os_path};
 use crate::keeper::stream_sockets;
-use crate::passing::{receive, send};
+use crate::passing::{receive, send, wait_until_readable};
 use crate::program_process::exit;
 
 /// Of a failure in words.
 const MOST_WORDS: usize = 4096;
 const DONE: &[u8] = b"done";
+/// How long laying may take.
+const LAYS: Duration = Duration::from_secs(10);
 
 /// What is laid into which container. Plain data: it can be sent to the process that does it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,8 +71,9 @@ pub struct LaidOut {
 }
 
 impl LaidOut {
-    /// Waits for what [`begin`] sends.
+    /// Waits for what [`begin`] sends, but not for ever: who has the program's user on the host may stop the one that sends.
     pub(crate) fn receive(from: OwnedFd) -> io::Result<Self> {
+        wait_until_readable(from.as_fd(), LAYS)?;
         let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "whoever was to lay it ended");
         let mut words = vec![0u8; MOST_WORDS];
         let (length, descriptors) = receive(from.as_fd(), &mut words)?;
@@ -120,22 +124,46 @@ pub(crate) fn lay_here(laying: &Laying, trees: &[OwnedFd]) -> io::Result<LaidOut
     let pid = begin(laying, trees, theirs.as_fd())?;
     drop(theirs);
     let laid = LaidOut::receive(ours);
-    // SAFETY: a null pointer is allowed for the status. The process is our child, and nobody else waits for it.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    // SAFETY: integers, and a null pointer, which is allowed for the status. The process is our child, and nobody else waits
+    // for it, so its number is still its own.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, std::ptr::null_mut(), 0);
+    }
     laid
 }
 
 fn lay(laying: &Laying, trees: &[OwnedFd]) -> Result<(Quota, Vec<PrivateLayer>), SetupError> {
     // Opened while we see the host's files.
     let opened = open_sources(&laying.entries, trees)?;
+    // Likewise: what the process executes, whatever its container shows.
+    let running = format!("/proc/{}/exe", laying.process);
+    let running = rustix::fs::open(running, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(at("look at what runs in the container"))?;
+    laying.marker.check(running.as_fd(), "something else runs in it")?;
     join(laying)?;
-    become_user(laying.user)?;
-    let mut quota = Quota::attached(laying.writable_bytes, laying.writable_files, &laying.quota_at)?;
-    rustix::process::umask(Mode::empty());
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(at("open the container's root"))?;
-    let layers = build(&mut Root::new(root), opened, &mut quota)?;
+    let mut root = Root::new(root);
+    // Ours while we are root: nobody in there may look into it and change what we lay.
+    let place = root.find(&inside_path(&laying.quota_at))?;
+    let mut quota = Quota::attached(laying.writable_bytes, laying.writable_files, &laying.quota_at, place.as_fd())?;
+    become_user(laying.user)?;
+    rustix::process::umask(Mode::empty());
+    let layers = build(&mut root, opened, &mut quota)?;
     Ok((quota, layers))
+}
+
+impl Marker {
+    /// Whether `found` is the file.
+    fn check(&self, found: BorrowedFd<'_>, otherwise: &str) -> Result<(), SetupError> {
+        let found = rustix::fs::fstat(found).map_err(at("look at our own binary there"))?;
+        if (found.st_dev, found.st_ino) == (self.device, self.inode) {
+            return Ok(());
+        }
+        let step = format!("join the container's mounts: {otherwise}");
+        Err(SetupError::Step { step, source: io::ErrorKind::InvalidData.into() })
+    }
 }
 
 /// Joins the container's mounts, and makes sure that they are its.
@@ -160,12 +188,8 @@ fn join(laying: &Laying) -> Result<(), SetupError> {
         .map_err(at("join the container's mounts"))?;
     let marker = Path::new(&laying.marker.at);
     let found = rustix::fs::open(marker, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-        .and_then(|marker| rustix::fs::fstat(&marker))
         .map_err(at("find our own binary there"))?;
-    if (found.st_dev, found.st_ino) != (laying.marker.device, laying.marker.inode) {
-        return Err(wrong("they are another's"));
-    }
-    Ok(())
+    laying.marker.check(found.as_fd(), "they are another's")
 }
 
 /// What is made is the programs' own; what we may do stays.

@@ -41,7 +41,7 @@ pub(crate) use lay::{begin as begin_laying, lay_here};
 pub use membership::Membership;
 pub use mount_api::idmapped_tree;
 pub use namespaces::{Identity, Raised, is_single_threaded, user_namespace};
-pub use program::{Failed, Program, Restrictions, Stdio, TerminalSize};
+pub use program::{Failed, Program, Restrictions, Stdio, TerminalSize, chain};
 pub use proof::Proof;
 pub use spare::Spare;
 pub use view::{Access, Entry, Source, Written, hold_source};

@@ -200,33 +200,51 @@ pub(super) fn map(pid: i32, identity: Identity) -> io::Result<()> {
 /// A user namespace that maps one owner on disk to one user of the host, for mounts that show files of the first as
 /// files of the second. Needs privileges on the host.
 pub fn user_namespace(disk: (u32, u32), host: (u32, u32)) -> io::Result<OwnedFd> {
-    let (hold, release) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let ends = [hold.as_raw_fd(), release.as_raw_fd()];
-    // SAFETY: `hold_until_closed` makes two system calls by rustix and reads `ends`, which lives until it was waited for.
+    let parent = rustix::process::getpid();
+    // SAFETY: `hold` makes system calls by rustix alone and reads `parent`, which lives until it was waited for. Our
+    // descriptors are shared with it, not copied: a copy would keep open what other threads close and wait for.
     let holder = unsafe {
-        let argument = std::ptr::from_ref(&ends).cast_mut().cast();
-        Companion::start(hold_until_closed, argument, libc::CLONE_NEWUSER)
+        let argument = std::ptr::from_ref(&parent).cast_mut().cast();
+        Companion::start(hold, argument, libc::CLONE_NEWUSER | libc::CLONE_FILES)
     }?;
     let folder = format!("/proc/{}", holder.pid());
     let folder = Path::new(&folder);
     let made = fs::write(folder.join("gid_map"), format!("{} {} 1\n", disk.1, host.1))
         .and_then(|()| fs::write(folder.join("uid_map"), format!("{} {} 1\n", disk.0, host.0)))
         .and_then(|()| fs::File::open(folder.join("ns/user")));
-    drop(release);
-    holder.wait()?;
+    holder.kill()?;
     made.map(OwnedFd::from)
 }
 
-/// Keeps a process, and so its namespace, until the other end of a pipe is closed: also by the end of who started it.
-extern "C" fn hold_until_closed(argument: *mut libc::c_void) -> c_int {
-    // SAFETY: the pointer is to the `ends` of `user_namespace`.
-    let [hold, other_end] = unsafe { *argument.cast::<[c_int; 2]>() };
-    // SAFETY: our own copies of two descriptors. The writing end must be closed for the end of file to come.
-    unsafe {
-        rustix::io::close(other_end);
-        match rustix::io::read(BorrowedFd::borrow_raw(hold), &mut [0u8; 1]) {
-            Ok(_) => 0,
-            Err(_) => 1,
+/// Keeps a process, and so its namespace, until it is killed: also by the end of who started it.
+extern "C" fn hold(argument: *mut libc::c_void) -> c_int {
+    // SAFETY: the pointer is to the `parent` of `user_namespace`.
+    let parent = unsafe { *argument.cast::<rustix::process::Pid>() };
+    let told = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    if told.is_err() || rustix::process::getppid() != Some(parent) {
+        return 1;
+    }
+    loop {
+        rustix::event::pause();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on says so by a panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_of_owners_are_made_by_many_threads_at_once() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root maps other users");
+            return;
         }
+        let make = || (0..50).map(|_| user_namespace((1000, 1000), (1234, 1234)).unwrap()).count();
+        let made: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(made, 200);
     }
 }

@@ -8,8 +8,10 @@ use std::path::PathBuf;
 
 use libc::c_int;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::contained::Kernel;
 use super::proof::{Company, Expected, Proof, prove};
 use super::{Access, WallLaunch, landlock, os_paths};
 use crate::keeper::{Rlimit, RlimitKind, c_string, null_terminated};
@@ -80,14 +82,19 @@ impl Failed {
 }
 
 /// A terminal made behind the wall: the end for whoever looks at it, and the program's.
-pub(super) fn open_terminal(size: TerminalSize) -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn open_terminal(size: TerminalSize, kernel: Kernel) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let screen = rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty())?;
     rustix::pty::unlockpt(&screen)?;
-    let program = rustix::pty::ioctl_tiocgptpeer(
-        &screen,
-        rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY | rustix::pty::OpenptFlags::CLOEXEC,
-    )?;
+    let ends = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY | rustix::pty::OpenptFlags::CLOEXEC;
+    let program = match rustix::pty::ioctl_tiocgptpeer(&screen, ends) {
+        // A kernel of its own may know only the name. It is the kernel's, in a folder that only the kernel fills.
+        Err(Errno::NOTTY | Errno::INVAL) if kernel == Kernel::Own => {
+            let name = rustix::pty::ptsname(&screen, Vec::new())?;
+            rustix::fs::open(name, flags, Mode::empty())?
+        }
+        opened => opened?,
+    };
     let size = rustix::termios::Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     rustix::termios::tcsetwinsize(&screen, size)?;
     Ok((screen, program))
@@ -216,7 +223,7 @@ fn limit_processes(most: u64) -> io::Result<()> {
 }
 
 /// Keeps this process on the first `most` of the processors that it may use.
-fn pin(most: u32) -> io::Result<()> {
+pub(super) fn pin(most: u32) -> io::Result<()> {
     let mut allowed = rustix::thread::sched_getaffinity(None)?;
     let mut kept = 0;
     for processor in 0..rustix::thread::CpuSet::MAX_CPU {
@@ -230,7 +237,8 @@ fn pin(most: u32) -> io::Result<()> {
     rustix::thread::sched_setaffinity(None, &allowed).map_err(io::Error::from)
 }
 
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+/// An error and its causes, in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

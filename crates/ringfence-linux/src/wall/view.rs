@@ -235,20 +235,26 @@ pub(super) struct Quota {
 impl Quota {
     /// What it covers is the host's `/dev`, which goes away with the host's root.
     pub(super) fn new(bytes: u64, files: u64) -> Result<Self, SetupError> {
-        let quota = Self::attached(bytes, files, Path::new("/dev"))?;
-        Ok(Self { path: None, ..quota })
+        let tree = Self::make(bytes, files, "0755")?;
+        attach_over(tree.as_fd(), Path::new("/dev")).map_err(at("attach what can be written"))?;
+        Ok(Self { tree, used: 0, path: None })
     }
 
-    /// Attached over the folder `path`: overlay and clones need it attached.
-    pub(super) fn attached(bytes: u64, files: u64, path: &Path) -> Result<Self, SetupError> {
-        let tree = new_file_system(
+    /// Attached over `place`, the folder at `path`; only we may look into it by its root.
+    pub(super) fn attached(bytes: u64, files: u64, path: &Path, place: BorrowedFd<'_>) -> Result<Self, SetupError> {
+        let tree = Self::make(bytes, files, "0700")?;
+        attach(tree.as_fd(), place).map_err(at("attach what can be written"))?;
+        Ok(Self { tree, used: 0, path: Some(path.to_owned()) })
+    }
+
+    /// Overlay and clones need it attached.
+    fn make(bytes: u64, files: u64, mode: &str) -> Result<OwnedFd, SetupError> {
+        new_file_system(
             "tmpfs",
-            &[("size", &bytes.to_string()), ("nr_inodes", &files.max(16).to_string()), ("mode", "0755")],
+            &[("size", &bytes.to_string()), ("nr_inodes", &files.max(16).to_string()), ("mode", mode)],
             INERT,
         )
-        .map_err(at("make the file system for all that can be written"))?;
-        attach_over(tree.as_fd(), path).map_err(at("attach what can be written"))?;
-        Ok(Self { tree, used: 0, path: Some(path.to_owned()) })
+        .map_err(at("make the file system for all that can be written"))
     }
 
     /// The name of a new folder of it.

@@ -78,6 +78,21 @@ fn may_raise_limits() -> bool {
         .map_or(true, |sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_RESOURCE))
 }
 
+/// What is kept of `kept` when a wall stands for many runs: what one leaves behind is the session's.
+pub(super) fn in_a_session(
+    mut kept: Vec<(Guarantee, Strength, &'static str)>,
+) -> Vec<(Guarantee, Strength, &'static str)> {
+    kept.retain(|(guarantee, ..)| *guarantee != Guarantee::NoSurvivors);
+    for (guarantee, _, by) in &mut kept {
+        match guarantee {
+            Guarantee::TimeLimit => *by = "the supervisor's clock, then SIGTERM, then SIGKILL to the program's session",
+            Guarantee::PromptReturn => *by = "a run ends with its program",
+            _ => {}
+        }
+    }
+    kept
+}
+
 /// What a keeper and the supervisor keep whatever the wall.
 pub(super) fn kept_by_the_keeper(survivors: &'static str) -> Vec<(Guarantee, Strength, &'static str)> {
     vec![

@@ -62,6 +62,16 @@ pub enum CacheError {
         /// Which program.
         tool: &'static str,
     },
+    /// The program that fetches would find settings of the workspace.
+    #[error(
+        "the packages of `{kind}` are not fetched, because the state folder lies in the workspace {workspace}, whose settings `{kind}` would follow; choose a smaller workspace, or a state folder outside of it"
+    )]
+    Within {
+        /// Which cache.
+        kind: CacheKind,
+        /// Where the state folder lies in.
+        workspace: PathBuf,
+    },
     /// The program that fetches failed.
     #[error("`{tool}` could not fetch the packages ({ended}); it said:\n{said}")]
     Tool {

@@ -10,12 +10,13 @@ use std::process::{Command, Stdio};
 use ringfence_policy::CacheKind;
 
 use super::failure::{CacheError, failed};
+use super::registry::Registries;
 use super::store::{Held, Presence, Unfinished};
 use super::{cargo, lock, npm, pip};
 use crate::state::StateFolder;
 
 const MOST_SAID: u64 = 4 * 1024;
-const MOST_ANSWER: u64 = 4 * 1024;
+const MOST_ANSWER: u64 = 256 * 1024;
 
 /// What a fill came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,14 +61,25 @@ pub fn fill(
     let tool = Tool::find(kind, search_path, workspace)?;
     say(&format!("{kind}: fetching what {} names, with `{}`", lock.path.display(), tool.path.display()));
     let unfinished = held.begin()?;
+    // The tools look for settings, and cargo's for a whole toolchain, in every folder above the one they work in.
+    let real = |path: &Path| path.canonicalize().map_err(failed("look at", path));
+    if real(&unfinished.work)?.starts_with(real(workspace)?) {
+        return Err(CacheError::Within { kind, workspace: workspace.to_owned() });
+    }
     let packages = match &wanted {
         Wanted::Pip(requirements) => {
             tool.run(&unfinished, |command| pip::command(command, requirements, &unfinished.work, &unfinished.files))?;
             pip::check(requirements, &unfinished.files)?
         }
         Wanted::Npm(packages) => {
-            tool.run(&unfinished, |command| npm::command(command, packages, &unfinished.work, &unfinished.files))?;
-            npm::check(packages, &unfinished.files, &tool.ask(&unfinished, &["config", "get", "registry"])?)?
+            npm::write(packages, &unfinished.work)?;
+            let registries = Registries::read(&tool.ask(&unfinished, &npm::QUESTION)?);
+            npm::judge(packages, &registries).map_err(|problem| lock.refuse(problem))?;
+            tool.run(&unfinished, |command| {
+                npm::command(command, &unfinished.files);
+                Ok(())
+            })?;
+            npm::check(packages, &unfinished.files, &registries.default.unwrap_or_default())?
         }
         Wanted::Cargo(crates) => {
             let settings = cargo_home();
@@ -118,7 +130,7 @@ impl Tool {
 
     fn command(&self, unfinished: &Unfinished) -> Command {
         let mut command = Command::new(&self.path);
-        command.current_dir(&unfinished.work).env("npm_config_ignore_scripts", "true").stdin(Stdio::null());
+        command.current_dir(&unfinished.work).envs(npm::ENVIRONMENT).stdin(Stdio::null());
         command
     }
 
@@ -147,7 +159,7 @@ impl Tool {
         Err(CacheError::Tool { tool: self.name, ended: status.to_string(), said: said.trim().to_owned() })
     }
 
-    /// What it answers to a question, at most a few letters of it.
+    /// What it answers to a question, with a cap.
     fn ask(&self, unfinished: &Unfinished, question: &[&str]) -> Result<String, CacheError> {
         let mut command = self.command(unfinished);
         let output = command.args(question).stderr(Stdio::null()).output().map_err(failed("start", &self.path))?;

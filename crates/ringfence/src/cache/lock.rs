@@ -11,7 +11,7 @@ use super::failure::{CacheError, failed};
 
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
 /// Raised when a cache of the same lock file would be made otherwise.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The lock file of one kind.
 #[derive(Debug)]

@@ -11,6 +11,8 @@ mod fill;
 mod lock;
 mod npm;
 mod pip;
+mod range;
+mod registry;
 mod store;
 #[cfg(test)]
 mod tests;

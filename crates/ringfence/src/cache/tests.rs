@@ -5,8 +5,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ringfence_policy::{CacheKind, Layer, LayerInput, ResolvedPolicy, parse, resolve};
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
 
 use super::*;
 
@@ -165,6 +167,69 @@ fn s13_a_tool_of_the_workspace_is_never_started() {
     }
     assert_eq!(place.calls(), 0);
     assert_eq!((place.fill().unwrap(), place.calls()), (Filled::Fetched(1), 1), "the twin is started");
+}
+
+/// A tool that answers with settings, notes what it was given, and puts the archive where npm does.
+fn npm(place: &Place, archive: &str) {
+    let hash = store::hex(&Sha512::digest(archive));
+    let (folder, name) = (format!("_cacache/content-v2/sha512/{}/{}", &hash[..2], &hash[2..4]), &hash[4..]);
+    let noted = place.path("noted");
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in config) echo '{{\"registry\":\"https://r.test/\"}}'; exit;; esac\n\
+         echo x >> {count}\nmkdir {noted}\ncp package.json package-lock.json {noted}\nls -A > {noted}/files\n\
+         env > {noted}/env\necho \"$*\" > {noted}/arguments\n\
+         while [ \"$1\" != --cache ]; do shift; done\nmkdir -p \"$2/{folder}\"\nprintf %s '{archive}' > \"$2/{folder}/{name}\"\n",
+        count = place.path("count").display(),
+        noted = noted.display(),
+    );
+    fs::write(place.path("bin/npm"), script).unwrap();
+    fs::set_permissions(place.path("bin/npm"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn s13_a_lock_file_cannot_make_npm_clone_a_repository_or_execute_anything() {
+    let place = Place::new();
+    npm(&place, "an archive");
+    fs::write(place.path("work/.npmrc"), "git=/ws/pwn.sh\n").unwrap();
+    let integrity = format!("sha512-{}", STANDARD.encode(Sha512::digest("an archive")));
+    let lock = |wanted: &str, from: &str| {
+        let text = serde_json::json!({ "lockfileVersion": 3, "packages": {
+            "": { "dependencies": { "a": wanted }, "scripts": { "install": "evil" } },
+            "node_modules/a": { "version": "1.0.0", "resolved": from, "integrity": integrity, "hasInstallScript": true },
+        } });
+        fs::write(place.path("work/package-lock.json"), text.to_string()).unwrap();
+        fill(CacheKind::Npm, &place.path("work"), &place.state, &place.search_path(), &mut |_| ())
+    };
+    let from = "https://r.test/a/-/a-1.0.0.tgz";
+    for (wanted, from) in [
+        ("git+file:///ws/evil", from),
+        ("^1.0.0", "git+file:///ws/evil"),
+        ("^1.0.0", "https://elsewhere.test/what-a-program-knows/a.tgz"),
+    ] {
+        let filled = lock(wanted, from);
+        assert!(matches!(filled, Err(CacheError::Lock { .. })), "{wanted} {from}: {filled:?}");
+        assert_eq!(place.calls(), 0, "{wanted} {from}");
+    }
+    assert_eq!(lock("^1.0.0", from).unwrap(), Filled::Fetched(1), "the twin is fetched");
+    let noted = |name: &str| fs::read_to_string(place.path("noted").join(name)).unwrap();
+    assert!(!(noted("package.json") + &noted("package-lock.json")).to_lowercase().contains("script"));
+    assert!(!noted("files").contains("npmrc"), "no settings lie there");
+    assert!(noted("env").lines().any(|line| line == "npm_config_git=/dev/null/no-git"));
+    assert!(noted("env").lines().any(|line| line == "npm_config_ignore_scripts=true"));
+    assert!(noted("arguments").starts_with("ci --no-workspaces --ignore-scripts "));
+}
+
+#[test]
+fn s13_nothing_is_fetched_in_a_folder_below_the_settings_of_the_workspace() {
+    let place = Place::new();
+    fs::copy(place.path("work/requirements.txt"), place.path("requirements.txt")).unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    place.tool(tools.path());
+    let path = std::env::join_paths([tools.path(), "/usr/bin".as_ref(), "/bin".as_ref()]).unwrap();
+    let above = fill(CacheKind::Pip, &place.path(""), &place.state, &path, &mut |_| ());
+    assert!(matches!(above, Err(CacheError::Within { .. })), "{above:?}");
+    assert_eq!(place.calls(), 0);
+    assert_eq!(place.fill().unwrap(), Filled::Fetched(1), "the twin is fetched");
 }
 
 #[test]

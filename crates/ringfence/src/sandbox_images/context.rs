@@ -117,14 +117,15 @@ pub(super) fn make(
     };
     let absent = denied::find(workspace, deny, Some(state)).map_err(|error| ContextError::Denied(Box::new(error)))?;
     let absent: BTreeSet<PathBuf> = absent.into_iter().collect();
-    let own_state = state.path().canonicalize().ok();
-    let whole = workspace.canonicalize().map_err(|source| ContextError::Open { path: workspace.to_owned(), source })?;
+    let real = |path: &Path| path.canonicalize().map_err(|source| ContextError::Open { path: path.to_owned(), source });
+    // The ledger never goes to an engine, so it must be known where it is.
+    let (own_state, whole) = (real(state.path())?, real(workspace)?);
     let is_left_out = |path: &Path, kind: Kind| {
         let named = below.join(path);
         if named.ancestors().any(|part| absent.contains(part)) || denied::denies(deny, &named, kind) {
             return true;
         }
-        if own_state.as_deref() == Some(whole.join(&named).as_path()) {
+        if own_state == whole.join(&named) {
             return true;
         }
         // The engine needs the instructions even where they are left out.

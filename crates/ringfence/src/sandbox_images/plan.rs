@@ -8,8 +8,9 @@ use std::str::FromStr;
 use super::recipe::Recipe;
 use super::{BUILT_LABEL, IMAGE_LABEL, RECIPE_LABEL};
 
-/// Left out of every image: nobody reads them there, and they are a third of a small one.
-const LEFT_OUT: [&str; 4] = ["/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*"];
+/// Left out of every image: nobody reads them there, and they are a third of a small one. The folders of manual pages stay:
+/// packages put links there when they are set up, and fail without them.
+const LEFT_OUT: [&str; 4] = ["/usr/share/man/*/?*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*"];
 /// What the licences of packages ask for.
 const KEPT: &str = "/usr/share/doc/*/copyright";
 /// What the host wrote there, about itself.
@@ -189,8 +190,9 @@ pub(super) fn dockerfile(recipe: &Recipe) -> String {
         None => registry_base(recipe),
     };
     let mut text = format!("# {}.\nARG FROM={from}\nFROM ${{FROM}}\n", recipe.description());
+    // Small bases leave out the folder as well, and packages that put a link there fail.
     text.push_str(
-        "RUN apt-get update \\\n && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \\\n",
+        "RUN mkdir -p /usr/share/man/man1 \\\n && apt-get update \\\n && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \\\n",
     );
     for package in recipe.own_packages() {
         text.push_str(&format!("      {package} \\\n"));

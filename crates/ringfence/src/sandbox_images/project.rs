@@ -60,9 +60,6 @@ pub enum ProjectError {
     /// The instructions are refused.
     #[error(transparent)]
     Dockerfile(#[from] DockerfileError),
-    /// The engine would fetch something itself.
-    #[error("the Dockerfile has the engine fetch {0}, and builds of this policy reach no network")]
-    Address(String),
     /// The base has what none may have.
     #[error("the image {image} is refused: {problem}")]
     Refused {
@@ -90,7 +87,6 @@ impl ProjectError {
             Self::Dockerfile(_) => {
                 "write it in plain FROM, COPY, RUN, ENV and the like, or build the image yourself and name it"
             }
-            Self::Address(_) => "put the file into the folder and COPY it, or build the image yourself and name it",
             Self::Refused { .. } => "name another base, or build the image yourself without it and name that",
             Self::Build(error) => error.hint(),
         }
@@ -109,9 +105,6 @@ pub async fn build_project(
     let making = move || context::make(&state_too, &wish_too.workspace, &wish_too.folder, &wish_too.deny);
     let context = tokio::task::spawn_blocking(making).await.map_err(|_| BuildError::BrokenOff)??;
     let steps = dockerfile::read(&context.instructions)?;
-    if let (BuildNetwork::None, Some(address)) = (wish.network, steps.addresses.first()) {
-        return Err(ProjectError::Address(address.clone()));
-    }
     let mut hasher = blake3::Hasher::new();
     hasher.update(context.hash.as_bytes());
     for image in &steps.images {

@@ -21,6 +21,7 @@ use super::address::{Address, EngineKind, Location};
 use super::attached::Attached;
 use super::facts::Facts;
 use super::failure::{EngineError, EngineFailure, clean, unavailable};
+use super::inspected::{Inspected, differs};
 use super::spec::{ImageId, Spec, SpecError};
 use super::wire::{Wire, WireError};
 
@@ -113,58 +114,6 @@ struct Waited {
 #[derive(Deserialize)]
 struct Message {
     message: String,
-}
-
-/// What is looked at of a container.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(super) struct Inspected {
-    pub(super) image: String,
-    state: InspectedState,
-    #[serde(default)]
-    mounts: Option<Vec<InspectedMount>>,
-    host_config: InspectedHost,
-    config: InspectedConfig,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct InspectedState {
-    status: String,
-    exit_code: i64,
-    #[serde(rename = "OOMKilled", default)]
-    oom_killed: bool,
-    #[serde(default)]
-    error: String,
-    #[serde(default)]
-    pid: i32,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct InspectedMount {
-    #[serde(rename = "Type")]
-    kind: String,
-    destination: String,
-    #[serde(rename = "RW")]
-    writable: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct InspectedHost {
-    network_mode: String,
-    privileged: bool,
-    readonly_rootfs: bool,
-    memory: u64,
-    pids_limit: Option<i64>,
-    runtime: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct InspectedConfig {
-    user: String,
 }
 
 impl Engine {
@@ -475,38 +424,4 @@ fn unless_gone(result: Result<Vec<u8>, EngineError>) -> Result<(), EngineError> 
 fn api_version(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-/// Whether the engine made something other than it was told: an engine that does not know an option leaves it out silently.
-fn differs(spec: &Spec, found: &Inspected) -> Result<(), CreateError> {
-    let host = &found.host_config;
-    let number = |value: i128| value.to_string();
-    let user = format!("{}:{}", spec.user.uid, spec.user.gid);
-    let image = ImageId::parse(&found.image).map_or_else(|| clean(&found.image), |id| id.as_str().to_owned());
-    let mut wanted = vec![
-        ("the image", spec.image.as_str().to_owned(), image),
-        ("the user", user, clean(&found.config.user)),
-        ("the network", "none".to_owned(), clean(&host.network_mode)),
-        ("privileges", "false".to_owned(), host.privileged.to_string()),
-        ("a read-only root", "true".to_owned(), host.readonly_rootfs.to_string()),
-        ("memory", number(spec.memory_bytes.into()), number(host.memory.into())),
-        ("processes", number(spec.processes.into()), number(host.pids_limit.unwrap_or(-1).into())),
-    ];
-    if let (Some(runtime), Some(found)) = (&spec.runtime, &host.runtime)
-        && found != "oci"
-    {
-        wanted.push(("the runtime", runtime.clone(), clean(found)));
-    }
-    for mount in found.mounts.as_deref().unwrap_or_default() {
-        // Ours are all read-only, but for file systems in memory. A volume that an image declares would be writable.
-        if mount.writable && mount.kind != "tmpfs" {
-            wanted.push(("mounts", "none to write to".to_owned(), clean(&mount.destination)));
-        }
-    }
-    match wanted.into_iter().find(|(_, wanted, found)| wanted != found) {
-        Some((what, wanted, found)) => {
-            Err(CreateError::Different { wanted: format!("{what} {wanted}"), found: format!("{what} {found}") })
-        }
-        None => Ok(()),
-    }
 }

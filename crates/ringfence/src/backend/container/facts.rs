@@ -39,8 +39,10 @@ pub(crate) struct Facts {
     pub(crate) storage: String,
     /// Its processor's architecture.
     pub(crate) architecture: String,
-    /// Which limits it can set.
+    /// Which limits it can set, if what it starts containers with keeps to them: see [`Facts::limits_with`].
     pub(crate) limits: Limits,
+    /// Of the runtimes, those that were told to keep no limit of a cgroup.
+    pub(crate) without_cgroups: BTreeSet<String>,
 }
 
 /// Which limits an engine can set; what it does not say, it cannot.
@@ -56,7 +58,28 @@ pub(crate) struct Limits {
     pub(crate) cpus: bool,
 }
 
+/// Arguments of runtimes that make them ignore cgroups, or go on without them.
+const IGNORE_CGROUPS: [&str; 2] = ["ignore-cgroups", "rootless"];
+
+/// Whether an argument of a runtime says that. Only a plain no is one.
+fn ignores_cgroups(argument: &str) -> bool {
+    let (name, value) = argument.split_once('=').unwrap_or((argument, "true"));
+    let is_no = ["false", "f", "0"].iter().any(|no| value.eq_ignore_ascii_case(no));
+    name.starts_with('-') && IGNORE_CGROUPS.contains(&name.trim_start_matches('-')) && !is_no
+}
+
+impl Limits {
+    pub(super) const NONE: Self = Self { memory: false, swap: false, processes: false, cpus: false };
+}
+
 impl Facts {
+    /// Which limits hold for containers that `runtime` starts, or the default one. The engine knows only what it can ask for:
+    /// one that ignores cgroups keeps none of it.
+    pub(crate) fn limits_with(&self, runtime: Option<&str>) -> Limits {
+        let runtime = runtime.unwrap_or(&self.default_runtime);
+        if self.without_cgroups.contains(runtime) { Limits::NONE } else { self.limits }
+    }
+
     /// From the engine's two answers.
     pub(super) fn read(version: &SystemVersion, info: &SystemInfo) -> Result<Self, EngineFailure> {
         let word = |text: Option<&String>| text.map(|text| clean(text)).filter(|text| !text.is_empty());
@@ -91,6 +114,14 @@ impl Facts {
                 .flat_map(|runtimes| runtimes.keys())
                 .take(MOST_RUNTIMES)
                 .map(|name| clean(name))
+                .collect(),
+            without_cgroups: info
+                .runtimes
+                .iter()
+                .flatten()
+                .filter(|(_, runtime)| runtime.runtime_args.iter().flatten().any(|argument| ignores_cgroups(argument)))
+                .take(MOST_RUNTIMES)
+                .map(|(name, _)| clean(name))
                 .collect(),
             default_runtime: word(info.default_runtime.as_ref()).unwrap_or_else(|| "unknown".to_owned()),
             seccomp: has_option("seccomp"),
@@ -247,6 +278,36 @@ mod tests {
         assert!(runc_warning("1.1.5+ds1").unwrap().contains("unless your distribution patched it"));
         for unknown in ["", "latest", "1.1", "99999999999.1.1", "1..1"] {
             assert!(runc_warning(unknown).unwrap().contains("could not be read"), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_runtime_that_ignores_cgroups_keeps_no_limit_whatever_the_engine_says() {
+        let facts = |default: &str, arguments: &[&str]| {
+            let info = serde_json::json!({
+                "MemoryLimit": true, "SwapLimit": true, "PidsLimit": true, "CpuCfsQuota": true,
+                "DefaultRuntime": default,
+                "Runtimes": {"runc": {"path": "runc"}, "runsc": {"path": "runsc", "runtimeArgs": arguments}},
+            });
+            let version = serde_json::json!({"Version": "20.10", "ApiVersion": "1.41"});
+            Facts::read(&serde_json::from_value(version).unwrap(), &serde_json::from_value(info).unwrap()).unwrap()
+        };
+        let all = Limits { memory: true, swap: true, processes: true, cpus: true };
+        for ignores in [
+            &["--network=none", "--ignore-cgroups"][..],
+            &["-ignore-cgroups"],
+            &["--ignore-cgroups=true"],
+            &["--ignore-cgroups=T"],
+            &["--rootless"],
+        ] {
+            let facts = facts("runc", ignores);
+            assert_eq!(facts.limits_with(Some("runsc")), Limits::NONE, "{ignores:?}");
+            assert_eq!(facts.limits_with(Some("runc")), all);
+            assert_eq!(facts.limits_with(None), all);
+        }
+        assert_eq!(facts("runsc", &["--ignore-cgroups"]).limits_with(None), Limits::NONE);
+        for keeps in [&[][..], &["--platform=kvm"], &["--ignore-cgroups=false"], &["--root=--ignore-cgroups"]] {
+            assert_eq!(facts("runsc", keeps).limits_with(Some("runsc")), all, "{keeps:?}");
         }
     }
 }

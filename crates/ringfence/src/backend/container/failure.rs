@@ -1,6 +1,7 @@
 //! What can go wrong between us and an engine. What an engine says is shortened and made harmless before it is in an error of
 //! ours: parts of it may come from an image or a container.
 
+pub(crate) use ringfence_linux::chain;
 use std::io;
 
 use crate::backend::Unavailable;
@@ -78,18 +79,6 @@ impl EngineFailure {
             WireError::Request => Self::Garbage("a name in the request is none".to_owned()),
         }
     }
-}
-
-/// An error and its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 /// One line of an engine's words, short, and without what a terminal or a reader could be misled by.

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::engine::{ContainerId, Engine, LONG, SHORT, archive, encoded, json};
 use super::failure::{EngineError, EngineFailure};
 use super::labels::{GUEST as GUEST_LABEL, Labels};
-use super::spec::{GUEST, GUEST_FOLDER, ImageId};
+use super::spec::{GUEST_NAME, GuestPlace, ImageId};
 
 const READ_BACK: &str = "read the guest back from its volume";
 /// The largest guest.
@@ -41,8 +41,9 @@ pub(crate) async fn put(
     let name = name_for(guest);
     let wanted = hash(guest);
     ensure_volume(engine, &name, &wanted).await?;
-    let courier = engine.create_courier(&courier_body(image, &name, labels)).await?;
-    let put = fill(engine, &courier, guest, &wanted).await;
+    let place = GuestPlace::new().map_err(|error| EngineFailure::Lost(error.to_string()).during(READ_BACK))?;
+    let courier = engine.create_courier(&courier_body(image, &name, &place, labels)).await?;
+    let put = fill(engine, &courier, &place, guest, &wanted).await;
     let removed = engine.remove(&courier).await;
     put?;
     removed?;
@@ -69,7 +70,7 @@ async fn ensure_volume(engine: &Engine, name: &str, wanted: &str) -> Result<(), 
 }
 
 /// Never started; and if it were, it could do nothing.
-fn courier_body(image: &ImageId, volume: &str, labels: &Labels) -> serde_json::Value {
+fn courier_body(image: &ImageId, volume: &str, place: &GuestPlace, labels: &Labels) -> serde_json::Value {
     serde_json::json!({
         "Image": image.as_str(),
         // Podman gives what is put there to this user. The guest must be nobody's who runs inside.
@@ -83,20 +84,26 @@ fn courier_body(image: &ImageId, volume: &str, labels: &Labels) -> serde_json::V
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
             "LogConfig": { "Type": "none" },
-            "Mounts": [{ "Type": "volume", "Source": volume, "Target": GUEST_FOLDER, "VolumeOptions": { "NoCopy": true } }],
+            "Mounts": [{ "Type": "volume", "Source": volume, "Target": place.as_str(), "VolumeOptions": { "NoCopy": true } }],
         },
     })
 }
 
-async fn fill(engine: &Engine, courier: &ContainerId, guest: &[u8], wanted: &str) -> Result<(), EngineError> {
+async fn fill(
+    engine: &Engine,
+    courier: &ContainerId,
+    place: &GuestPlace,
+    guest: &[u8],
+    wanted: &str,
+) -> Result<(), EngineError> {
     const PUT: &str = "put the guest into its volume";
-    if read_back(engine, courier).await? == Some(wanted.to_owned()) {
+    if read_back(engine, courier, place).await? == Some(wanted.to_owned()) {
         return Ok(());
     }
     let packed = pack(guest).map_err(|error| EngineFailure::Lost(error.to_string()).during(PUT))?;
-    let path = format!("/containers/{}/archive?path={}", courier.as_str(), encoded(GUEST_FOLDER));
+    let path = format!("/containers/{}/archive?path={}", courier.as_str(), encoded(place.as_str()));
     engine.call(Method::PUT, &path, archive(packed), LONG, PUT).await?;
-    if read_back(engine, courier).await? == Some(wanted.to_owned()) {
+    if read_back(engine, courier, place).await? == Some(wanted.to_owned()) {
         Ok(())
     } else {
         Err(EngineFailure::Garbage("what is there is not what was put there".to_owned()).during(READ_BACK))
@@ -104,8 +111,9 @@ async fn fill(engine: &Engine, courier: &ContainerId, guest: &[u8], wanted: &str
 }
 
 /// The hash of what is in the volume; nothing when it is empty.
-async fn read_back(engine: &Engine, courier: &ContainerId) -> Result<Option<String>, EngineError> {
-    let path = format!("/containers/{}/archive?path={}", courier.as_str(), encoded(GUEST));
+async fn read_back(engine: &Engine, courier: &ContainerId, place: &GuestPlace) -> Result<Option<String>, EngineError> {
+    let guest = format!("{}/{GUEST_NAME}", place.as_str());
+    let path = format!("/containers/{}/archive?path={}", courier.as_str(), encoded(&guest));
     match engine.call(Method::GET, &path, json(Vec::new()), LONG, READ_BACK).await {
         Ok(packed) => Ok(unpack_hash(&packed)),
         Err(EngineError { failure: EngineFailure::Absent(_), .. }) => Ok(None),

@@ -19,10 +19,10 @@ use crate::backend::far::FarLink;
 use crate::backend::guest::{self, Proofs};
 use crate::backend::inside::{self, env_with_image, interpreters};
 use crate::backend::process::in_session;
+use crate::backend::spawn::in_a_session;
 use crate::backend::{
     Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable,
 };
-use crate::guarantee::Guarantee;
 use crate::plan::Plan;
 use crate::workspace::layer::{Life, PrivateLayer};
 use crate::workspace::merged::Merged;
@@ -88,18 +88,7 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(kind: BackendKind, standing: Standing, policy: &ResolvedPolicy) -> Self {
         let prepared = &standing.prepared;
-        let mut kept = promises::kept(policy, &prepared.facts, prepared.kernel, prepared.way);
-        // What a run leaves behind is the session's.
-        kept.retain(|(guarantee, ..)| *guarantee != Guarantee::NoSurvivors);
-        for (guarantee, _, by) in &mut kept {
-            match guarantee {
-                Guarantee::TimeLimit => {
-                    *by = "the supervisor's clock, then SIGTERM, then SIGKILL to the program's session";
-                }
-                Guarantee::PromptReturn => *by = "a run ends with its program",
-                _ => {}
-            }
-        }
+        let kept = in_a_session(promises::kept(policy, &prepared.facts, prepared.kernel, prepared.way));
         let when = |(name, found): &(String, String)| (name.clone(), format!("{found}, when the session was opened"));
         let proofs = standing.proofs.iter().map(when).collect();
         Self { kind, capabilities: Capabilities::new(kind, kept), proofs, standing }

@@ -13,10 +13,13 @@ pub(crate) mod facts;
 pub(crate) mod failure;
 mod guard;
 mod guest_file;
+mod guest_place;
 pub(crate) mod guest_volume;
 pub(crate) mod image;
+mod inspected;
 mod kept;
 pub(crate) mod labels;
+mod laying;
 mod made;
 mod places;
 mod pool;
@@ -25,6 +28,7 @@ mod room;
 pub(crate) mod spec;
 mod standing;
 pub(crate) mod sweep;
+mod wanted;
 mod ways;
 mod which;
 pub(crate) mod wire;
@@ -46,6 +50,7 @@ use tokio::sync::OnceCell;
 use self::address::{Address, EngineKind, Surroundings};
 use self::engine::Engine;
 use self::facts::Facts;
+use self::failure::chain;
 use self::image::Resolved;
 use self::labels::{ContainerKind, Owner};
 use self::made::Recipe;
@@ -219,17 +224,6 @@ fn kernel(policy: &ResolvedPolicy, facts: &Facts) -> Kernel {
 /// An error of the engine, or in speaking to it.
 fn could_not(error: &dyn std::error::Error) -> StartError {
     StartError::Wall(WallError(chain(error)))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 impl Backend for Containers {

@@ -13,8 +13,8 @@ use crate::backend::inside::CODE;
 /// Shared memory; the engine has an option of its own for it.
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 const PAGE: u64 = 4096;
-/// Less than this in one place is of no use to any program.
-const LEAST: u64 = 64 * 1024;
+/// Of less than this, a part would be of no use to any program.
+pub(super) const LEAST_SIZE: u64 = 1024 * 1024;
 
 /// One place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,11 @@ const PARTS: [(&str, u64, u32); 4] =
     [("/tmp", 4, 0o1777), (HOME, 2, 0o700), (SHARED_MEMORY, 1, 0o1777), (CODE, 1, 0o700)];
 const WHOLE: u64 = 16;
 
+/// What so many bytes in so many files take in memory: each file takes whole pages.
+pub(super) fn in_memory(bytes: u64, files: u64) -> u64 {
+    bytes.saturating_add(files.saturating_mul(PAGE))
+}
+
 /// How many files may be made where so many bytes may be written; the same behind every wall.
 pub(super) fn files(bytes: u64) -> u64 {
     (bytes / PAGE).clamp(1024, 1 << 20)
@@ -41,12 +46,11 @@ pub(super) fn files(bytes: u64) -> u64 {
 pub(super) fn places(policy: &ResolvedPolicy, workspace: &Path, filled: u64, filled_files: u64) -> Vec<Place> {
     let size = policy.fs.size.value.get();
     let most_files = files(size);
-    let part = |sixteenths: u64| (size / WHOLE).saturating_mul(sixteenths).max(LEAST);
+    let part = |sixteenths: u64| (size / WHOLE).saturating_mul(sixteenths);
     let files_of = |sixteenths: u64| (most_files / WHOLE).saturating_mul(sixteenths).max(64);
     let mut places = vec![Place {
         at: workspace.to_owned(),
-        // Each file takes whole pages.
-        bytes: part(WORKSPACE_PART).saturating_add(filled).saturating_add(filled_files.saturating_mul(PAGE)),
+        bytes: part(WORKSPACE_PART).saturating_add(in_memory(filled, filled_files)),
         files: files_of(WORKSPACE_PART).saturating_add(filled_files),
         mode: 0o755,
     }];
@@ -61,7 +65,7 @@ pub(super) fn places(policy: &ResolvedPolicy, workspace: &Path, filled: u64, fil
         places.retain(|place| place.at != tmpfs.as_path());
         places.push(Place {
             at: tmpfs.as_path().to_owned(),
-            bytes: size.get().min(policy.fs.size.value.get()),
+            bytes: size.get(),
             files: files_of(PARTS[0].1),
             mode: 0o1777,
         });

@@ -209,9 +209,9 @@ fn the_key_knows_of_everything_inside_and_of_no_run() {
     let others = [
         Spec { user, ..spec() },
         smaller,
-        Spec { memory_bytes: plain.memory_bytes + 1, ..spec() },
-        Spec { processes: plain.processes + 1, ..spec() },
-        Spec { nano_cpus: plain.nano_cpus + 1, ..spec() },
+        Spec { memory_bytes: plain.memory_bytes.map(|most| most + 1), ..spec() },
+        Spec { processes: plain.processes.map(|most| most + 1), ..spec() },
+        Spec { nano_cpus: None, ..spec() },
         Spec { open_files: plain.open_files + 1, ..spec() },
         Spec { runtime: Some("other".to_owned()), ..spec() },
         Spec { seccomp: None, image_variables: vec!["X".to_owned()], ..spec() },

@@ -3,7 +3,9 @@
 use ringfence_linux::wall::Kernel;
 use ringfence_policy::{Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
-use super::facts::Facts;
+use super::address::EngineKind;
+use super::facts::{Facts, Limits};
+use super::places;
 use super::ways::Way;
 use crate::backend::Unavailable;
 use crate::backend::spawn::kept_by_the_keeper;
@@ -26,6 +28,15 @@ pub(super) fn cannot(policy: &ResolvedPolicy, facts: &Facts, way: Way) -> Option
         return no(
             "`fs.mounts` that can be written: who a program is on the host depends on the engine",
             "make them `mode: read-only`, or choose `--backend native`",
+        );
+    }
+    if policy.fs.size.value.get() < places::LEAST_SIZE && way == Way::Filled {
+        return no("an `fs.size` below 1MiB, which would have to be shared out", "raise `fs.size` in the policy");
+    }
+    if !policy.cache.is_empty() && way == Way::Filled {
+        return no(
+            "`cache`, unless both the engine and who asks are root here",
+            "take it out of the policy, or choose `--backend native`",
         );
     }
     if !modes.is_empty() && way == Way::Filled {
@@ -53,7 +64,7 @@ pub(super) fn kept(
     way: Way,
 ) -> Vec<(Guarantee, Strength, &'static str)> {
     let mut kept = kept_by_the_keeper("process 1 of the container: with it, the kernel ends everything in it");
-    kept.extend(limits(facts));
+    kept.extend(limits(held(policy, facts, kernel)));
     let size = match way {
         Way::Laid => "one tmpfs for all that can be written",
         Way::Filled => "a tmpfs for each place that can be written, `fs.size` shared out among them",
@@ -68,7 +79,14 @@ pub(super) fn kept(
         (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 1, which no program can change"),
         (Guarantee::NoNewPrivileges, Strength::Enforced, "no_new_privs, by the engine and by us"),
         (Guarantee::Unprivileged, Strength::Enforced, "an ordinary user, no capability in any set"),
-        (Guarantee::KernelFilter, Strength::Enforced, "seccomp, by the engine and by us"),
+        (
+            Guarantee::KernelFilter,
+            Strength::Enforced,
+            match facts.kind {
+                EngineKind::Docker if facts.seccomp => "seccomp, ours by the engine and by the guest",
+                EngineKind::Docker | EngineKind::Podman => "seccomp, ours by the guest",
+            },
+        ),
         (Guarantee::ProcessesHidden, Strength::Enforced, "the container's own process namespace"),
         (
             Guarantee::FsDeny,
@@ -98,15 +116,44 @@ pub(super) fn kept(
     kept
 }
 
-fn limits(facts: &Facts) -> [(Guarantee, Strength, &'static str); 3] {
+/// The limits that a cgroup keeps for containers of this policy. Around a kernel of its own it counts that kernel's threads and
+/// memory, and nobody inside can see it.
+pub(super) fn held(policy: &ResolvedPolicy, facts: &Facts, kernel: Kernel) -> Limits {
+    let runtime = policy.backend.runtime.as_ref().map(|runtime| runtime.value.as_str());
+    match kernel {
+        Kernel::Host => facts.limits_with(runtime),
+        Kernel::Own => Limits::NONE,
+    }
+}
+
+fn limits(limits: Limits) -> [(Guarantee, Strength, &'static str); 3] {
     let by = |holds: bool| match holds {
         true => (Strength::Enforced, "the engine's cgroup"),
-        false => (Strength::Watched, "looked at ten times a second by the guest"),
+        false => (Strength::Watched, "the guest is asked for it twice a second"),
     };
-    let (memory, cpus, processes) = (by(facts.limits.memory), by(facts.limits.cpus), by(facts.limits.processes));
+    let (memory, processes) = (by(limits.memory), by(limits.processes));
+    let cpus = match limits.cpus {
+        true => (Strength::Enforced, "the engine's cgroup"),
+        false => (Strength::Watched, "pinned to that many processors"),
+    };
     [
         (Guarantee::Memory, memory.0, memory.1),
         (Guarantee::Cpus, cpus.0, cpus.1),
         (Guarantee::Processes, processes.0, processes.1),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_nobody_keeps_are_watched_and_never_said_to_be_enforced() {
+        let strengths = |holds| {
+            limits(Limits { memory: holds, swap: holds, processes: holds, cpus: holds })
+                .map(|(_, strength, _)| strength)
+        };
+        assert_eq!(strengths(true), [Strength::Enforced; 3]);
+        assert_eq!(strengths(false), [Strength::Watched; 3]);
+    }
 }

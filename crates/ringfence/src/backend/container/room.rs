@@ -1,9 +1,10 @@
 //! How much room a container has for the workspace that it is filled with.
 
+use super::places::in_memory;
+
 /// Room is given in steps of so much, so that a container that stands already fits a workspace that grew a little.
 const STEP_BYTES: u64 = 256 << 10;
 const STEP_FILES: u64 = 64;
-const PAGE: u64 = 4096;
 
 /// Room for a workspace, beside what programs may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,9 +20,9 @@ impl Room {
         Self { bytes: up(bytes, STEP_BYTES), files: up(files, STEP_FILES) }
     }
 
-    /// Each file takes whole pages of memory there.
+    /// What that takes in memory.
     pub(super) fn memory(self) -> u64 {
-        self.bytes.saturating_add(self.files.saturating_mul(PAGE))
+        in_memory(self.bytes, self.files)
     }
 }
 

@@ -17,12 +17,12 @@ use serde::Serialize;
 
 use super::address::EngineKind;
 use super::guard::{self, Violation};
+use super::guest_place::GUEST_PLACE;
+pub(crate) use super::guest_place::GuestPlace;
 use super::labels::Labels;
 
-/// Where the guest's folder is.
-pub(crate) const GUEST_FOLDER: &str = "/run/ringfence";
-/// Where the guest is.
-pub(crate) const GUEST: &str = "/run/ringfence/guest";
+/// The guest's name in a volume.
+pub(crate) const GUEST_NAME: &str = "guest";
 /// The kernel ends a sandbox before anything of the host that is as large.
 const OOM_SCORE: i64 = 500;
 /// The most places that an image declares as volumes.
@@ -73,16 +73,19 @@ pub(crate) struct Spec {
     pub(crate) user: User,
     /// What its first process is.
     pub(crate) guest: GuestFrom,
+    /// Where that is inside: another place in each container.
+    #[serde(skip)]
+    pub(crate) guest_at: GuestPlace,
     /// What can be written to.
     pub(crate) tmpfs: Vec<Tmpfs>,
     /// What of the host can be read.
     pub(crate) binds: Vec<ReadOnlyBind>,
-    /// Memory, and no swap beyond it.
-    pub(crate) memory_bytes: u64,
-    /// Billionths of a processor.
-    pub(crate) nano_cpus: u64,
-    /// Processes and threads, the guest among them.
-    pub(crate) processes: u64,
+    /// Memory, and no swap beyond it; nothing where the engine cannot keep a limit.
+    pub(crate) memory_bytes: Option<u64>,
+    /// Billionths of a processor, likewise.
+    pub(crate) nano_cpus: Option<u64>,
+    /// Processes and threads, the guest among them, likewise.
+    pub(crate) processes: Option<u64>,
     /// Open files of each process.
     pub(crate) open_files: u64,
     /// The size of each file.
@@ -210,7 +213,10 @@ impl Spec {
         }
         let mounts = self.mounts(kind)?;
         let (entrypoint, command) = match &self.guest {
-            GuestFrom::File(_) | GuestFrom::Volume(_) => (GUEST.to_owned(), vec![far::ARGUMENT.to_owned()]),
+            GuestFrom::File(_) => (self.guest_at.as_str().to_owned(), vec![far::ARGUMENT.to_owned()]),
+            GuestFrom::Volume(_) => {
+                (format!("{}/{GUEST_NAME}", self.guest_at.as_str()), vec![far::ARGUMENT.to_owned()])
+            }
             #[cfg(test)]
             GuestFrom::Instead(words) => (words[0].clone(), words[1..].to_vec()),
         };
@@ -232,11 +238,11 @@ impl Spec {
             auto_remove: Some(true),
             // The guest is process 1, and reaps.
             init: Some(false),
-            memory: Some(number(self.memory_bytes, "the memory")?),
+            memory: given(self.memory_bytes, "the memory")?,
             // Memory and swap together: so there is no swap.
-            memory_swap: Some(number(self.memory_bytes, "the memory")?),
-            nano_cpus: Some(number(self.nano_cpus, "the number of processors")?),
-            pids_limit: Some(number(self.processes, "the number of processes")?),
+            memory_swap: given(self.memory_bytes, "the memory")?,
+            nano_cpus: given(self.nano_cpus, "the number of processors")?,
+            pids_limit: given(self.processes, "the number of processes")?,
             oom_score_adj: Some(OOM_SCORE),
             shm_size: Some(number(self.shared_memory_bytes, "the size of shared memory")?),
             ulimits: Some(self.ulimits(kind)?),
@@ -297,7 +303,7 @@ impl Spec {
         if kind == EngineKind::Podman {
             // Unless it is told otherwise, Podman asks for more than its own machine may permit. It counts all processes of
             // the user on that machine; what holds is the limit above.
-            limits.push(limit("nproc", number(self.processes.max(4096), "the number of processes")?));
+            limits.push(limit("nproc", number(self.processes.unwrap_or(0).max(4096), "the number of processes")?));
         }
         Ok(limits)
     }
@@ -344,7 +350,7 @@ impl Spec {
         let mut mounts = Vec::new();
         match &self.guest {
             GuestFrom::File(path) => {
-                mounts.push(bind(written(path, kind)?, GUEST.to_owned()));
+                mounts.push(bind(written(path, kind)?, self.guest_at.as_str().to_owned()));
             }
             GuestFrom::Volume(name) => {
                 let is_ours = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -355,7 +361,7 @@ impl Spec {
                 mounts.push(Mount {
                     typ: Some(MountType::VOLUME),
                     source: Some(name.clone()),
-                    target: Some(GUEST_FOLDER.to_owned()),
+                    target: Some(self.guest_at.as_str().to_owned()),
                     read_only: Some(true),
                     volume_options: Some(MountVolumeOptions { no_copy: Some(true), ..MountVolumeOptions::default() }),
                     ..Mount::default()
@@ -409,6 +415,11 @@ impl Spec {
         }
         Ok(())
     }
+}
+
+/// A limit, where the engine keeps one.
+fn given(value: Option<u64>, what: &'static str) -> Result<Option<i64>, SpecError> {
+    value.map(|value| number(value, what)).transpose()
 }
 
 fn number(value: u64, what: &'static str) -> Result<i64, SpecError> {
@@ -468,8 +479,8 @@ fn place(path: &Path, kind: EngineKind) -> Result<String, SpecError> {
     if at("/proc") || at("/sys") || at("/dev") {
         return refuse("what the kernel shows cannot be covered; choose another place");
     }
-    if at(GUEST_FOLDER) {
-        return refuse("the guest is there; choose another place");
+    if text.starts_with(GUEST_PLACE) {
+        return refuse("the guest may be there; choose another place");
     }
     Ok(text)
 }

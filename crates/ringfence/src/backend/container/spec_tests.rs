@@ -11,14 +11,15 @@ pub(in crate::backend::container) fn spec() -> Spec {
         image_volumes: vec!["/data".into(), "/tmp".into()],
         user: User { uid: 1000, gid: 1001 },
         guest: GuestFrom::File("/opt/ringfence/bin/ringfence".into()),
+        guest_at: GuestPlace::fixed(),
         tmpfs: vec![
             Tmpfs { at: "/work".into(), bytes: 512 << 20, files: 100_000, whose: TmpfsOwner::User },
             Tmpfs { at: "/tmp".into(), bytes: 64 << 20, files: 10_000, whose: TmpfsOwner::Everybody },
         ],
         binds: vec![ReadOnlyBind { host: "/srv/deps".into(), at: "/deps".into() }],
-        memory_bytes: 512 << 20,
-        nano_cpus: 1_500_000_000,
-        processes: 256,
+        memory_bytes: Some(512 << 20),
+        nano_cpus: Some(1_500_000_000),
+        processes: Some(256),
         open_files: 1024,
         file_size: Some(1 << 30),
         shared_memory_bytes: 16 << 20,
@@ -56,10 +57,10 @@ fn what_would_open_the_wall_is_not_made() {
     assert_eq!(refused(&|spec| spec.user.uid = 0), SpecError::Root);
     assert_eq!(refused(&|spec| spec.user.gid = 0), SpecError::Root);
     let values: [&dyn Fn(&mut Spec); 14] = [
-        &|spec| spec.memory_bytes = 0,
-        &|spec| spec.memory_bytes = u64::MAX,
-        &|spec| spec.nano_cpus = 0,
-        &|spec| spec.processes = 0,
+        &|spec| spec.memory_bytes = Some(0),
+        &|spec| spec.memory_bytes = Some(u64::MAX),
+        &|spec| spec.nano_cpus = Some(0),
+        &|spec| spec.processes = Some(0),
         &|spec| spec.open_files = 0,
         &|spec| spec.file_size = Some(0),
         &|spec| spec.shared_memory_bytes = 0,
@@ -126,8 +127,8 @@ fn nothing_is_mounted_over_the_kernels_files_or_the_guest() {
         "/proc/sys",
         "/sys/fs/cgroup",
         "/dev/kvm",
-        "/run/ringfence",
-        "/run/ringfence/guest",
+        "/.ringfence-0",
+        "/.ringfence-x/guest",
         "x",
         "/a/",
         "/a//b",
@@ -200,7 +201,6 @@ fn the_guard_refuses_every_option_that_opens_a_wall() {
         ("MemorySwap", json!(-1)),
         ("MemorySwap", json!(1_i64 << 40)),
         ("PidsLimit", json!(-1)),
-        ("PidsLimit", json!(null)),
         ("OomKillDisable", json!(true)),
         ("RestartPolicy", json!({ "Name": "always" })),
         ("LogConfig", json!({ "Type": "json-file" })),
@@ -331,4 +331,17 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn f16_the_guest_is_in_the_root_itself_under_a_name_that_no_image_can_know() {
+    let places: Vec<String> = (0..100).map(|_| GuestPlace::new().unwrap().as_str().to_owned()).collect();
+    for place in &places {
+        let name = place.strip_prefix("/.ringfence-").unwrap();
+        assert!(name.len() >= 26 && name.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{place}");
+    }
+    let different: HashSet<&String> = places.iter().collect();
+    assert_eq!(different.len(), places.len());
+    let body = shown(EngineKind::Docker, &Spec { guest_at: GuestPlace::new().unwrap(), ..spec() });
+    assert_eq!(body["Entrypoint"][0], body["HostConfig"]["Mounts"][0]["Target"], "what is executed is what is mounted");
 }

@@ -1,30 +1,26 @@
 //! A container that stands: joined or filled, and proven from inside.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::stream;
-use ringfence_linux::wall::{Entry, HOME, Identity, Laying, Marker};
 use ringfence_policy::WorkspaceMode;
 
 use super::attached::Complaint;
 use super::brought::Brought;
 use super::engine::{Ended, State};
 use super::labels::ContainerKind;
-use super::made::{Made, MadePlace, Wanted};
+use super::laying::lay;
+use super::made::{Made, MadePlace};
 use super::room::Room;
-use super::spec::{GUEST, GuestFrom};
+use super::wanted::Wanted;
 use super::ways::Way;
-use super::{Containers, Prepared, could_not};
+use super::{Containers, Prepared};
 use crate::backend::copied::{self, Copied};
 use crate::backend::far::{Bringing, FarLink};
 use crate::backend::guest::{Kept, Link, Proofs};
-use crate::backend::inside::CODE;
-use crate::backend::native::view;
 use crate::backend::{StartError, WallError};
 use crate::plan::Plan;
 use crate::scratch::Scratch;
@@ -108,36 +104,42 @@ async fn furnish(
     made: Made,
     filling: Option<Filling>,
 ) -> Result<Standing, StartError> {
-    let Wanted { prepared, workspace, guest, begin, .. } = wanted;
-    let Made { far, complaint, process, place } = made;
-    let Source { from, bringing, held } = source(filling, plan.policy().fs.mode.value, plan)?;
-    if let Some(bringing) = bringing {
-        far.keep(bringing).map_err(io("speak to the guest"))?;
-    }
-    let laid = match prepared.way {
-        Way::Laid => {
-            let process = match process {
-                Some(process) => process,
-                None => place.process().await.map_err(|error| could_not(&error))?,
-            };
-            lay(containers, plan, &workspace, &guest, process)?
+    let Wanted { prepared, workspace, begin, .. } = wanted;
+    let work = async {
+        let Source { from, bringing, held } = source(filling, plan.policy().fs.mode.value, plan)?;
+        if let Some(bringing) = bringing {
+            made.far.keep(bringing).map_err(io("speak to the guest"))?;
         }
-        Way::Filled => None,
+        let laid = match &made.first {
+            Some(first) => lay(containers, plan, &workspace, first)?,
+            None => None,
+        };
+        let proofs = match made.far.proven(begin).await {
+            Ok(proofs) => proofs,
+            Err(error) => return Err(complaining(error, &made.complaint, &made.place).await),
+        };
+        if let Some(from) = from {
+            let nodes = nodes(from.as_fd()).flat_map(|batch| match batch {
+                Ok(nodes) => nodes.into_iter().map(Ok).collect::<Vec<_>>(),
+                Err(error) => vec![Err(error)],
+            });
+            made.far.fill(stream::iter(nodes)).await.map_err(io("fill the workspace of the container"))?;
+        }
+        drop(held);
+        Ok((proofs, laid))
     };
-    let proofs = match far.proven(begin).await {
-        Ok(proofs) => proofs,
-        Err(error) => return Err(complaining(error, &complaint, &place).await),
-    };
-    if let Some(from) = from {
-        let nodes = nodes(from.as_fd()).flat_map(|batch| match batch {
-            Ok(nodes) => nodes.into_iter().map(Ok).collect::<Vec<_>>(),
-            Err(error) => vec![Err(error)],
-        });
-        far.fill(stream::iter(nodes)).await.map_err(io("fill the workspace of the container"))?;
+    match work.await {
+        Ok((proofs, laid)) => {
+            let Made { far, place, .. } = made;
+            let guest = Kept::new(Link::Far(Arc::clone(&far)));
+            Ok(Standing { guest, far, proofs, workspace, prepared, laid, _place: place })
+        }
+        Err(error) => {
+            // Now, and not when nobody is there any more to do it: what was started may not be what we meant to start.
+            made.place.remove().await;
+            Err(error)
+        }
     }
-    drop(held);
-    let guest = Kept::new(Link::Far(Arc::clone(&far)));
-    Ok(Standing { guest, far, proofs, workspace, prepared, laid, _place: place })
 }
 
 fn io(attempt: &'static str) -> impl Fn(io::Error) -> StartError {
@@ -193,55 +195,4 @@ fn source(filling: Option<Filling>, mode: WorkspaceMode, plan: &Plan) -> Result<
     let most = plan.policy().fs.size.value.get().saturating_add(filling.copied.bytes());
     let brought = Brought::new(filling.copied, filling.scratch, most).map_err(io("open the private copy"))?;
     Ok(Source { from: Some(from), bringing: Some(Box::new(brought)), held: None })
-}
-
-/// Lays all that can be written into the container whose first process is `process`.
-fn lay(
-    containers: &Containers,
-    plan: &Plan,
-    at: &Path,
-    guest: &GuestFrom,
-    process: i32,
-) -> Result<Option<LaidWorkspace>, StartError> {
-    let GuestFrom::File(guest) = guest else { return Err(wall("the engine is on another machine")) };
-    let marker = fs::metadata(guest).map_err(io("look at our own binary"))?;
-    let map = fs::read_to_string(format!("/proc/{process}/uid_map")).map_err(io("look at the container's users"))?;
-    if map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"] {
-        return Err(wall(
-            "the engine gives containers users of their own, which this version cannot lay a workspace for",
-        ));
-    }
-    let user = plan.policy().proc.user.value;
-    let identity = Identity { uid: user.uid, gid: user.gid, host_uid: user.uid, host_gid: user.gid };
-    let mut trees = Vec::new();
-    let scratch = |path: &str, mode| Entry::Scratch { at: path.into(), mode, size: None };
-    let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
-    let (workspace, reviewed) = view::workspace(plan, at, identity, &containers.state, &mut trees)?;
-    entries.extend(workspace);
-    let mut mounts = view::mounts(plan)?;
-    let hidden = view::hide(&mut mounts, plan.workspace(), at, &containers.state)?;
-    entries.extend(mounts.into_iter().chain(hidden));
-    let mut entries = view::without_replaced(entries);
-    let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
-    // Over the quota's own place, and so the last.
-    entries.push(scratch(CODE, 0o700));
-    let size = plan.policy().fs.size.value.get();
-    let laying = Laying {
-        process,
-        marker: Marker { at: GUEST.into(), device: marker.dev(), inode: marker.ino() },
-        user: (user.uid, user.gid),
-        entries,
-        quota_at: CODE.into(),
-        writable_bytes: size,
-        writable_files: super::places::files(size),
-    };
-    let laid = containers.launcher.lay(&laying, &trees).map_err(io("lay the workspace into the container"))?;
-    Ok(match (laid.kept, lower) {
-        (Some((upper, merged)), Some(lower)) => Some(LaidWorkspace { upper, merged, lower }),
-        _ => None,
-    })
-}
-
-fn wall(why: &str) -> StartError {
-    StartError::Wall(WallError(why.to_owned()))
 }

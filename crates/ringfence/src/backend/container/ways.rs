@@ -16,6 +16,9 @@ pub(super) enum Way {
 /// kernel is this one's.
 pub(super) fn way(address: &Address, facts: &Facts, kernel: ringfence_linux::wall::Kernel) -> Way {
     let is_root = rustix::process::geteuid().is_root();
-    let same_kernel = kernel == ringfence_linux::wall::Kernel::Host;
+    // A socket may be here and its engine in a virtual machine.
+    let here = rustix::system::uname();
+    let same_kernel =
+        kernel == ringfence_linux::wall::Kernel::Host && here.release().to_bytes() == facts.kernel.as_bytes();
     if is_root && address.is_local() && !facts.rootless && same_kernel { Way::Laid } else { Way::Filled }
 }

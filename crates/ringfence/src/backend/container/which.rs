@@ -5,13 +5,14 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bollard::API_DEFAULT_VERSION;
+use bollard::{API_DEFAULT_VERSION, Docker};
 use ringfence_policy::{ImageKind, ImagePull};
 
+use super::Containers;
 use super::engine::Engine;
+use super::failure::chain;
 use super::image::{Pull, ResolveError, Resolved, resolve};
 use super::wire::docker_at;
-use super::{Containers, chain};
 use crate::backend::{FoundImage, Settled, StartError, WallError};
 use crate::plan::Plan;
 use crate::request::Work;
@@ -113,6 +114,12 @@ fn pull_for_builds(pull: Pull) -> sandbox_images::Pull {
     }
 }
 
+/// Who makes images on `engine`.
+async fn client(engine: &Engine) -> Result<Docker, StartError> {
+    let client = docker_at(engine.address(), MAKES, API_DEFAULT_VERSION).map_err(|error| failed(chain(&error)))?;
+    client.negotiate_version().await.map_err(|error| failed(chain(&error)))
+}
+
 /// One of ours, by its id: verified, and made at first use where fetching is permitted.
 async fn ours(
     containers: &Containers,
@@ -120,8 +127,7 @@ async fn ours(
     recipe: &'static Recipe,
     pull: Pull,
 ) -> Result<String, StartError> {
-    let client = docker_at(engine.address(), MAKES, API_DEFAULT_VERSION).map_err(|error| failed(chain(&error)))?;
-    let client = client.negotiate_version().await.map_err(|error| failed(chain(&error)))?;
+    let client = client(engine).await?;
     let building = match pull {
         Pull::Never => Building::Forbidden,
         Pull::Allow => Building::Permitted(Wish {
@@ -137,8 +143,7 @@ async fn ours(
 
 /// That of a project, by its id; made when what it is made from has changed.
 async fn project(containers: &Containers, engine: &Engine, plan: &Plan, folder: PathBuf) -> Result<String, StartError> {
-    let client = docker_at(engine.address(), MAKES, API_DEFAULT_VERSION).map_err(|error| failed(chain(&error)))?;
-    let client = client.negotiate_version().await.map_err(|error| failed(chain(&error)))?;
+    let client = client(engine).await?;
     let policy = plan.policy();
     let wish = ProjectWish {
         workspace: plan.workspace().to_owned(),

@@ -71,7 +71,7 @@ pub(crate) fn docker_at(
             sent.map_err(|error| bollard::errors::Error::IOError { err: io::Error::other(error) })
         }) as Pin<Box<dyn Future<Output = _> + Send>>
     };
-    bollard::Docker::connect_with_custom_transport(transport, None::<String>, limit.as_secs(), version)
+    bollard::Docker::connect_with_custom_transport(transport, Some("http://engine"), limit.as_secs(), version)
 }
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

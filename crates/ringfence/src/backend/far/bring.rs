@@ -6,7 +6,7 @@ use std::io;
 use ringfence_guest::far::{MOST_NODES, Node, PIECE, What};
 use tokio::sync::{mpsc, oneshot};
 
-use super::OutOfTurn;
+use super::{OutOfTurn, gone};
 use crate::workspace::layer::PrivateLayer;
 
 /// Parts of it that wait to be written down.
@@ -66,6 +66,15 @@ impl Collector {
 
     pub(super) async fn all(&self) {
         self.parts.send(Part::All).await.ok();
+    }
+
+    /// The layer, now that all was told.
+    pub(super) async fn finished(mut self) -> io::Result<PrivateLayer> {
+        self.all().await;
+        match self.layer.take() {
+            Some(layer) => layer.await.unwrap_or_else(|_| Err(gone())),
+            None => Err(gone()),
+        }
     }
 
     pub(super) fn parts(&self) -> Parts {

@@ -10,12 +10,13 @@ use std::future::Future;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream as Nodes, StreamExt};
 use ringfence_guest::far::{Begin, FarOrder, MOST_NODES, Node, PIECE};
 use ringfence_guest::protocol::ProgramNumber;
+use ringfence_guest::seal::FrameKey;
 use ringfence_guest::{Order, Report, Start};
 use ringfence_linux::cgroup::CgroupUsage;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,7 +24,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use self::bring::Collector;
 use self::turn::{Begun, Ends, Fill, Last, Program, Step, Turns, said_by_the_guest};
-use self::wire::{Frame, Voice};
+use self::wire::{Ear, Frame, Heard, Voice};
 use super::StartError;
 use super::guest::{Proofs, start_error};
 use crate::BoxFuture;
@@ -75,6 +76,8 @@ struct Shared {
     turns: Mutex<Turns>,
     orders: mpsc::Sender<Frame>,
     voice: Voice,
+    /// What seals all frames, once the guest is told to begin.
+    key: OnceLock<FrameKey>,
     kill: Mutex<Option<Kill>>,
     /// Turns true when nothing more is to be said or heard.
     over: watch::Sender<bool>,
@@ -114,6 +117,7 @@ impl FarLink {
             turns: Mutex::new(Turns::new(voice.clone(), bringing)),
             orders,
             voice,
+            key: OnceLock::new(),
             kill: Mutex::new(Some(Box::new(move || Box::pin(kill())))),
             over: watch::Sender::new(false),
             killed: watch::Sender::new(false),
@@ -179,7 +183,10 @@ impl FarLink {
             }
             turns.begun = Begun::Asked(sender);
         }
-        self.shared.order(&FarOrder::Begin(Box::new(begin))).map_err(watch)?;
+        let key = FrameKey::generate().map_err(watch)?;
+        // Before the guest has it, and so before anything can come that is sealed with it.
+        self.shared.key.set(key.clone()).map_err(|_| watch(gone()))?;
+        self.shared.order(&FarOrder::Begin { begin: Box::new(begin), key }).map_err(watch)?;
         match self.shared.answer(PROVES, proven).await.map_err(watch)? {
             Ok(proofs) => Ok(proofs.into_iter().map(|proof| (proof.name, proof.found)).collect()),
             Err(why) => Err(start_error(why)),
@@ -398,15 +405,6 @@ impl Drop for FarLink {
     }
 }
 
-/// How a guest was heard to its end.
-#[derive(PartialEq, Eq)]
-enum Heard {
-    /// It said that nothing is left.
-    LastWord,
-    /// It said something else, or nothing.
-    GivenUp,
-}
-
 impl Shared {
     fn turns(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
@@ -441,13 +439,14 @@ impl Shared {
 
     async fn hear(&self, reader: &mut (impl AsyncRead + Unpin), tell: &mpsc::UnboundedSender<Report>) -> Heard {
         let mut over = self.over.subscribe();
+        let mut ear = Ear::new(reader, &self.key);
         loop {
             // However much comes, others get their turn.
             tokio::task::coop::consume_budget().await;
             let said = tokio::select! {
                 biased;
                 _ = over.wait_for(|over| *over) => return Heard::GivenUp,
-                said = wire::read(reader) => said,
+                said = ear.next() => said,
             };
             let Ok(Some(said)) = said else { return Heard::GivenUp };
             *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -491,13 +490,7 @@ impl Shared {
         let layer = match (collector, all) {
             (_, Err(text)) => Some(Err(said_by_the_guest(&text))),
             (None, Ok(())) => None,
-            (Some(mut collector), Ok(())) => {
-                collector.all().await;
-                match collector.layer.take() {
-                    Some(layer) => Some(layer.await.unwrap_or_else(|_| Err(gone()))),
-                    None => Some(Err(gone())),
-                }
-            }
+            (Some(collector), Ok(())) => Some(collector.finished().await),
         };
         *self.brought.lock().unwrap_or_else(PoisonError::into_inner) = layer;
     }

@@ -1,11 +1,12 @@
-//! Frames over a stream of bytes.
+//! Frames over a stream of bytes. After the first order every one is sealed, both ways, when its turn on the wire has come.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use ringfence_guest::far::{FarOrder, FarReport, MOST_FAR_REPORT, SILENCE_SECONDS};
-use ringfence_guest::protocol::{HEADER, MOST_ORDER, body_length, decode, encode};
+use ringfence_guest::protocol::{BadFrame, HEADER, MOST_ORDER, body_length, decode, encode};
+use ringfence_guest::seal::{Direction, FrameKey, Seal, TAG};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
@@ -15,11 +16,21 @@ const STUCK: Duration = Duration::from_secs(SILENCE_SECONDS);
 /// We are heard so often that one word may be late.
 const STILL_HERE_EVERY: Duration = Duration::from_secs(SILENCE_SECONDS / 4);
 
-/// A frame on its way out.
-pub(super) type Frame = Vec<u8>;
+/// A frame on its way out, which nobody has sealed yet.
+#[derive(Clone)]
+pub(super) struct Frame {
+    bytes: Vec<u8>,
+    /// What seals those after it, when it is the first order.
+    begins: Option<FrameKey>,
+}
 
 pub(super) fn frame(order: &FarOrder) -> io::Result<Frame> {
-    encode(order, MOST_ORDER).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+    let begins = match order {
+        FarOrder::Begin { key, .. } => Some(key.clone()),
+        _ => None,
+    };
+    let bytes = encode(order, MOST_ORDER).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    Ok(Frame { bytes, begins })
 }
 
 /// What has to wait for its turn: bytes of programs and of the workspace. Orders go before it.
@@ -35,22 +46,53 @@ impl Voice {
     }
 }
 
-/// The next report; nothing when the stream ends between two of them.
-pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<FarReport>> {
-    let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let mut header = [0u8; HEADER];
-    let first = from.read(&mut header).await?;
-    if first == 0 {
-        return Ok(None);
+/// How a guest was heard to its end.
+#[derive(PartialEq, Eq)]
+pub(super) enum Heard {
+    /// It said that nothing is left.
+    LastWord,
+    /// It said something else, or nothing.
+    GivenUp,
+}
+
+/// What reports come in by.
+pub(super) struct Ear<'a, R> {
+    from: &'a mut R,
+    /// Of this guest, once it was given its first order.
+    key: &'a OnceLock<FrameKey>,
+    seal: Option<Seal>,
+}
+
+impl<'a, R: AsyncRead + Unpin> Ear<'a, R> {
+    pub(super) fn new(from: &'a mut R, key: &'a OnceLock<FrameKey>) -> Self {
+        Self { from, key, seal: None }
     }
-    from.read_exact(header.get_mut(first..).unwrap_or_default()).await?;
-    let mut body = vec![0u8; body_length(header, MOST_FAR_REPORT).map_err(bad)?];
-    from.read_exact(&mut body).await?;
-    let report = match decode(&body).map_err(bad)? {
-        FarReport::Report(report) => FarReport::Report(report.capped()),
-        other => other,
-    };
-    Ok(Some(report))
+
+    /// The next report; nothing when the stream ends between two of them. One without the next seal is an error, as
+    /// is all that comes before there is a key.
+    pub(super) async fn next(&mut self) -> io::Result<Option<FarReport>> {
+        let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let mut header = [0u8; HEADER];
+        let first = self.from.read(&mut header).await?;
+        if first == 0 {
+            return Ok(None);
+        }
+        self.from.read_exact(header.get_mut(first..).unwrap_or_default()).await?;
+        let mut body = vec![0u8; body_length(header, MOST_FAR_REPORT + TAG).map_err(bad)?];
+        self.from.read_exact(&mut body).await?;
+        let seal = match &mut self.seal {
+            Some(seal) => seal,
+            None => {
+                let key = self.key.get().ok_or_else(|| bad(BadFrame::Seal))?;
+                self.seal.insert(Seal::new(key.clone(), Direction::Reports))
+            }
+        };
+        let report = match decode(seal.open(&body).map_err(bad)?).map_err(bad)? {
+            FarReport::Report(report) => FarReport::Report(report.capped()),
+            other => other,
+        };
+        Ok(Some(report))
+    }
 }
 
 /// Writes what is said until all is over; an error when the guest does not take it. Who is silent for long would be taken for
@@ -61,7 +103,8 @@ pub(super) async fn write(
     mut rest: mpsc::Receiver<Frame>,
     mut over: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let still_here = Arc::new(frame(&FarOrder::StillHere)?);
+    let still_here = frame(&FarOrder::StillHere)?;
+    let mut seal = None;
     let mut words = tokio::time::interval(STILL_HERE_EVERY);
     words.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first comes at once, and nothing may be said before the first order.
@@ -72,14 +115,26 @@ pub(super) async fn write(
             _ = over.wait_for(|over| *over) => return Ok(()),
             Some(frame) = orders.recv() => frame,
             Some(frame) = rest.recv() => frame,
-            _ = words.tick() => still_here.to_vec(),
+            _ = words.tick() => still_here.clone(),
             else => return Ok(()),
         };
+        let bytes = sealed(frame, &mut seal)?;
         tokio::select! {
-            written = write_whole(&mut to, &frame) => written?,
+            written = write_whole(&mut to, &bytes) => written?,
             _ = over.wait_for(|over| *over) => return Ok(()),
         }
     }
+}
+
+/// What goes over the wire for `frame`. The first order is in the open: no program is there yet.
+fn sealed(frame: Frame, seal: &mut Option<Seal>) -> io::Result<Vec<u8>> {
+    let mut bytes = frame.bytes;
+    if let Some(seal) = seal {
+        seal.close(&mut bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    } else if let Some(key) = frame.begins {
+        *seal = Some(Seal::new(key, Direction::Orders));
+    }
+    Ok(bytes)
 }
 
 /// However long it takes, as long as something is taken of it.

@@ -13,16 +13,16 @@ use ringfence_linux::wall::Entry;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
 use super::image::Root;
-use super::{Groups, Native, groups_of, kept, program, view};
+use super::{Native, groups_of, kept, program, view};
 use crate::BoxFuture;
 use crate::backend::counters::Counters;
 use crate::backend::guest::{self, Kept, Link, Proofs};
 use crate::backend::inside::{self, CODE, workspace_at};
 use crate::backend::process::in_session;
+use crate::backend::spawn::in_a_session;
 use crate::backend::{
     Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable,
 };
-use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::merged::Merged;
@@ -62,25 +62,11 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
         guest: Kept::new(link),
         workspace,
         root,
-        capabilities: Capabilities::new(BackendKind::Native, kept_in_a_session(plan.policy(), groups)),
+        capabilities: Capabilities::new(BackendKind::Native, in_a_session(kept(plan.policy(), groups))),
         proofs,
         lower,
         group: group.map(Arc::new),
     }))
-}
-
-/// The same as for a single run, but what a run leaves behind is the session's.
-fn kept_in_a_session(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'static str)> {
-    let mut kept = kept(policy, groups);
-    kept.retain(|(guarantee, ..)| *guarantee != Guarantee::NoSurvivors);
-    for (guarantee, _, by) in &mut kept {
-        match guarantee {
-            Guarantee::TimeLimit => *by = "the supervisor's clock, then SIGTERM, then SIGKILL to the program's session",
-            Guarantee::PromptReturn => *by = "a run ends with its program",
-            _ => {}
-        }
-    }
-    kept
 }
 
 impl Standing {

@@ -292,7 +292,7 @@ pub(in crate::backend) fn mounts(plan: &Plan) -> Result<Vec<Entry>, StartError> 
 }
 
 /// Packages that were fetched for the workspace. Plain binds: what is in them was looked at file by file.
-pub(super) fn caches(plan: &Plan, state: &StateFolder) -> Result<Vec<Entry>, StartError> {
+pub(in crate::backend) fn caches(plan: &Plan, state: &StateFolder) -> Result<Vec<Entry>, StartError> {
     let mounts = crate::cache::mounts(plan.policy(), plan.workspace(), state)?;
     let entry =
         |(host, at): (PathBuf, PathBuf)| Ok(Entry::Bind { source: pin(&host)?.source(), at, access: Access::ReadOnly });

@@ -8,28 +8,80 @@ fn refused(text: &str) {
     assert!(matches!(read(text), Err(DockerfileError::Line { .. })), "{text:?}: {:?}", read(text));
 }
 
-fn steps(images: &[&str], addresses: &[&str]) -> Result<Steps, DockerfileError> {
-    let owned = |list: &[&str]| list.iter().map(ToString::to_string).collect();
-    Ok(Steps { images: owned(images), addresses: owned(addresses) })
+fn steps(images: &[&str]) -> Result<Steps, DockerfileError> {
+    Ok(Steps { images: images.iter().map(ToString::to_string).collect() })
 }
 
 #[test]
 fn plain_instructions_are_read_with_what_they_go_on_from() {
-    assert_eq!(read("FROM debian:trixie\nRUN true\n"), steps(&["debian:trixie"], &[]));
+    assert_eq!(read("FROM debian:trixie\nRUN true\n"), steps(&["debian:trixie"]));
     let stages = "FROM golang AS build\nRUN go build \\\n  # why\n\n  -o /x\nfrom scratch\ncopy --from=build /x /x\n\
                   COPY --from=0 /y /y\nCOPY --from=busybox /z /z\nUSER 1000\n";
-    assert_eq!(read(stages), steps(&["golang", "busybox"], &[]));
-    assert_eq!(read("FROM a\r\nRUN b\r\n"), steps(&["a"], &[]));
+    assert_eq!(read(stages), steps(&["golang", "busybox"]));
+    assert_eq!(read("FROM a\r\nRUN b\r\n"), steps(&["a"]));
     assert_eq!(read("# a comment = x\n"), Err(DockerfileError::NoBase));
 }
 
 #[test]
-fn what_the_engine_itself_would_fetch_is_found() {
-    assert_eq!(read("FROM a\nADD https://x.example/y /y\n"), steps(&["a"], &["https://x.example/y"]));
-    assert_eq!(read("FROM a\nADD [\"http://x\", \"/y\"]\n"), steps(&["a"], &["[\"http://x\","]));
-    assert_eq!(read("FROM a\nADD ${WHERE} /y\n"), steps(&["a"], &["${WHERE}"]));
-    assert_eq!(read("FROM a\nADD git@x:y.git /y\n"), steps(&["a"], &["git@x:y.git"]));
-    assert_eq!(read("FROM a\nADD x.tar /y\n"), steps(&["a"], &[]));
+fn s05_what_the_engine_itself_would_fetch_is_refused_in_every_spelling() {
+    for line in [
+        "ADD https://x.example/y /y",
+        "ADD http:\\\n//127.0.0.1/x /y",
+        "ADD [\"http:\\u002f\\u002f127.0.0.1/x\", \"/y\"]",
+        "ADD http:\\//127.0.0.1/x /y",
+        "ADD http:\"//\"127.0.0.1/x /y",
+        "ADD ${WHERE} /y",
+        "ADD git@x:y.git /y",
+        "A\\\nDD http://127.0.0.1/x /y",
+        "add x.tar /y",
+        "COPY http://127.0.0.1/x /y",
+        "COPY --from=a\\ttacker/img /x /y",
+        "COPY --from=\"attacker/img\" /x /y",
+        "COPY --fr\\om=attacker/img /x /y",
+        "COPY [\"x\", \"/y\"]",
+        "COPY $X /y",
+        "COPY `x` /y",
+        "COPY 'x' /y",
+        "FROM att\\acker",
+        "FROM \"attacker\"",
+        "FROM [attacker]",
+    ] {
+        refused(&format!("FROM a\n{line}\n"));
+    }
+    assert!(read("FROM a\nADD x.tar /y\n").unwrap_err().to_string().contains("use COPY"));
+    assert_eq!(read("FROM a\nCOPY x.tar /y\nRUN tar xf /y \"$X\" [a] 'b'\n"), steps(&["a"]), "the twin is read");
+}
+
+#[test]
+fn lines_go_on_as_engines_have_them_go_on() {
+    assert_eq!(read("FROM a\nCOPY --from=a\\\nttacker/img /x /y\n"), steps(&["a", "attacker/img"]));
+    assert_eq!(read("FROM b AS a\nFROM c\nCOPY --from=a\\\nttacker /x /y\n"), steps(&["b", "c", "attacker"]));
+    assert_eq!(read("FROM att\\\n# why \\\n\n  # why\nacker\n"), steps(&["attacker"]));
+    assert_eq!(read("FROM b AS a\nFROM c\nCOPY --from=a \\\n  /x /y\n"), steps(&["b", "c"]), "the twin");
+    assert_eq!(read("FROM a \\ \t\n  AS b\n"), steps(&["a"]));
+    refused("FROM a\\\n  b\n");
+    refused("FROM a\nRUN x \\\n y \\\u{a0}\nVOLUME /x\n");
+}
+
+#[test]
+fn a_stage_is_an_earlier_one_of_exactly_this_name_or_number() {
+    for rest in [
+        "COPY --from=1 /x /y",
+        "COPY --from=2 /x /y",
+        "COPY --from=Build /x /y",
+        "COPY --from=last /x /y",
+        "FROM BUILD",
+        "FROM c AS build",
+        "FROM c AS Build",
+        "FROM c AS 0",
+        "FROM c AS scratch",
+    ] {
+        refused(&format!("FROM a AS build\nFROM b AS last\n{rest}\n"));
+    }
+    let twin = "FROM a AS build\nFROM b AS last\nCOPY --from=0 /x /y\nCOPY --from=build /x /y\nFROM last AS more\n";
+    assert_eq!(read(twin), steps(&["a", "b"]));
+    assert_eq!(read("FROM build AS build\n"), steps(&["build"]));
+    refused("COPY --from=a /x /y\nFROM a\n");
 }
 
 #[test]
@@ -58,10 +110,10 @@ fn instructions_that_are_not_understood_are_refused() {
 
 #[test]
 fn no_line_hides_in_another_by_an_odd_end() {
-    refused("FROM a\nRUN x \\\u{a0}\nADD http://x /x\n");
-    refused("FROM a\nRUN x \\\\\nADD http://x /x\n");
-    refused("FROM a\nRUN x\u{b}\nADD http://x /x\n");
-    assert_eq!(read("FROM a\nRUN x \\  \n  y\n"), steps(&["a"], &[]));
+    refused("FROM a\nRUN x \\\u{a0}\nVOLUME /x\n");
+    refused("FROM a\nRUN x \\\\\nVOLUME /x\n");
+    refused("FROM a\nRUN x\u{b}\nVOLUME /x\n");
+    assert_eq!(read("FROM a\nRUN x \\  \n  y\n"), steps(&["a"]));
 }
 
 #[test]

@@ -311,7 +311,7 @@ async fn on_a_real_engine_images_are_loaded_verified_built_on_and_removed_or_thi
     assert!(matches!(error, ProjectError::Build(BuildError::NoBase(_))), "{error}");
     write("FROM scratch\nADD http://127.0.0.1:1/x /x\n");
     let error = build_project(&engine, &state, &wish, &silent()).await.unwrap_err();
-    assert!(matches!(error, ProjectError::Address(_)), "{error}");
+    assert!(matches!(error, ProjectError::Dockerfile(_)), "{error}");
     write("FROM scratch\nCOPY data /data\n");
     let steps = Arc::new(Mutex::new(0));
     let counted = steps.clone();

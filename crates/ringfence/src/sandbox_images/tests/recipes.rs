@@ -98,7 +98,7 @@ fn the_plan_for_packages_says_exactly_what_is_called() {
     --variant=apt
     --format=tar
     --aptopt=APT::Install-Recommends "false"
-    --dpkgopt=path-exclude=/usr/share/man/*
+    --dpkgopt=path-exclude=/usr/share/man/*/?*
     --dpkgopt=path-exclude=/usr/share/doc/*
     --dpkgopt=path-exclude=/usr/share/locale/*
     --dpkgopt=path-exclude=/usr/share/info/*

@@ -34,6 +34,16 @@ struct Made {
     guest: Option<Workspace>,
 }
 
+impl Drop for Made {
+    fn drop(&mut self) {
+        drop(self.scratch.take());
+        // Folders that are closed are not removed with the one that they are in.
+        for name in ["work", "guest"] {
+            crate::remove_tree::remove_tree(&self.home.path().join(name)).ok();
+        }
+    }
+}
+
 impl Made {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();

@@ -54,7 +54,7 @@ async fn script(engine: &Engine, run: &str, words: &str) -> Spec {
         ],
         binds: Vec::new(),
         // Less than this, and gVisor has no room for itself.
-        memory_bytes: 256 << 20,
+        memory_bytes: Some(256 << 20),
         seccomp,
         runtime: None,
         labels,

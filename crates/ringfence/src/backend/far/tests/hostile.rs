@@ -1,6 +1,7 @@
 //! Guests that say what is not theirs to say.
 
 use ringfence_guest::far::MOST_NODES;
+use ringfence_guest::seal::FrameKey;
 
 use super::*;
 
@@ -134,21 +135,30 @@ async fn what_comes_after_an_end_gives_the_guest_up() {
 #[tokio::test]
 async fn bytes_that_are_no_frame_and_frames_that_are_too_long_give_the_guest_up() {
     let good = encode(&output(NUMBER, Stream::Output, 1), MOST_FAR_REPORT).unwrap();
-    let mut letters = good.clone();
-    letters[0] = b'X';
-    let mut long = good.clone();
-    long[4..8].copy_from_slice(&u32::try_from(MOST_FAR_REPORT + 1).unwrap().to_le_bytes());
     let mut meaningless = good.clone();
     meaningless[8] = 0xff;
-    for (bytes, believed) in
-        [(good, true), (letters, false), (long, false), (meaningless, false), (vec![7; 100_000], false)]
-    {
+    type Change = fn(&mut Vec<u8>);
+    let as_it_is: Change = |_| {};
+    let letters: Change = |frame| frame[0] = b'X';
+    let long: Change =
+        |frame| frame[4..8].copy_from_slice(&u32::try_from(MOST_FAR_REPORT + TAG + 1).unwrap().to_le_bytes());
+    let other: Change = |frame| *frame = vec![7; 100_000];
+    for (frame, change, believed) in [
+        (&good, as_it_is, true),
+        (&good, letters, false),
+        (&good, long, false),
+        (&meaningless, as_it_is, false),
+        (&good, other, false),
+    ] {
+        let frame = frame.clone();
         let (held, mut fake) = connect(None);
         tokio::spawn(async move {
             fake.prove().await;
             let order = fake.order().await.unwrap();
             fake.obey(order).await;
-            fake.writer.write_all(&bytes).await.ok();
+            let mut frame = fake.sealed(frame);
+            change(&mut frame);
+            fake.writer.write_all(&frame).await.ok();
             while let Some(order) = fake.order().await {
                 fake.obey(order).await;
             }
@@ -157,6 +167,45 @@ async fn bytes_that_are_no_frame_and_frames_that_are_too_long_give_the_guest_up(
         let _sandbox = run(&guest, Request::argv(["sleep"])).await;
         assert_eq!(guest.measure().await.is_ok(), believed);
         assert_eq!(held.kills(), usize::from(!believed));
+    }
+}
+
+#[tokio::test]
+async fn reports_that_are_forged_said_again_missing_or_in_another_order_give_the_guest_up() {
+    type Change = fn([Vec<u8>; 3]) -> Vec<u8>;
+    let cases: [(&str, Change, bool); 6] = [
+        ("in their order", |frames| frames.concat(), true),
+        ("said again", |[first, second, _]| [first, second.clone(), second].concat(), false),
+        ("missing", |[first, _, third]| [first, third].concat(), false),
+        ("in another order", |[first, second, third]| [second, first, third].concat(), false),
+        ("no seal", |_| encode(&output(NUMBER, Stream::Output, 1), MOST_FAR_REPORT).unwrap(), false),
+        (
+            "forged",
+            |_| {
+                let mut frame = encode(&output(NUMBER, Stream::Output, 1), MOST_FAR_REPORT).unwrap();
+                Seal::new(FrameKey::known([1; 32]), Direction::Reports).close(&mut frame).unwrap();
+                frame
+            },
+            false,
+        ),
+    ];
+    for (name, change, believed) in cases {
+        let (held, mut fake) = connect(None);
+        tokio::spawn(async move {
+            fake.prove().await;
+            let order = fake.order().await.unwrap();
+            fake.obey(order).await;
+            let mut next = || fake.sealed(encode(&output(NUMBER, Stream::Output, 1), MOST_FAR_REPORT).unwrap());
+            let frames = [next(), next(), next()];
+            fake.writer.write_all(&change(frames)).await.ok();
+            while let Some(order) = fake.order().await {
+                fake.obey(order).await;
+            }
+        });
+        let (held, guest) = held.proven().await;
+        let _sandbox = run(&guest, Request::argv(["sleep"])).await;
+        assert_eq!(guest.measure().await.is_ok(), believed, "{name}");
+        assert_eq!(held.kills(), usize::from(!believed), "{name}");
     }
 }
 
@@ -267,7 +316,8 @@ async fn a_host_is_heard_of_in_time_and_a_guest_that_does_not_read_is_killed() {
         tokio::time::timeout(silence / 2, fake.reader.read_exact(&mut header)).await.expect("silence").unwrap();
         let mut body = vec![0; body_length(header, MOST_ORDER).unwrap()];
         fake.reader.read_exact(&mut body).await.unwrap();
-        assert!(matches!(decode(&body).unwrap(), FarOrder::StillHere));
+        let opened = fake.seals.as_mut().unwrap().1.open(&body).unwrap();
+        assert!(matches!(decode(opened).unwrap(), FarOrder::StillHere));
     }
     assert_eq!(held.kills(), 0, "the twin: one that reads");
     // Now it does not read: more than the stream holds is on its way.

@@ -12,6 +12,7 @@ use ringfence_guest::far::{
     Begin, FarOrder, FarReport, FarWorkspace, MOST_FAR_REPORT, Node, PIECE, Stream, WINDOW, What,
 };
 use ringfence_guest::protocol::{HEADER, MOST_ORDER, ProgramNumber, body_length, decode, encode};
+use ringfence_guest::seal::{Direction, Seal, TAG};
 use ringfence_guest::{Order, Report, Start, Why};
 use ringfence_linux::wall::{Contained, Kernel, Program, Proof};
 use ringfence_linux::{Layer, Room, Usage};
@@ -59,8 +60,9 @@ pub(super) fn begin() -> Begin {
         writable: Vec::new(),
         rlimits: Vec::new(),
         paths: Vec::new(),
-        memory: 0,
-        processes: 0,
+        memory: None,
+        processes: None,
+        processors: None,
     };
     Begin { contained, workspace: FarWorkspace::Kept }
 }
@@ -116,7 +118,7 @@ pub(super) fn connect(bringing: Option<Box<dyn Bringing>>) -> (Held, Fake) {
     };
     let link = Arc::new(FarLink::new(reader, writer, kill, bringing));
     let (reader, writer) = split(theirs);
-    (Held { link, kills }, Fake { reader, writer, running: BTreeMap::new(), made: Arc::default() })
+    (Held { link, kills }, Fake { reader, writer, seals: None, running: BTreeMap::new(), made: Arc::default() })
 }
 
 /// A link to an honest guest that has proven its wall, and is kept.
@@ -138,6 +140,8 @@ pub(super) async fn run(guest: &Kept, request: Request) -> Sandbox {
 pub(super) struct Fake {
     pub(super) reader: ReadHalf<DuplexStream>,
     pub(super) writer: WriteHalf<DuplexStream>,
+    /// Of what it says and of what it is told, once it was told to begin.
+    seals: Option<(Seal, Seal)>,
     running: BTreeMap<ProgramNumber, Running>,
     /// What the workspace was filled with.
     pub(super) made: Arc<Mutex<Vec<Node>>>,
@@ -175,10 +179,19 @@ impl Fake {
         loop {
             let mut header = [0u8; HEADER];
             self.reader.read_exact(&mut header).await.ok()?;
-            let mut body = vec![0; body_length(header, MOST_ORDER).unwrap()];
+            let mut body = vec![0; body_length(header, MOST_ORDER + TAG).unwrap()];
             self.reader.read_exact(&mut body).await.ok()?;
-            match decode(&body).unwrap() {
+            let opened = match &mut self.seals {
+                Some((_, orders)) => orders.open(&body).unwrap(),
+                None => &body,
+            };
+            match decode(opened).unwrap() {
                 FarOrder::StillHere => {}
+                FarOrder::Begin { begin, key } => {
+                    self.seals =
+                        Some((Seal::new(key.clone(), Direction::Reports), Seal::new(key.clone(), Direction::Orders)));
+                    return Some(FarOrder::Begin { begin, key });
+                }
                 order => return Some(order),
             }
         }
@@ -186,12 +199,21 @@ impl Fake {
 
     /// Says it. A host that does not listen any more is the test's business.
     pub(super) async fn tell(&mut self, report: FarReport) {
-        self.writer.write_all(&encode(&report, MOST_FAR_REPORT).unwrap()).await.ok();
+        let frame = self.sealed(encode(&report, MOST_FAR_REPORT).unwrap());
+        self.writer.write_all(&frame).await.ok();
+    }
+
+    /// `frame` with the next seal, if it has a key.
+    pub(super) fn sealed(&mut self, mut frame: Vec<u8>) -> Vec<u8> {
+        if let Some((reports, _)) = &mut self.seals {
+            reports.close(&mut frame).unwrap();
+        }
+        frame
     }
 
     /// Is asked to begin, and says that its wall stands.
     pub(super) async fn prove(&mut self) {
-        assert!(matches!(self.order().await, Some(FarOrder::Begin(_))), "the first order");
+        assert!(matches!(self.order().await, Some(FarOrder::Begin { .. })), "the first order");
         let proof = Proof { name: "net.none".to_owned(), found: "nothing".to_owned() };
         self.tell(FarReport::Report(Report::Proven(vec![proof]))).await;
     }

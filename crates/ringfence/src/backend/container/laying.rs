@@ -1,0 +1,73 @@
+//! Lays what can be written into a container of this machine, before anything runs there.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use ringfence_linux::wall::{Entry, HOME, Identity, Laying, Marker};
+
+use super::Containers;
+use super::made::FirstProcess;
+use super::places::files;
+use super::standing::LaidWorkspace;
+use crate::backend::inside::CODE;
+use crate::backend::native::view;
+use crate::backend::{StartError, WallError};
+use crate::plan::Plan;
+
+/// Lays all that can be written into the container whose first process is `first`.
+pub(super) fn lay(
+    containers: &Containers,
+    plan: &Plan,
+    at: &Path,
+    first: &FirstProcess,
+) -> Result<Option<LaidWorkspace>, StartError> {
+    let process = first.number;
+    let map =
+        fs::read_to_string(format!("/proc/{process}/uid_map")).map_err(io("look at the container's users"))?;
+    if map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"] {
+        return Err(wall(
+            "the engine gives containers users of their own, which this version cannot lay a workspace for",
+        ));
+    }
+    let user = plan.policy().proc.user.value;
+    let identity = Identity { uid: user.uid, gid: user.gid, host_uid: user.uid, host_gid: user.gid };
+    let mut trees = Vec::new();
+    let scratch = |path: &str, mode| Entry::Scratch { at: path.into(), mode, size: None };
+    let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
+    let (workspace, reviewed) = view::workspace(plan, at, identity, &containers.state, &mut trees)?;
+    entries.extend(workspace);
+    let mut mounts = view::mounts(plan)?;
+    let hidden = view::hide(&mut mounts, plan.workspace(), at, &containers.state)?;
+    entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(plan, &containers.state)?));
+    let mut entries = view::without_replaced(entries);
+    let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
+    // Over the quota's own place, and so the last.
+    entries.push(scratch(CODE, 0o700));
+    let size = plan.policy().fs.size.value.get();
+    let laying = Laying {
+        process,
+        marker: Marker { at: first.at.as_str().into(), device: first.file.dev(), inode: first.file.ino() },
+        user: (user.uid, user.gid),
+        entries,
+        quota_at: CODE.into(),
+        writable_bytes: size,
+        writable_files: files(size),
+    };
+    let laid = containers.launcher.lay(&laying, &trees).map_err(io("lay the workspace into the container"))?;
+    match (laid.kept, lower) {
+        (Some((upper, merged)), Some(lower)) => Ok(Some(LaidWorkspace { upper, merged, lower })),
+        (None, None) => Ok(None),
+        // What a program changes would be lost without a word.
+        (Some(_), None) | (None, Some(_)) => Err(wall("the private layer of the workspace was not handed over")),
+    }
+}
+
+fn io(attempt: &'static str) -> impl Fn(io::Error) -> StartError {
+    move |source| StartError::Io { attempt, source }
+}
+
+fn wall(why: &str) -> StartError {
+    StartError::Wall(WallError(why.to_owned()))
+}
