@@ -85,7 +85,8 @@ fn live(process: ProcessOne, voice: &Voice) -> Option<Failed> {
     voice.tell(&FarReport::Report(Report::Proven(proofs)));
     let workspace = Keeping::new(&begin.contained.workspace, begin.workspace);
     let kernel = begin.contained.kernel;
-    FarLife { behind, kernel, programs: Programs::default(), streams: BTreeMap::new(), workspace, ear, voice }.serve()
+    let (programs, streams) = (Programs::default(), BTreeMap::new());
+    FarLife { behind, kernel, programs, streams, workspace, ear, voice, end_after: None }.serve()
 }
 
 /// The first order; nothing when another came, or none.
@@ -216,6 +217,8 @@ struct FarLife<'a> {
     workspace: Keeping,
     ear: Ear,
     voice: &'a Voice,
+    /// The program that everything here is for.
+    end_after: Option<ProgramNumber>,
 }
 
 /// Why a far guest ends.
@@ -266,6 +269,9 @@ impl FarLife<'_> {
         streams.retain(|_, streams| !streams.is_over());
         if next == Next::End {
             // What a program left could not be killed by itself; the end kills all.
+            return Err(End::Asked);
+        }
+        if self.end_after.is_some_and(|program| self.has_ended(program)) {
             return Err(End::Asked);
         }
         if self.voice.lost.get() {
@@ -327,6 +333,11 @@ impl FarLife<'_> {
         Ok(woken)
     }
 
+    /// Whether a program is over, and that was told.
+    fn has_ended(&self, program: ProgramNumber) -> bool {
+        !self.programs.runs(program) && self.streams.get(&program).is_none_or(Streams::has_told_end)
+    }
+
     fn obey(&mut self, order: FarOrder) -> Result<(), End> {
         let voice = self.voice;
         let tell: TellFar<'_> = &mut |report| voice.tell(&report);
@@ -368,6 +379,10 @@ impl FarLife<'_> {
             FarOrder::Collect => {
                 // Whether anything differs is told by what was told.
                 self.workspace.collect(tell);
+                Ok(())
+            }
+            FarOrder::EndAfter { program } => {
+                self.end_after = Some(program);
                 Ok(())
             }
             FarOrder::StillHere => Ok(()),

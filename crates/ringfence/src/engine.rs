@@ -269,6 +269,7 @@ impl Inner {
                     show(&events, Event::Started { run_id: run_id.clone(), backend }).await;
                     outcome.prove(sandbox.proofs());
                     outcome.name_image(sandbox.image());
+                    outcome.container = sandbox.container;
                     let mut watched = monitor::watch(sandbox, &plan, events, caller, started).await;
                     let layer = std::mem::replace(&mut watched.layer, Ok(None));
                     let mut outcome = conclude::ended(outcome, watched, plan.policy());

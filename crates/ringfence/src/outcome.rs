@@ -151,10 +151,25 @@ pub struct Outcome {
     pub fell_back: Option<FellBack>,
     /// The image, when the wall has one.
     pub image: Option<String>,
+    /// Where its container came from, when the engine has some wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerFrom>,
     /// When it started, or when it was refused.
     pub started_at: String,
     /// Names of variables of the host that were not passed in.
     pub env_withheld: Vec<String>,
+}
+
+/// Where the container of a run came from, of an engine that has some wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContainerFrom {
+    /// It had waited.
+    Waited,
+    /// It was made for this run: none waited that was of the same kind.
+    Made,
+    /// Likewise, because what had waited was found dead.
+    MadeInstead,
 }
 
 impl Outcome {

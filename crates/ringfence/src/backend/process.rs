@@ -24,6 +24,7 @@ use super::counters::Counters;
 use super::guest::{self, Link, Proofs};
 use super::pipes::{Pipes, reader, writer};
 use super::program::Program;
+use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
 use crate::request::TerminalSize;
 use crate::scratch::Scratch;
@@ -56,6 +57,8 @@ pub struct Sandbox {
     counted_before: Option<CgroupUsage>,
     /// The image that stands inside.
     pub(super) image: Option<String>,
+    /// Where its container came from, where some wait.
+    pub(crate) container: Option<ContainerFrom>,
     /// The workspace, when what is changed of it is kept.
     pub(super) lower: Option<Arc<Lower>>,
     /// What the guest of this program alone left, once it is gone.
@@ -164,6 +167,7 @@ impl Sandbox {
             counters: None,
             counted_before: None,
             image: None,
+            container: None,
             lower: None,
             left: std::sync::Mutex::default(),
             copy: std::sync::Mutex::default(),

@@ -24,8 +24,7 @@ pub(super) fn lay(
     first: &FirstProcess,
 ) -> Result<Option<LaidWorkspace>, StartError> {
     let process = first.number;
-    let map =
-        fs::read_to_string(format!("/proc/{process}/uid_map")).map_err(io("look at the container's users"))?;
+    let map = fs::read_to_string(format!("/proc/{process}/uid_map")).map_err(io("look at the container's users"))?;
     if map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"] {
         return Err(wall(
             "the engine gives containers users of their own, which this version cannot lay a workspace for",

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +16,7 @@ use super::could_not;
 use super::engine::{ContainerId, Engine, State};
 use super::failure::EngineError;
 use super::labels::{ContainerKind, Labels, Owner};
+use super::leaving::Leaving;
 use super::pool::{self, Key};
 use super::spec::{GuestFrom, GuestPlace, Spec};
 use super::wanted::naming;
@@ -34,6 +36,7 @@ pub(super) struct Recipe {
     pub(super) engine: Engine,
     pub(super) owner: Owner,
     pub(super) way: Way,
+    pub(super) leaving: Leaving,
     pub(super) spec: Spec,
 }
 
@@ -74,6 +77,8 @@ impl FirstProcess {
 pub(super) struct MadePlace {
     engine: Engine,
     id: ContainerId,
+    leaving: Leaving,
+    is_removed: AtomicBool,
 }
 
 impl MadePlace {
@@ -85,17 +90,24 @@ impl MadePlace {
     /// Removes it now, and not when nobody is there any more to do it.
     pub(super) async fn remove(&self) {
         // What cannot be removed is tried once more when it is dropped, and found by its labels later.
-        self.engine.remove(&self.id).await.ok();
+        let removed = self.engine.remove(&self.id).await.is_ok();
+        self.is_removed.fetch_or(removed, Ordering::Relaxed);
     }
 }
 
 impl Drop for MadePlace {
     fn drop(&mut self) {
-        let (engine, id) = (self.engine.clone(), self.id.clone());
+        if self.is_removed.load(Ordering::Relaxed) {
+            return;
+        }
+        let (engine, id, one) = (self.engine.clone(), self.id.clone(), self.leaving.one());
         // Its guest ends by itself and the engine removes it then; this is for one that does not. Without an event loop, the
         // next start finds it by its labels.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { engine.remove(&id).await });
+            runtime.spawn(async move {
+                engine.remove(&id).await.ok();
+                drop(one);
+            });
         }
     }
 }
@@ -107,7 +119,8 @@ impl Recipe {
         let guest_at = GuestPlace::new().map_err(|error| could_not(&error))?;
         let spec = Spec { labels, guest_at, ..self.spec.clone() };
         let id = self.engine.create(&spec).await.map_err(|error| could_not(&error))?;
-        let place = MadePlace { engine: self.engine.clone(), id };
+        let (engine, leaving) = (self.engine.clone(), self.leaving.clone());
+        let place = MadePlace { engine, id, leaving, is_removed: AtomicBool::new(false) };
         match self.begin(&spec, &place).await {
             Ok((far, complaint, first)) => Ok(Made { far, complaint, first, place }),
             Err(error) => {
@@ -156,7 +169,9 @@ async fn first_process(spec: &Spec, told: i32) -> Result<FirstProcess, StartErro
         }
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
-    Err(wall("its processes cannot be seen from here, although its socket is here: name the engine by tcp:// or ssh://"))
+    Err(wall(
+        "its processes cannot be seen from here, although its socket is here: name the engine by tcp:// or ssh://",
+    ))
 }
 
 /// The first process of a container, as it is numbered here: an engine in namespaces of its own has other numbers. What runs is

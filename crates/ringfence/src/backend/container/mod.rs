@@ -11,6 +11,7 @@ mod brought;
 pub(crate) mod engine;
 pub(crate) mod facts;
 pub(crate) mod failure;
+mod found;
 mod guard;
 mod guest_file;
 mod guest_place;
@@ -20,6 +21,7 @@ mod inspected;
 mod kept;
 pub(crate) mod labels;
 mod laying;
+mod leaving;
 mod made;
 mod places;
 mod pool;
@@ -38,7 +40,7 @@ mod tests;
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ringfence_linux::cgroup;
@@ -51,8 +53,10 @@ use self::address::{Address, EngineKind, Surroundings};
 use self::engine::Engine;
 use self::facts::Facts;
 use self::failure::chain;
+use self::found::FoundImages;
 use self::image::Resolved;
 use self::labels::{ContainerKind, Owner};
+use self::leaving::Leaving;
 use self::made::Recipe;
 use self::pool::Pool;
 use self::spec::GuestFrom;
@@ -66,6 +70,9 @@ use crate::state::StateFolder;
 /// How long an engine may take to say what it is.
 const ANSWERS: Duration = Duration::from_secs(5);
 
+/// Our filter in the words of an engine.
+static PROFILE: LazyLock<String> = LazyLock::new(ringfence_linux::seccomp::engine_profile);
+
 /// Containers of one kind of engine.
 #[derive(Debug)]
 pub struct Containers {
@@ -77,6 +84,10 @@ pub struct Containers {
     engine: OnceCell<(Engine, Facts)>,
     /// What killed supervisors left is removed before the first container is made.
     swept: OnceCell<()>,
+    /// Images that were found for runs, and not used yet.
+    found: FoundImages,
+    /// Containers that are being removed.
+    leaving: Leaving,
     /// Containers that wait for runs.
     pool: Pool<Recipe>,
 }
@@ -117,6 +128,8 @@ impl Containers {
             launcher,
             engine: OnceCell::new(),
             swept: OnceCell::new(),
+            found: FoundImages::default(),
+            leaving: Leaving::default(),
             pool: Pool::new(0, pool::IDLE),
         }
     }
@@ -167,7 +180,7 @@ impl Containers {
         let image = which::obtain(self, engine, plan).await?;
         let kernel = kernel(plan.policy(), facts);
         let seccomp = match engine.kind() {
-            EngineKind::Docker => Some(ringfence_linux::seccomp::engine_profile()),
+            EngineKind::Docker => Some(PROFILE.clone()),
             // It takes none over its API; the guest installs ours.
             EngineKind::Podman => None,
         };
@@ -198,11 +211,12 @@ impl Containers {
         let layer = standing.laid.as_ref().map(|laid| laid.layer(crate::workspace::layer::Life::Over)).transpose();
         let layer = layer.map_err(|source| StartError::Io { attempt: "open the private layer", source })?;
         let (proofs, image, guest) = (standing.proofs.clone(), named(&standing.prepared.image), standing.guest.clone());
-        let counters = kept::counters(&standing);
+        let (counters, from) = (kept::counters(&standing), standing.from);
         let start = |number| inside::start(plan, number, |code| found.program(plan, code));
         let mut sandbox = alone(plan, &guest, start, Box::new(standing))?;
         sandbox.proofs = proofs;
         sandbox.image = Some(image);
+        sandbox.container = from;
         sandbox.counters = Some(counters);
         sandbox.hold(layer);
         Ok(sandbox)
@@ -249,7 +263,7 @@ impl Backend for Containers {
     fn image<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
         Box::pin(async move {
             let (engine, _) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
-            which::find(engine, plan).await.map(Some)
+            which::find(self, engine, plan).await.map(Some)
         })
     }
 
@@ -269,6 +283,9 @@ impl Backend for Containers {
     }
 
     fn drain(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.pool.drain())
+        Box::pin(async {
+            self.pool.drain().await;
+            self.leaving.all().await;
+        })
     }
 }

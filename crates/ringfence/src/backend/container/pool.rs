@@ -86,6 +86,15 @@ impl<M> Waiting<M> {
     }
 }
 
+/// What was found where some wait.
+#[derive(Debug)]
+pub(super) struct Taken<M> {
+    /// One that can be used.
+    pub(super) made: Option<M>,
+    /// How many had ended while they waited.
+    pub(super) dead: usize,
+}
+
 /// Makes up for what was taken when it is dropped: a while after the run that took it has its wall.
 #[derive(Debug)]
 pub(super) struct Refill<'a, R: Recipe>(&'a Pool<R>);
@@ -130,19 +139,21 @@ impl<R: Recipe> Pool<R> {
         shelf.failed.take().map_or(Ok(shelf.ready.len()), Err)
     }
 
-    /// One with the key of `recipe`, when one waits that is still alive. Those that are not are thrown away.
+    /// One with the key of `recipe`, when one waits that is still alive. Those that are not are thrown away, and counted.
     ///
     /// Where only the room for the workspace is another, those that wait are replaced: the next run finds what fits.
-    pub(super) async fn take(&self, recipe: &Arc<R>) -> Option<R::Made> {
+    pub(super) async fn take(&self, recipe: &Arc<R>) -> Taken<R::Made> {
+        let mut dead = 0;
         loop {
             let (found, others) = self.0.shelf().next(recipe);
             if !others.is_empty() {
                 tokio::spawn(end_all::<R>(others));
             }
-            let mut made = found?;
+            let Some(mut made) = found else { return Taken { made: None, dead } };
             if R::is_alive(&mut made).await {
-                return Some(made);
+                return Taken { made: Some(made), dead };
             }
+            dead += 1;
             tokio::spawn(R::end(made));
         }
     }

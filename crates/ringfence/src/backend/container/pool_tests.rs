@@ -77,7 +77,7 @@ fn recipe(yard: &Arc<Mutex<Yard>>, kind: u8, bytes: u64) -> Arc<Fake> {
 
 async fn take(pool: &Pool<Fake>, recipe: &Arc<Fake>) -> Option<FakeMade> {
     let _refill = pool.refill_later();
-    pool.take(recipe).await
+    pool.take(recipe).await.made
 }
 
 fn ended(yard: &Arc<Mutex<Yard>>) -> Vec<u32> {
@@ -144,7 +144,10 @@ async fn one_that_died_while_it_waited_is_thrown_away() {
     assert!(ended(&yard).contains(&0));
     assert_eq!(pool.0.shelf().ready.len(), 2);
     yard.lock().unwrap().dead.extend([2, 3]);
-    assert!(take(&pool, &wanted).await.is_none(), "all are dead: a run starts as ever");
+    let Taken { made, dead } = pool.take(&wanted).await;
+    assert!(made.is_none() && dead == 2, "all are dead: a run starts as ever, and says so");
+    let Taken { made, dead } = pool.take(&wanted).await;
+    assert!(made.is_none() && dead == 0, "the twin: none waits");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@ use super::engine::{Ended, State};
 use super::labels::ContainerKind;
 use super::laying::lay;
 use super::made::{Made, MadePlace};
+use super::pool::Taken;
 use super::room::Room;
 use super::wanted::Wanted;
 use super::ways::Way;
@@ -22,6 +23,7 @@ use crate::backend::copied::{self, Copied};
 use crate::backend::far::{Bringing, FarLink};
 use crate::backend::guest::{Kept, Link, Proofs};
 use crate::backend::{StartError, WallError};
+use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
 use crate::scratch::Scratch;
 use crate::waiting::waiting;
@@ -40,6 +42,8 @@ pub(super) struct Standing {
     pub(super) workspace: PathBuf,
     pub(super) prepared: Prepared,
     pub(super) laid: Option<LaidWorkspace>,
+    /// Where the container came from, where some wait.
+    pub(super) from: Option<ContainerFrom>,
     // Last: nobody is in it then.
     _place: MadePlace,
 }
@@ -71,11 +75,17 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
     let filling = fill_from(containers, plan, prepared.way)?;
     let wanted = Wanted::new(containers, plan, prepared, room(filling.as_ref())).await?;
     let _refill = containers.pool.refill_later();
-    let made = match containers.pool.take(&wanted.recipe).await {
-        Some(made) => made,
-        None => wanted.recipe.make_for(plan.run_id(), kind).await?,
+    let Taken { made, dead } = containers.pool.take(&wanted.recipe).await;
+    let (made, from) = match made {
+        Some(made) => (made, ContainerFrom::Waited),
+        None => {
+            let from = if dead > 0 { ContainerFrom::MadeInstead } else { ContainerFrom::Made };
+            (wanted.recipe.make_for(plan.run_id(), kind).await?, from)
+        }
     };
-    furnish(containers, plan, wanted, made, filling).await
+    let mut standing = furnish(containers, plan, wanted, made, filling).await?;
+    standing.from = Some(from).filter(|_| containers.pool.is_used());
+    Ok(standing)
 }
 
 /// Has containers wait for runs of `plan`, and says how many do.
@@ -132,7 +142,7 @@ async fn furnish(
         Ok((proofs, laid)) => {
             let Made { far, place, .. } = made;
             let guest = Kept::new(Link::Far(Arc::clone(&far)));
-            Ok(Standing { guest, far, proofs, workspace, prepared, laid, _place: place })
+            Ok(Standing { guest, far, proofs, workspace, prepared, laid, from: None, _place: place })
         }
         Err(error) => {
             // Now, and not when nobody is there any more to do it: what was started may not be what we meant to start.

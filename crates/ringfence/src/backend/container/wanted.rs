@@ -71,7 +71,8 @@ impl Wanted {
         let hash = hash(&spec, &begin, prepared.way)?;
         let (spec, begin) = if room == Room::default() { (spec, begin) } else { with(room) };
         let key = Key { hash, room };
-        let recipe = Arc::new(Recipe { key, engine: prepared.engine.clone(), owner, way: prepared.way, spec });
+        let (engine, leaving) = (prepared.engine.clone(), containers.leaving.clone());
+        let recipe = Arc::new(Recipe { key, engine, owner, way: prepared.way, leaving, spec });
         Ok(Self { prepared, workspace, begin, recipe })
     }
 }
@@ -203,4 +204,3 @@ fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], m
         },
     }
 }
-

@@ -70,8 +70,8 @@ fn pull_of(plan: &Plan) -> Pull {
     }
 }
 
-/// The image as it is now, or what would have to be done first.
-pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, StartError> {
+/// The image as it is now, or what would have to be done first. One that is there is the one that this run gets.
+pub(super) async fn find(containers: &Containers, engine: &Engine, plan: &Plan) -> Result<FoundImage, StartError> {
     let later = |name: String, what: String| FoundImage { name, preparing: Some(what), settled: Settled::WhenPrepared };
     let (name, making) = match wanted(plan)? {
         Wanted::Project(folder) => {
@@ -82,7 +82,11 @@ pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, Sta
         Wanted::Ours(recipe) => (recipe.reference(), "making"),
     };
     match resolve(engine, &name, Pull::Never, &|_| {}).await {
-        Ok(found) => Ok(FoundImage { name: super::named(&found), preparing: None, settled: Settled::Now }),
+        Ok(found) => {
+            let name = super::named(&found);
+            containers.found.put(plan.run_id(), found);
+            Ok(FoundImage { name, preparing: None, settled: Settled::Now })
+        }
         Err(ResolveError::Absent(_)) if pull_of(plan) == Pull::Allow => {
             let what = format!("{making} the image {name}");
             Ok(later(name, what))
@@ -95,7 +99,10 @@ pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, Sta
 pub(super) async fn obtain(containers: &Containers, engine: &Engine, plan: &Plan) -> Result<Resolved, StartError> {
     let pull = pull_of(plan);
     let name = match wanted(plan)? {
-        Wanted::Named(name) => name.to_owned(),
+        Wanted::Named(name) => match containers.found.take(plan.run_id()) {
+            Some(found) => return Ok(found),
+            None => name.to_owned(),
+        },
         Wanted::Ours(recipe) => ours(containers, engine, recipe, pull).await?,
         Wanted::Project(folder) => project(containers, engine, plan, folder.to_owned()).await?,
     };

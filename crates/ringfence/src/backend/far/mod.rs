@@ -242,6 +242,12 @@ impl FarLink {
         self.shared.order(&FarOrder::Order(Order::Start(Box::new(start))))
     }
 
+    /// Tells the guest to end with a program that it was just told to start.
+    pub(super) fn end_after(&self, program: ProgramNumber) -> io::Result<()> {
+        self.shared.turns().may_end = true;
+        self.shared.order(&FarOrder::EndAfter { program })
+    }
+
     /// Gives a program's terminal another size.
     pub(super) fn resize(&self, program: ProgramNumber, size: TerminalSize) -> io::Result<()> {
         self.shared.order(&FarOrder::Resize { program, size })

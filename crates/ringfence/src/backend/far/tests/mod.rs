@@ -186,7 +186,8 @@ impl Fake {
                 None => &body,
             };
             match decode(opened).unwrap() {
-                FarOrder::StillHere => {}
+                // It ends when it is told to, too.
+                FarOrder::StillHere | FarOrder::EndAfter { .. } => {}
                 FarOrder::Begin { begin, key } => {
                     self.seals =
                         Some((Seal::new(key.clone(), Direction::Reports), Seal::new(key.clone(), Direction::Orders)));
