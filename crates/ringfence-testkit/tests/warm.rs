@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use ringfence::outcome::ContainerFrom;
 use ringfence::{Engine, Outcome, Request, Status};
 use ringfence_testkit::backends::{Presence, REQUIRED, Wall, presence};
 use ringfence_testkit::place::Place;
@@ -33,11 +35,16 @@ fn ask(wall: &Wall, method: &str, path: &str) -> String {
 
 /// The containers of this process.
 fn containers(wall: &Wall) -> BTreeSet<String> {
+    containers_of(wall, std::process::id())
+}
+
+/// Those of another one.
+fn containers_of(wall: &Wall, process: u32) -> BTreeSet<String> {
     let answer = ask(wall, "GET", "/v1.40/containers/json?all=true");
     let body = answer.split_once("\r\n\r\n").unwrap().1;
     let list = &body[body.find('[').unwrap()..=body.rfind(']').unwrap()];
     let list: serde_json::Value = serde_json::from_str(list).unwrap();
-    let ours = format!("-{}-", std::process::id());
+    let ours = format!("-{process}-");
     let is_ours = |one: &&serde_json::Value| {
         one["Labels"]["dev.ringfence.supervisor"].as_str().is_some_and(|supervisor| supervisor.contains(&ours))
     };
@@ -56,7 +63,11 @@ async fn until(mut holds: impl FnMut() -> bool) -> bool {
 }
 
 async fn sh(engine: &Engine, line: &str) -> Outcome {
-    let outcome = engine.start(Request::argv(["sh", "-c", line])).unwrap().outcome().await.unwrap();
+    ask_for(engine, line, Request::argv(["sh", "-c", line])).await
+}
+
+async fn ask_for(engine: &Engine, line: &str, request: Request) -> Outcome {
+    let outcome = engine.start(request).unwrap().outcome().await.unwrap();
     assert_eq!((outcome.status, outcome.exit_code), (Status::Exited, Some(0)), "{line}: {outcome:?}");
     outcome
 }
@@ -81,6 +92,7 @@ async fn check(wall: &Wall) {
         return eprintln!("SKIPPED: {wall}: with {runtime} nothing starts here: {error:?}");
     }
     let from_cold = sh(&cold, MARKS).await;
+    assert_eq!(from_cold.container, None, "where none waits there is nothing to tell");
     assert!(until(|| containers(wall).is_empty()).await, "{wall}: a run left its container");
 
     let engine = place.warm_engine(&policy, wall.environment(), WARM).unwrap();
@@ -93,6 +105,7 @@ async fn check(wall: &Wall) {
         let evidence = |outcome: &Outcome| serde_json::to_value(&outcome.enforced).unwrap();
         assert_eq!(evidence(&from_warm), evidence(&from_cold), "{wall}: a warm start proves something else");
         assert_eq!(from_warm.changes, from_cold.changes, "{wall}");
+        assert_eq!(from_warm.container, Some(ContainerFrom::Waited), "{wall}");
     }
     let is_refilled = || {
         let now = containers(wall);
@@ -107,10 +120,18 @@ async fn check(wall: &Wall) {
 
     assert!(until(|| containers(wall).len() == WARM).await);
     let waiting = containers(wall);
+    // Other limits than those that it was made with: none of them is used for it.
+    let mut narrower = Request::argv(["true"]);
+    narrower.overrides.proc.processes = Some(64);
+    let outcome = ask_for(&engine, "narrower", narrower).await;
+    assert_eq!(outcome.container, Some(ContainerFrom::Made), "{wall}");
+    assert!(until(|| containers(wall) == waiting).await, "{wall}: they go on waiting");
+
     for id in &waiting {
         ask(wall, "POST", &format!("/v1.40/containers/{id}/kill"));
     }
-    sh(&engine, MARKS).await;
+    let outcome = sh(&engine, MARKS).await;
+    assert_eq!(outcome.container, Some(ContainerFrom::MadeInstead), "{wall}: that they were dead is told");
     let is_replaced = || {
         let now = containers(wall);
         now.len() == WARM && now.is_disjoint(&waiting)
@@ -119,7 +140,9 @@ async fn check(wall: &Wall) {
 
     engine.drain().await;
     assert_eq!(containers(wall), BTreeSet::new(), "{wall}: drained");
-    sh(&engine, MARKS).await;
+    assert_eq!(sh(&engine, MARKS).await.container, Some(ContainerFrom::Made), "{wall}");
+    engine.drain().await;
+    assert_eq!(containers(wall), BTreeSet::new(), "{wall}: what a run used is waited for, too");
     assert_eq!(engine.warm().await.unwrap(), WARM, "the twin: it can be filled again");
     drop(engine);
     assert!(until(|| containers(wall).is_empty()).await, "{wall}: an engine that is gone left a container");
@@ -134,5 +157,54 @@ async fn containers_that_wait_are_used_once_prove_the_same_and_are_gone_when_dra
     for wall in walls {
         eprintln!("on {wall}");
         check(&wall).await;
+    }
+}
+
+/// Says to this test's other self on which wall it has containers wait, until it is killed.
+const KEEPS: &str = "RINGFENCE_TEST_KEEPS_WARM";
+
+/// Has containers wait in another process, kills that, and looks for them.
+async fn check_killed(wall: &Wall) {
+    let place = Place::new(launcher()).unwrap();
+    let engine = place.engine(&format!("version: 1\n{}", wall.policy()), wall.environment()).unwrap();
+    match presence(&engine, wall.kind, &std::env::var(REQUIRED).unwrap_or_default()).await {
+        Presence::Here(_) => {}
+        Presence::Skip(line) => return eprintln!("{line}"),
+        Presence::Fail(line) => panic!("{line}"),
+    }
+    let tried = engine.start(Request::argv(["true"])).unwrap().outcome().await.unwrap();
+    if let (Some(runtime), Some(error)) = (wall.runtime, &tried.error) {
+        return eprintln!("SKIPPED: {wall}: with {runtime} nothing starts here: {error:?}");
+    }
+    let mut other = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "containers_that_wait_for_a_killed_process_are_gone_with_the_next_start", "--nocapture"])
+        .env(KEEPS, wall.to_string())
+        .spawn()
+        .unwrap();
+    let process = other.id();
+    assert!(until(|| containers_of(wall, process).len() == WARM).await, "{wall}: nothing waits for the other process");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    // Another engine of ours, as the next start of anything: it sweeps before its first container.
+    let next = place.engine(&format!("version: 1\n{}", wall.policy()), wall.environment()).unwrap();
+    sh(&next, "true").await;
+    assert!(until(|| containers_of(wall, process).is_empty()).await, "{wall}: a killed process left containers");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn containers_that_wait_for_a_killed_process_are_gone_with_the_next_start() {
+    let (walls, _) = Wall::engines();
+    if let Ok(name) = std::env::var(KEEPS) {
+        let wall = walls.iter().find(|wall| wall.to_string() == name).unwrap();
+        let place = Place::new(launcher()).unwrap();
+        let policy = format!("version: 1\n{}", wall.policy());
+        let engine = place.warm_engine(&policy, wall.environment(), WARM).unwrap();
+        assert_eq!(engine.warm().await.unwrap(), WARM);
+        tokio::time::sleep(10 * SOON).await;
+        return;
+    }
+    for wall in walls {
+        eprintln!("on {wall}");
+        check_killed(&wall).await;
     }
 }

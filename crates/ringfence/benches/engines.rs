@@ -19,6 +19,8 @@ use ringfence::layers::{self, Project, Sources};
 use ringfence::{Engine, Outcome, Request, SessionRequest, StateFolder, Status};
 
 const ROUNDS: usize = 20;
+/// An engine has more to do after it said that it is done.
+const PAUSE: Duration = Duration::from_millis(200);
 /// The argument that makes this program the launcher of its other self.
 const LAUNCHER: &str = "launcher";
 /// What hardens a container, as far as the engine's command has words for it.
@@ -94,6 +96,7 @@ fn measure(name: &str, leads: &str, host: &str, image: &str) {
     let engine = |warm| engine(&home.path().join(format!("{warm}")), name, image, &environment, warm);
     let (cold, warm) = (engine(0), engine(2));
     assert_eq!(runtime.block_on(warm.warm()).unwrap(), 2);
+    println!("{name}_guest_that_waits {} kB, proportional", proportional_kilobytes());
     let session = runtime.block_on(cold.open_session(SessionRequest::default())).unwrap();
 
     let mut times: [Vec<Duration>; 5] = Default::default();
@@ -101,10 +104,14 @@ fn measure(name: &str, leads: &str, host: &str, image: &str) {
         times[0].push(time(|| cli.run(&[&hardened[..], &[image, "true"]].concat())));
         times[1].push(time(|| cli.run(&["exec", &standing, "true"])));
         times[2].push(time(|| check(runtime.block_on(run(&cold)))));
-        // What was taken last is made up for: so it is where runs do not come faster than containers can be made.
+        // What was used last is gone, and what was taken is made up for: so it is where runs do not come faster than
+        // containers can be made and removed.
+        runtime.block_on(cold.drain());
         assert_eq!(runtime.block_on(warm.warm()).unwrap(), 2);
+        std::thread::sleep(PAUSE);
         times[3].push(time(|| check(runtime.block_on(run(&warm)))));
         runtime.block_on(warm.warm()).unwrap();
+        std::thread::sleep(PAUSE);
         times[4].push(time(|| {
             let run = || async { session.start(&cold, Request::argv(["true"])).unwrap().outcome().await.unwrap() };
             check(runtime.block_on(run()));
@@ -122,6 +129,19 @@ fn measure(name: &str, leads: &str, host: &str, image: &str) {
         println!("{name}_{way}_over_exec {:.2} ratio", median.as_secs_f64() / by_exec.as_secs_f64());
         println!("{name}_{way}_over_run {:.2} ratio", median.as_secs_f64() / by_run.as_secs_f64());
     }
+}
+
+/// What a guest of ours that waits has of the machine's memory: the most of all.
+fn proportional_kilobytes() -> u64 {
+    let ours = std::fs::metadata(std::env::current_exe().unwrap()).unwrap().len();
+    let of = |process: std::fs::DirEntry| -> Option<u64> {
+        let path = process.path();
+        let is_guest = std::fs::read_to_string(path.join("cmdline")).ok()?.contains("guest-of-a-container");
+        let is_ours = std::fs::metadata(path.join("exe")).ok()?.len() == ours;
+        let text = std::fs::read_to_string(path.join("smaps_rollup")).ok().filter(|_| is_guest && is_ours)?;
+        text.lines().find_map(|line| line.strip_prefix("Pss:"))?.trim().strip_suffix(" kB")?.parse().ok()
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(of).max().unwrap_or(0)
 }
 
 async fn run(engine: &Engine) -> Outcome {

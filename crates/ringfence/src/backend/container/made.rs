@@ -3,13 +3,15 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::net::unix::pipe;
 
 use super::attached::Complaint;
 use super::could_not;
@@ -28,6 +30,13 @@ use crate::run_id::RunId;
 /// How often, and how far apart, a container's first process is looked for.
 const LOOKS: usize = 400;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// Likewise, its descriptors.
+const LOOKS_FOR_ORDERS: usize = 20;
+const BETWEEN_LOOKS_FOR_ORDERS: Duration = Duration::from_millis(1);
+/// Where a guest has its orders from.
+const ORDERS: i32 = 3;
+const O_NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
 /// How a container is made: nothing of one run is in it but the first labels.
 #[derive(Debug)]
@@ -72,6 +81,33 @@ impl FirstProcess {
     }
 }
 
+impl FirstProcess {
+    /// The pipe that its orders come through, without the engine's two processes between us and it. Nothing where that is no
+    /// pipe: then they go the long way. What it was attached with stays open, and ends it as ever.
+    async fn orders(&self) -> Option<pipe::Sender> {
+        for _ in 0..LOOKS_FOR_ORDERS {
+            if let Some(orders) = self.try_orders() {
+                return Some(orders);
+            }
+            tokio::time::sleep(BETWEEN_LOOKS_FOR_ORDERS).await;
+        }
+        None
+    }
+
+    fn try_orders(&self) -> Option<pipe::Sender> {
+        let of = |number: i32| format!("/proc/{}/fd/{number}", self.number);
+        // It has put its descriptors in order: before that, nothing is known of their numbers.
+        if fs::read_link(of(2)).ok()? != Path::new("/dev/null") {
+            return None;
+        }
+        let opened = fs::File::options().write(true).custom_flags(O_NONBLOCK).open(of(ORDERS)).ok()?;
+        // It says no to what is no pipe.
+        let orders = pipe::Sender::from_file(opened).ok()?;
+        // The number was its own all the time.
+        self.is_alive().then_some(orders)
+    }
+}
+
 /// The container itself. Dropping it removes it.
 #[derive(Debug)]
 pub(super) struct MadePlace {
@@ -90,9 +126,25 @@ impl MadePlace {
     /// Removes it now, and not when nobody is there any more to do it.
     pub(super) async fn remove(&self) {
         // What cannot be removed is tried once more when it is dropped, and found by its labels later.
-        let removed = self.engine.remove(&self.id).await.is_ok();
-        self.is_removed.fetch_or(removed, Ordering::Relaxed);
+        let gone = remove(&self.engine, &self.id).await;
+        self.is_removed.fetch_or(gone, Ordering::Relaxed);
     }
+}
+
+/// Removes a container, and says whether it is gone. An engine that is removing it already, because it ended, says so before
+/// it is done.
+async fn remove(engine: &Engine, id: &ContainerId) -> bool {
+    for _ in 0..LOOKS {
+        if engine.remove(id).await.is_err() {
+            return false;
+        }
+        match engine.state(id).await {
+            Ok(State::Gone) => return true,
+            Ok(State::Ended(_) | State::NotEnded) => tokio::time::sleep(BETWEEN_LOOKS).await,
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 impl Drop for MadePlace {
@@ -105,7 +157,7 @@ impl Drop for MadePlace {
         // next start finds it by its labels.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                engine.remove(&id).await.ok();
+                remove(&engine, &id).await;
                 drop(one);
             });
         }
@@ -145,7 +197,6 @@ impl Recipe {
             // One that cannot be killed is told to by its end of input, and found again by its labels.
             killing.kill(&killed).await.ok();
         };
-        let far = Arc::new(FarLink::new(attached.output, attached.input, kill, None));
         let first = match self.way {
             Way::Laid => {
                 let told = engine.process(id).await.map_err(|error| could_not(&error))?;
@@ -153,7 +204,15 @@ impl Recipe {
             }
             Way::Filled => None,
         };
-        Ok((far, complaint, first))
+        let directly = match &first {
+            Some(first) => first.orders().await,
+            None => None,
+        };
+        let far = match directly {
+            Some(orders) => FarLink::new(attached.output, orders, kill, None),
+            None => FarLink::new(attached.output, attached.input, kill, None),
+        };
+        Ok((Arc::new(far), complaint, first))
     }
 }
 
