@@ -41,7 +41,10 @@ fn n11_signals_reach_nobody_outside_and_the_run_still_ends() {
         let pid = process.pid().to_string();
         let script = "kill -9 $1; kill -9 1; kill -STOP 1; kill -9 -1; exit 5";
         let ended = place.sh(&format!("({script}) 2> /dev/null; exit 5"), &[&pid]);
-        assert!(matches!(ended.code, 5 | 137), "{ended:?}");
+        // The kernel keeps a first process from its own namespace's signals. Where there is another kernel, a program can
+        // end its own container, and then the run is lost and says so.
+        let is_lost = !place.wall.shows_processes() && ended.code == 125;
+        assert!(is_lost || matches!(ended.code, 5 | 137), "{ended:?}");
         assert!(!process.died(), "a process of the host was killed");
         place.bare_sh("kill -9 $1", &[&pid]);
         assert!(process.died(), "the probe proves nothing");
