@@ -21,6 +21,7 @@ pub(crate) mod labels;
 mod places;
 mod promises;
 pub(crate) mod spec;
+mod ssh;
 mod standing;
 pub(crate) mod sweep;
 mod ways;
