@@ -240,7 +240,7 @@ mod tests {
             eprintln!("SKIPPED: only root maps other users");
             return;
         }
-        let make = || (0..50).map(|_| user_namespace((1000, 1000), (1234, 1234)).unwrap()).count();
+        let make = || (0..50).filter(|_| user_namespace((1000, 1000), (1234, 1234)).is_ok()).count();
         let made: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
