@@ -28,6 +28,9 @@ const READ: usize = 64 * 1024;
 /// How long a host may say nothing, or take nothing.
 const SILENCE: Duration = Duration::from_secs(SILENCE_SECONDS);
 
+/// How long a last word may take to the host.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// A kernel of its own may not wake us when a program closes its input, and says it when it is asked.
 const LOOKS_EVERY: Duration = Duration::from_millis(250);
 
@@ -125,6 +128,20 @@ struct Ear {
 impl Ear {
     fn silence_left(&self) -> Duration {
         SILENCE.saturating_sub(self.heard.elapsed())
+    }
+
+    /// Waits until the host has heard our last word and leaves, or for a moment: an engine may lose what is said just before an
+    /// end.
+    fn wait_until_heard(&mut self, orders: BorrowedFd<'_>) {
+        let begin = Instant::now();
+        while begin.elapsed() < LAST_WORD {
+            let mut polls = [PollFd::from_borrowed_fd(orders, PollFlags::IN)];
+            let waited = wait(&mut polls, LAST_WORD.saturating_sub(begin.elapsed()));
+            let [found] = polls;
+            if waited.is_err() || !found.revents().is_empty() && !self.listen(orders) {
+                return;
+            }
+        }
     }
 
     /// Takes in what came; false when the host is gone.
@@ -243,7 +260,7 @@ impl FarLife<'_> {
             }
         };
         // Nothing that runs may see the end of the one that holds it.
-        let Self { behind, mut programs, mut streams, mut workspace, voice, .. } = self;
+        let Self { behind, mut programs, mut streams, mut workspace, mut ear, voice, .. } = self;
         programs.kill_all(&behind, &mut |report| note(&mut streams, voice, report));
         if end == End::Asked {
             let tell: TellFar<'_> = &mut |report| voice.tell(&report);
@@ -253,6 +270,7 @@ impl FarLife<'_> {
             let room = behind.room();
             let layer = workspace.finish(tell);
             voice.tell(&FarReport::Report(Report::Gone { usage: behind.usage(), layer, room }));
+            ear.wait_until_heard(behind.control());
         }
         behind.end()
     }

@@ -18,7 +18,10 @@ fn r07_a_daemon_that_ignores_signals_dies_with_the_program() {
         assert!(place.is_soon_empty(), "a container is left");
     });
     let mark = secret().unwrap();
-    let child = std::process::Command::new("sh").args(["-c", "sleep 5", &mark]).spawn();
+    // What it starts may outlive it for a moment, and holds nothing of ours.
+    let nothing = std::process::Stdio::null;
+    let child =
+        std::process::Command::new("sh").args(["-c", "sleep 5", &mark]).stdout(nothing()).stderr(nothing()).spawn();
     assert!(until(SOON, || is_marked_alive(&mark)), "the probe proves nothing");
     let mut child = child.unwrap();
     child.kill().unwrap();

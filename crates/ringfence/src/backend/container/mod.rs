@@ -7,6 +7,7 @@
 pub(crate) mod address;
 pub(crate) mod attached;
 mod brought;
+mod cgroup_view;
 pub(crate) mod engine;
 pub(crate) mod facts;
 pub(crate) mod failure;

@@ -17,6 +17,7 @@ use ringfence_policy::{Mount, WorkspaceMode};
 
 use super::attached::Complaint;
 use super::brought::Brought;
+use super::cgroup_view::cgroup_view;
 use super::engine::{ContainerId, Ended, Engine, State};
 use super::labels::{ContainerKind, Labels};
 use super::places::{Place, in_memory, places};
@@ -44,6 +45,8 @@ const COVERED: u64 = 64 * 1024;
 /// How often, and how far apart, a container's first process is looked for.
 const LOOKS: usize = 400;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+/// What the kernel shows of itself and of cgroups.
+const KERNELS_OWN: &str = "/sys";
 /// Of a private copy below the scratch folder.
 const COPY: &str = ".workspace";
 /// Places whose files must be writable for programs to work, none of which keeps anything.
@@ -299,6 +302,7 @@ fn spec(
         file_size: None,
         shared_memory_bytes: shared.map_or(COVERED, |place| place.bytes),
         seccomp: prepared.seccomp.clone(),
+        cgroups: cgroup_view(&prepared.facts, prepared.way),
         runtime: plan.policy().backend.runtime.as_ref().map(|runtime| runtime.value.to_string()),
         labels,
         hostname: HOSTNAME.to_owned(),
@@ -308,7 +312,7 @@ fn spec(
 
 fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], memory: u64) -> Begin {
     let proc = &plan.policy().proc;
-    let limits = held(plan.policy(), &prepared.facts, prepared.kernel);
+    let limits = held(plan.policy(), &prepared.facts, prepared.kernel, prepared.way);
     let mode = plan.policy().fs.mode.value;
     let is_writable = |place: &&Place| place.at != workspace || mode != WorkspaceMode::ReadOnly;
     let mut paths: Vec<(OsString, Access)> = vec![("/".into(), Access::ReadOnly)];
@@ -402,6 +406,8 @@ impl Making<'_> {
             marker: Marker { at: self.spec.guest_at.as_str().into(), device: marker.dev(), inode: marker.ino() },
             user: (user.uid, user.gid),
             entries,
+            // Some runtimes leave something open there.
+            read_only: vec![KERNELS_OWN.into()],
             quota_at: CODE.into(),
             writable_bytes: size,
             writable_files: super::places::files(size),
