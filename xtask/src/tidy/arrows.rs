@@ -23,6 +23,7 @@ enum Purity {
 
 const ROOMS: &[Room] = &[
     Room { name: "ringfence-policy", uses: &[], tests_use: &[], purity: Purity::Pure },
+    Room { name: "ringfence-egress", uses: &["ringfence-policy"], tests_use: &[], purity: Purity::Worldly },
     Room { name: "ringfence-linux", uses: &[], tests_use: &[], purity: Purity::Worldly },
     Room { name: "ringfence-guest", uses: &["ringfence-linux"], tests_use: &[], purity: Purity::Worldly },
     Room {
