@@ -38,14 +38,17 @@ pub struct BadHost {
     advice: String,
 }
 
+impl BadHost {
+    pub(crate) fn new(problem: &str) -> Self {
+        Self { problem: problem.to_owned(), advice: "write a plain host name in ASCII".to_owned() }
+    }
+}
+
 impl Host {
     /// Reads a name or an address, with brackets around IPv6 or without.
     pub fn parse(text: &str) -> Result<Self, BadHost> {
-        let refuse = |problem: &str| {
-            Err(BadHost { problem: problem.to_owned(), advice: "write a plain host name in ASCII".to_owned() })
-        };
         if text.len() > LONGEST {
-            return refuse("the host has more than 255 bytes");
+            return Err(BadHost::new("the host has more than 255 bytes"));
         }
         if is_this_machine(text) {
             return Ok(Self::ThisMachine(Loopback::Name));
@@ -53,7 +56,7 @@ impl Host {
         match text.parse::<HostPattern>() {
             Ok(HostPattern::Name(name)) => Ok(Self::Name(name)),
             Ok(HostPattern::Address(address)) => Ok(Self::of_address(address)),
-            Ok(HostPattern::Subdomains(_)) => refuse("a pattern is not a host"),
+            Ok(HostPattern::Subdomains(_)) => Err(BadHost::new("a pattern is not a host")),
             Err(invalid) => Err(BadHost { problem: invalid.message, advice: invalid.advice }),
         }
     }
@@ -62,10 +65,7 @@ impl Host {
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, BadHost> {
         match str::from_utf8(bytes) {
             Ok(text) => Self::parse(text),
-            Err(_) => Err(BadHost {
-                problem: "the host is not text".to_owned(),
-                advice: "write a plain host name in ASCII".to_owned(),
-            }),
+            Err(_) => Err(BadHost::new("the host is not text")),
         }
     }
 
@@ -84,11 +84,6 @@ impl Host {
                 Some(vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)])
             }
         }
-    }
-
-    /// Whether `other` means the same host. `localhost` and `127.0.0.1` are not the same: what is compared is what was said.
-    pub fn agrees_with(&self, other: &Self) -> bool {
-        self == other
     }
 
     /// As it stands in a URL: an IPv6 address has brackets.

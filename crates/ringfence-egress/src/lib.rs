@@ -7,15 +7,53 @@
 //! [`Proxy`] serves listeners and streams that it is given. It makes no namespace, knows no backend and reads no policy
 //! file. Which sandbox is asking is known from the listener that a connection came from, never from what it says.
 
+mod address;
+mod authority;
+mod body;
+mod budget;
+mod client_hello;
+mod copy;
+mod credential;
 mod decide;
 mod denial;
+mod headers;
 mod host;
+mod inspect;
+mod limits;
+mod origin;
+mod proxy;
+mod record;
+mod request_head;
+mod resolve;
 mod rules;
+mod scan;
+mod site;
+mod socks;
 mod strangers;
+mod stream;
+mod tunnel;
 mod url_path;
 
+pub use address::{AddressKind, kind_of};
+pub use authority::Authority;
+pub use budget::{Budget, Budgets};
+pub use credential::{BadCredential, Credential};
 pub use decide::{Access, Allowed, Decision, ForeignCredentials, Handling, Scheme, Target, decide};
 pub use denial::{Denied, Reason};
-pub use host::{BadHost, Host};
+pub use host::{BadHost, Host, Loopback};
+pub use inspect::{InspectError, Inspector, proxy_environment, trust_environment};
+pub use limits::Limits;
+pub use proxy::{Listener, Proxy, ProxyBuilder};
+pub use record::{Ending, Identity, NoSink, Record, Sink, Usage, Via};
+pub use request_head::HeadLimits;
+pub use resolve::{Resolve, SystemResolver};
 pub use rules::{Inspection, Protocol, Rule, Rules, Strangers};
+pub use stream::{Relayed, Stream};
 pub use url_path::{Ambiguous, UrlPath, normalise};
+
+/// Readers of what comes from inside: pure functions over bytes, for those who attack them.
+pub mod wire {
+    pub use crate::client_hello::{BadHello, ClientHello, read_hello};
+    pub use crate::request_head::{BadHead, HeadLimits, RequestHead, read_head};
+    pub use crate::socks::{BadHandshake, ConnectRequest, Read, read_greeting, read_request};
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ringfence_policy::{HostPattern, NetMode, NetPolicy, NetRule};
 
 use crate::host::Host;
-use crate::strangers::parents;
+use crate::strangers::{labels, parents};
 
 /// What may be spoken over a connection that is not looked into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,8 +220,7 @@ impl Rules {
                 List::Allow => slot.allow.as_slice(),
                 List::Deny => slot.deny.as_slice(),
             });
-        let too_deep = name.map_or(0, |name| labels(name).saturating_sub(self.deepest + 1));
-        let below = name.into_iter().flat_map(parents).skip(too_deep).filter_map(move |parent| {
+        let below = name.into_iter().flat_map(|name| parents(name, self.deepest)).filter_map(move |parent| {
             self.names.get(parent).map(|slot| match list {
                 List::Allow => slot.allow_below.as_slice(),
                 List::Deny => slot.deny_below.as_slice(),
@@ -253,8 +252,4 @@ impl Rules {
         let items: Vec<String> = self.allowing(host).take(SHOWN).map(|rule| rule.net.to_string()).collect();
         (!items.is_empty()).then(|| items.join("; "))
     }
-}
-
-fn labels(name: &str) -> usize {
-    name.bytes().filter(|byte| *byte == b'.').count() + 1
 }

@@ -8,27 +8,39 @@ const TEXT: &str = include_str!("../data/strangers.hosts");
 struct List {
     exact: HashSet<&'static str>,
     below: HashSet<&'static str>,
+    /// The most labels of a name in `below`.
+    deepest: usize,
 }
 
 /// Whether `name`, in canonical form, is a channel to strangers.
 pub(crate) fn is_channel(name: &str) -> bool {
     static LIST: OnceLock<List> = OnceLock::new();
     let list = LIST.get_or_init(read);
-    list.exact.contains(name) || parents(name).any(|parent| list.below.contains(parent))
+    list.exact.contains(name) || parents(name, list.deepest).any(|parent| list.below.contains(parent))
 }
 
-/// The names above `name`, nearest first.
-pub(crate) fn parents(name: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(name.split_once('.').map(|(_, rest)| rest), |rest| {
-        rest.split_once('.').map(|(_, parent)| parent)
-    })
+/// The names above `name` that have at most `deepest` labels, nearest first. What is longer need not be hashed.
+pub(crate) fn parents(name: &str, deepest: usize) -> impl Iterator<Item = &str> {
+    let above = |name: &'_ str| name.find('.').map(|dot| dot + 1);
+    let too_deep = labels(name).saturating_sub(deepest + 1);
+    let first = above(name);
+    std::iter::successors(first, move |start| name.get(*start..).and_then(above).map(|next| start + next))
+        .skip(too_deep)
+        .filter_map(move |start| name.get(start..))
+}
+
+pub(crate) fn labels(name: &str) -> usize {
+    name.bytes().filter(|byte| *byte == b'.').count() + 1
 }
 
 fn read() -> List {
-    let mut list = List { exact: HashSet::new(), below: HashSet::new() };
+    let mut list = List { exact: HashSet::new(), below: HashSet::new(), deepest: 0 };
     for line in patterns() {
         match line.strip_prefix("*.") {
-            Some(name) => list.below.insert(name),
+            Some(name) => {
+                list.deepest = list.deepest.max(labels(name));
+                list.below.insert(name)
+            }
             None => list.exact.insert(line),
         };
     }
