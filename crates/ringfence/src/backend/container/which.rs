@@ -94,13 +94,17 @@ pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, Sta
 /// The image, fetched or made first where the policy permits it.
 pub(super) async fn obtain(containers: &Containers, engine: &Engine, plan: &Plan) -> Result<Resolved, StartError> {
     let pull = pull_of(plan);
-    let name = match wanted(plan)? {
-        Wanted::Named(name) => name.to_owned(),
-        Wanted::Ours(recipe) => ours(containers, engine, recipe, pull).await?,
-        Wanted::Project(folder) => project(containers, engine, plan, folder.to_owned()).await?,
+    // What was made is looked up by what it is, and called what people call it.
+    let (name, called) = match wanted(plan)? {
+        Wanted::Named(name) => (name.to_owned(), None),
+        Wanted::Ours(recipe) => (ours(containers, engine, recipe, pull).await?, Some(recipe.reference())),
+        Wanted::Project(folder) => {
+            let called = format!("build {}", folder.display());
+            (project(containers, engine, plan, folder.to_owned()).await?, Some(called))
+        }
     };
-    let found = resolve(engine, &name, pull, &|_| {}).await;
-    found.map_err(|error| with_hint(&error, &error.hint()))
+    let found = resolve(engine, &name, pull, &|_| {}).await.map_err(|error| with_hint(&error, &error.hint()))?;
+    Ok(Resolved { name: called.unwrap_or(found.name), ..found })
 }
 
 fn now() -> u64 {
