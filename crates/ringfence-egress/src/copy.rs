@@ -36,15 +36,16 @@ impl From<OverBudget> for Stopped {
 }
 
 /// Passes `before`, and then whatever comes.
-pub(crate) async fn copy(inside: Stream, before: &[u8], outside: TcpStream, meter: &Meter, idle: Duration) -> Ending {
+pub(crate) async fn copy(inside: Stream, before: Vec<u8>, outside: TcpStream, meter: &Meter, idle: Duration) -> Ending {
     let clock = Clock::new();
     let (from_outside, mut to_outside) = outside.into_split();
     if meter.count(Direction::Up, before.len()).is_err() {
         return Ending::OverBudget;
     }
-    if to_outside.write_all(before).await.is_err() {
+    if to_outside.write_all(&before).await.is_err() {
         return Ending::Broken;
     }
+    drop(before);
     let both = async {
         match inside {
             Stream::Tcp(inside) => {

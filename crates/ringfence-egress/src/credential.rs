@@ -182,14 +182,7 @@ impl Credentials {
 }
 
 fn refuse_foreign(own: Option<&Credential>, parts: &Parts) -> Result<(), String> {
-    let is_own = |value: &HeaderValue| {
-        own.is_some_and(|credential| {
-            let placeholder = credential.placeholder.as_bytes().to_vec();
-            let basic = decoded_basic(value).unwrap_or_default();
-            scan::contains_any(value.as_bytes(), std::slice::from_ref(&placeholder))
-                || scan::contains_any(basic.as_bytes(), &[placeholder])
-        })
-    };
+    let is_own = |value: &HeaderValue| own.is_some_and(|credential| is_nothing_but(value, &credential.placeholder));
     let own_header = own.map(|credential| credential.header.as_str());
     for carrier in CARRIERS.into_iter().chain(own_header) {
         if parts.headers.get_all(carrier).iter().any(|value| !is_own(value)) {
@@ -204,6 +197,24 @@ fn refuse_foreign(own: Option<&Credential>, parts: &Parts) -> Result<(), String>
         }
     }
     Ok(())
+}
+
+/// Whether the value is the placeholder, with at most the name of a scheme in front. More would be room for another key.
+fn is_nothing_but(value: &HeaderValue, placeholder: &str) -> bool {
+    const LONGEST_PARTNER: usize = 20;
+    if let Some(basic) = decoded_basic(value) {
+        // Some take a token for the password, others for the user.
+        return match basic.split_once(':') {
+            Some((user, password)) if password == placeholder => user.len() <= LONGEST_PARTNER,
+            Some((user, password)) if user == placeholder => password.len() <= LONGEST_PARTNER,
+            Some(_) | None => false,
+        };
+    }
+    let front = value.to_str().ok().and_then(|text| text.strip_suffix(placeholder));
+    front.is_some_and(|front| {
+        let scheme = front.strip_suffix(' ').unwrap_or(front);
+        scheme.len() <= LONGEST_PARTNER && scheme.bytes().all(|byte| byte.is_ascii_alphabetic())
+    })
 }
 
 fn substitute(credential: &Credential, headers: &mut HeaderMap) -> Result<(), String> {

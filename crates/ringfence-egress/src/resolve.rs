@@ -1,7 +1,8 @@
 //! Looking names up: once, after the decision, and here alone.
 
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -19,18 +20,50 @@ pub trait Resolve: fmt::Debug + Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// The resolver of the system that the proxy runs on.
+/// The resolver of the system that the proxy runs on: its file of hosts, and then DNS.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
+
+/// Where this system keeps names of its own, and how much of it is read.
+const HOSTS: &str = "/etc/hosts";
+const LONGEST_HOSTS: u64 = 1024 * 1024;
 
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
-            // The dot at the end keeps the host's search domains out: `pypi.org` is never `pypi.org.corp.example`.
+            let listed = in_hosts(&read_hosts().await?, name);
+            if !listed.is_empty() {
+                return Ok(listed);
+            }
+            // The dot at the end keeps the host's search domains out: `pypi.org` is never `pypi.org.corp.example`. It also
+            // keeps the file of hosts out, which is why that was read before.
             let found = tokio::net::lookup_host((format!("{name}."), 0)).await?;
             Ok(found.map(|address| address.ip()).collect())
         })
     }
+}
+
+async fn read_hosts() -> io::Result<String> {
+    let reading = tokio::task::spawn_blocking(|| {
+        let mut text = String::new();
+        match File::open(HOSTS) {
+            Ok(file) => file.take(LONGEST_HOSTS).read_to_string(&mut text).map(|_| text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(text),
+            Err(error) => Err(error),
+        }
+    });
+    reading.await?
+}
+
+/// The addresses of `name` in a file of hosts.
+fn in_hosts(text: &str, name: &str) -> Vec<IpAddr> {
+    let listed = |line: &str| {
+        let line = line.split('#').next()?;
+        let (address, names) = line.trim().split_once([' ', '\t'])?;
+        let named = names.split_whitespace().any(|known| known.eq_ignore_ascii_case(name));
+        if named { address.parse().ok() } else { None }
+    };
+    text.lines().filter_map(listed).collect()
 }
 
 /// The most addresses of one answer that are looked at.
@@ -91,4 +124,29 @@ pub(crate) async fn dial(checked: &Checked, limit: Duration) -> io::Result<TcpSt
         }
     }
     Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_hosts_names_addresses_by_whole_names() {
+        let text =
+            "127.0.0.1\tlocalhost\n# 10.0.0.1 a.test\n10.0.0.2  a.test B.test # c.test\n::1 b.test\nnonsense b.test\n";
+        let check = |name: &str, expected: &[&str]| {
+            let expected: Vec<IpAddr> = expected.iter().map(|text| text.parse().unwrap()).collect();
+            assert_eq!(in_hosts(text, name), expected, "{name}");
+        };
+        check("a.test", &["10.0.0.2"]);
+        check("b.test", &["10.0.0.2", "::1"]);
+        check("c.test", &[]);
+        check("test", &[]);
+    }
+
+    #[tokio::test]
+    async fn the_system_knows_itself() {
+        let found = SystemResolver.resolve("localhost").await.unwrap();
+        assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri};
@@ -41,15 +42,16 @@ use crate::url_path::UrlPath;
 type Answer = Response<UnsyncBoxBody<Bytes, Cut>>;
 
 /// One connection from inside over which HTTP is spoken.
-#[derive(Debug)]
 pub(crate) struct Site {
     shared: Arc<Shared>,
     via: Via,
     place: Place,
     /// The connection to the origin that was used last.
     open: Mutex<Option<Open>>,
+    /// What a WebSocket has become of the connection. It is passed on when HTTP has ended.
+    upgraded: Mutex<Option<BoxFuture<'static, ()>>>,
     /// Held until the last request, or what became of it, has ended.
-    permit: Arc<OwnedSemaphorePermit>,
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
 /// What requests may be about.
@@ -98,7 +100,7 @@ impl Site {
             (Place::One(one), Some(origin)) => Some(Open { host: one.host.clone(), port: one.port, origin }),
             (Place::One(_) | Place::Anywhere, _) => None,
         };
-        Arc::new(Self { shared, via, place, open: Mutex::new(open), permit })
+        Arc::new(Self { shared, via, place, open: Mutex::new(open), upgraded: Mutex::new(None), _permit: permit })
     }
 
     /// Serves requests until the inside has no more.
@@ -108,11 +110,11 @@ impl Site {
     {
         let limits = self.shared.limits;
         let io = TokioIo::new(stream);
-        let service = service_fn(move |request| {
+        let service = service_fn(|request| {
             let site = Arc::clone(&self);
             async move { Ok::<_, Infallible>(site.answer(request).await) }
         });
-        match version {
+        let served = match version {
             Version::Http1 => {
                 http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -136,7 +138,12 @@ impl Site {
                     .serve_connection(io, service)
                     .await
             }
+        };
+        let upgraded = self.upgraded.lock().await.take();
+        if let Some(upgraded) = upgraded {
+            upgraded.await;
         }
+        served
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
@@ -181,15 +188,16 @@ impl Site {
             .account
             .request(&host.to_string())
             .map_err(|over| self.refuse(&target, Reason::Budget, &over.to_string()))?;
+        let origin = self.origin(&target).await?;
         let record = self.record(&target, None, Arc::clone(&allowed.rule));
         let ticket = Ticket::open(record, &self.shared.sink, meter, started);
         let Handled { request: filter, response: words } = handled;
         let up = Watched::new(body, Arc::clone(&ticket), Direction::Up, self.shared.limits.idle, filter);
         let mut request = Request::from_parts(parts, up);
         let inside = websocket.then(|| hyper::upgrade::on(&mut request));
-        let response = self.send(&target, scheme, request, &ticket).await?;
+        let response = self.send(&target, scheme, origin, request, &ticket).await?;
         ticket.answered(Some(response.status().as_u16()));
-        self.pass_back(&target, response, inside, ticket, words)
+        self.pass_back(&target, response, inside, ticket, words).await
     }
 
     /// Makes the request ready for the origin. Whether it asks for a WebSocket.
@@ -276,12 +284,12 @@ impl Site {
         &self,
         target: &Target<'_>,
         scheme: Scheme,
+        mut origin: Origin,
         mut request: Request<Watched>,
         ticket: &Arc<Ticket>,
     ) -> Result<Response<Incoming>, Refused> {
         // A connection that was kept may have ended meanwhile, which is told when it is used.
         for _ in 0..3 {
-            let mut origin = self.origin(target).await?;
             ticket.dialled(origin.address);
             address_request(&mut request, target, scheme, origin.version())
                 .map_err(|()| self.refuse(target, Reason::BadRequest, "the host does not fit into a header"))?;
@@ -291,7 +299,10 @@ impl Site {
                     self.keep(target, origin).await;
                     return Ok(response);
                 }
-                Ok(Err(NoAnswer::NotSent(returned))) => request = *returned,
+                Ok(Err(NoAnswer::NotSent(returned))) => {
+                    request = *returned;
+                    origin = self.origin(target).await?;
+                }
                 Ok(Err(NoAnswer::Failed)) => {
                     let text = format!("{} did not answer the request.\n", target.host);
                     return Err(Refused::Failed(StatusCode::BAD_GATEWAY, text));
@@ -365,7 +376,7 @@ impl Site {
         }
     }
 
-    fn pass_back(
+    async fn pass_back(
         &self,
         target: &Target<'_>,
         mut response: Response<Incoming>,
@@ -382,7 +393,6 @@ impl Site {
             };
             let outside = hyper::upgrade::on(&mut response);
             headers::say_websocket(response.headers_mut());
-            let permit = Arc::clone(&self.permit);
             let passing = async move {
                 let ending = match tokio::try_join!(inside, outside) {
                     Ok((inside, outside)) => {
@@ -391,9 +401,8 @@ impl Site {
                     Err(_) => Ending::Broken,
                 };
                 ticket.end(ending);
-                drop(permit);
             };
-            drop(tokio::spawn(passing));
+            *self.upgraded.lock().await = Some(Box::pin(passing));
             return Ok(response.map(|_| nothing()));
         }
         let filter = match words {

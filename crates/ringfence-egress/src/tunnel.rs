@@ -178,7 +178,7 @@ impl Tunnel {
 
     async fn pass(self, outside: TcpStream, ticket: &Ticket) {
         let Self { shared, stream, before, permit, .. } = self;
-        let ending = copy::copy(stream, &before, outside, &ticket.meter, shared.limits.idle).await;
+        let ending = copy::copy(stream, before, outside, &ticket.meter, shared.limits.idle).await;
         ticket.end(ending);
         drop(permit);
     }

@@ -81,6 +81,8 @@ async fn e22_a_foreign_credential_is_refused_where_one_is_bound_to_the_host() {
     for (path, header) in [
         ("/repos/x", "Authorization: Bearer attackers-own-key\r\n"),
         ("/upload", "Authorization: Bearer attackers-own-key\r\n"),
+        ("/repos/x", "Authorization: Bearer attackers-own-key ringfence-placeholder-hub-0123456789\r\n"),
+        ("/repos/x", "X-Api-Key: 0123key,ringfence-placeholder-hub-0123456789\r\n"),
         ("/upload", "X-Api-Key: attackers-own-key\r\n"),
         ("/upload", "Cookie: session=attackers\r\n"),
         ("/upload?access_token=attackers", ""),
