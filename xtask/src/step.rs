@@ -35,6 +35,11 @@ impl Failure {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Passed(String),
+    /// Done as far as this machine can. What is missing is printed loudly, and repeated in the summary.
+    PassedInPart {
+        done: String,
+        missing: String,
+    },
     /// Not done, and why that is no failure. Printed loudly, and repeated in the summary.
     Skipped(String),
 }

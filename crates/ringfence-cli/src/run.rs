@@ -376,6 +376,9 @@ pub(crate) fn finish(outcome: &Outcome, args: OutputArgs) -> Result<(), RunFailu
         for violation in outcome.violations.iter().filter(|violation| violation.rule == "fs.size") {
             chatter::say(&describe_full(&violation.message));
         }
+        if let Some(denied) = describe_denied(outcome) {
+            chatter::say(&denied);
+        }
         match outcome.status {
             Status::TimedOut | Status::OutOfMemory | Status::TooManyProcesses => {
                 let rules: Vec<String> = outcome
@@ -392,6 +395,30 @@ pub(crate) fn finish(outcome: &Outcome, args: OutputArgs) -> Result<(), RunFailu
         }
     }
     Ok(())
+}
+
+/// The hosts that a program did not get to, and how it would.
+fn describe_denied(outcome: &Outcome) -> Option<String> {
+    const SHOWN: usize = 5;
+    let mut hosts: Vec<String> = Vec::new();
+    for contact in outcome.network.iter().filter(|contact| !contact.allowed) {
+        let reason = contact.reason.as_deref().unwrap_or_default();
+        let host = format!("{}:{} ({reason})", contact.host, contact.port);
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    let more = hosts.len().saturating_sub(SHOWN);
+    hosts.truncate(SHOWN);
+    if more > 0 {
+        hosts.push(format!("and {more} more"));
+    }
+    let what = hosts.join(", ");
+    (!what.is_empty()).then(|| {
+        format!(
+            "the network was denied: {what}; name what is needed under `net.allow` in sandbox.policy.yaml to allow it"
+        )
+    })
 }
 
 /// What was changed, where it is, and what to do with it.

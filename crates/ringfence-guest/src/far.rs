@@ -77,11 +77,6 @@ pub enum FarOrder {
     Made,
     /// Say what differs now.
     Collect,
-    /// When this program, which was just started, has ended and that was told, end as if that was ordered then.
-    EndAfter {
-        /// Which program.
-        program: ProgramNumber,
-    },
     /// The host is still there. A guest that hears nothing for [`SILENCE_SECONDS`] ends.
     StillHere,
     /// Nobody reads any more what a program writes there: the guest closes its end, as a reader of a pipe or a terminal would.

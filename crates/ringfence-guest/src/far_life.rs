@@ -28,6 +28,9 @@ const READ: usize = 64 * 1024;
 /// How long a host may say nothing, or take nothing.
 const SILENCE: Duration = Duration::from_secs(SILENCE_SECONDS);
 
+/// How long a last word may take to the host.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// A kernel of its own may not wake us when a program closes its input, and says it when it is asked.
 const LOOKS_EVERY: Duration = Duration::from_millis(250);
 
@@ -85,8 +88,7 @@ fn live(process: ProcessOne, voice: &Voice) -> Option<Failed> {
     voice.tell(&FarReport::Report(Report::Proven(proofs)));
     let workspace = Keeping::new(&begin.contained.workspace, begin.workspace);
     let kernel = begin.contained.kernel;
-    let (programs, streams) = (Programs::default(), BTreeMap::new());
-    FarLife { behind, kernel, programs, streams, workspace, ear, voice, end_after: None }.serve()
+    FarLife { behind, kernel, programs: Programs::default(), streams: BTreeMap::new(), workspace, ear, voice }.serve()
 }
 
 /// The first order; nothing when another came, or none.
@@ -126,6 +128,20 @@ struct Ear {
 impl Ear {
     fn silence_left(&self) -> Duration {
         SILENCE.saturating_sub(self.heard.elapsed())
+    }
+
+    /// Waits until the host has heard our last word and leaves, or for a moment: an engine may lose what is said just before an
+    /// end.
+    fn wait_until_heard(&mut self, orders: BorrowedFd<'_>) {
+        let begin = Instant::now();
+        while begin.elapsed() < LAST_WORD {
+            let mut polls = [PollFd::from_borrowed_fd(orders, PollFlags::IN)];
+            let waited = wait(&mut polls, LAST_WORD.saturating_sub(begin.elapsed()));
+            let [found] = polls;
+            if waited.is_err() || !found.revents().is_empty() && !self.listen(orders) {
+                return;
+            }
+        }
     }
 
     /// Takes in what came; false when the host is gone.
@@ -217,8 +233,6 @@ struct FarLife<'a> {
     workspace: Keeping,
     ear: Ear,
     voice: &'a Voice,
-    /// The program that everything here is for.
-    end_after: Option<ProgramNumber>,
 }
 
 /// Why a far guest ends.
@@ -246,7 +260,7 @@ impl FarLife<'_> {
             }
         };
         // Nothing that runs may see the end of the one that holds it.
-        let Self { behind, mut programs, mut streams, mut workspace, voice, .. } = self;
+        let Self { behind, mut programs, mut streams, mut workspace, mut ear, voice, .. } = self;
         programs.kill_all(&behind, &mut |report| note(&mut streams, voice, report));
         if end == End::Asked {
             let tell: TellFar<'_> = &mut |report| voice.tell(&report);
@@ -256,6 +270,7 @@ impl FarLife<'_> {
             let room = behind.room();
             let layer = workspace.finish(tell);
             voice.tell(&FarReport::Report(Report::Gone { usage: behind.usage(), layer, room }));
+            ear.wait_until_heard(behind.control());
         }
         behind.end()
     }
@@ -269,9 +284,6 @@ impl FarLife<'_> {
         streams.retain(|_, streams| !streams.is_over());
         if next == Next::End {
             // What a program left could not be killed by itself; the end kills all.
-            return Err(End::Asked);
-        }
-        if self.end_after.is_some_and(|program| self.has_ended(program)) {
             return Err(End::Asked);
         }
         if self.voice.lost.get() {
@@ -333,11 +345,6 @@ impl FarLife<'_> {
         Ok(woken)
     }
 
-    /// Whether a program is over, and that was told.
-    fn has_ended(&self, program: ProgramNumber) -> bool {
-        !self.programs.runs(program) && self.streams.get(&program).is_none_or(Streams::has_told_end)
-    }
-
     fn obey(&mut self, order: FarOrder) -> Result<(), End> {
         let voice = self.voice;
         let tell: TellFar<'_> = &mut |report| voice.tell(&report);
@@ -379,10 +386,6 @@ impl FarLife<'_> {
             FarOrder::Collect => {
                 // Whether anything differs is told by what was told.
                 self.workspace.collect(tell);
-                Ok(())
-            }
-            FarOrder::EndAfter { program } => {
-                self.end_after = Some(program);
                 Ok(())
             }
             FarOrder::StillHere => Ok(()),

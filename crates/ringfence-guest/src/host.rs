@@ -110,6 +110,7 @@ impl Guest {
             if let Some(report) = report.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
                 let takes = match report {
                     Report::Started { terminal, .. } => terminal,
+                    Report::Door => true,
                     Report::Layer { comes } | Report::Workspace { comes } => comes,
                     Report::Gone { layer, .. } => layer == Layer::Changed,
                     _ => false,

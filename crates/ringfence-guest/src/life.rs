@@ -22,6 +22,7 @@ pub fn live(raising: Raising<'_>) {
         Raising::Raised(behind, Some(program)) => live_for(behind, program),
         Raising::Raised(behind, None) => match behind.rehearse() {
             Ok(proofs) => {
+                hand_out_door(&behind);
                 tell(behind.control(), &Report::Proven(proofs), None);
                 Life { behind, programs: Programs::default() }.serve()
             }
@@ -40,8 +41,17 @@ fn tell(control: BorrowedFd<'_>, report: &Report, descriptor: Option<BorrowedFd<
     }
 }
 
+/// Gives the host the socket that it is to listen at, if there is one. It is closed here, so that nobody waits in vain at it
+/// when the host is done.
+fn hand_out_door(behind: &Behind<'_>) {
+    if let Some(door) = behind.take_door() {
+        tell(behind.control(), &Report::Door, Some(door.as_fd()));
+    }
+}
+
 /// A life for one program, which is held until it is released: the guest ends with it.
 fn live_for(behind: Behind<'_>, program: &Program) {
+    hand_out_door(&behind);
     let mut released = |proofs: &[Proof]| {
         tell(behind.control(), &Report::Proven(proofs.to_vec()), None);
         matches!(next_order(behind.control()), Ok(Some((Order::Release, _))))

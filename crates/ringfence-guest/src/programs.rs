@@ -55,11 +55,6 @@ impl Programs {
         Ok(())
     }
 
-    /// Whether a program with this number runs.
-    pub(crate) fn runs(&self, number: ProgramNumber) -> bool {
-        self.running.contains_key(&number)
-    }
-
     /// Puts the files of `start` in place and executes its program, whose number is free.
     pub(crate) fn start(&mut self, behind: &Behind<'_>, start: &Start, stdio: &Stdio) -> Result<(), Failed> {
         let placed = files::place(&start.folder, &start.files)

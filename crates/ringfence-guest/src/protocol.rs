@@ -154,6 +154,8 @@ pub enum Report {
         /// Resident memory of all of them.
         resident_bytes: u64,
     },
+    /// The socket in the wall's network at which the host is to listen, which comes with this frame. Before the proofs.
+    Door,
     /// The private layer that is kept, which goes on to change.
     Layer {
         /// Whether there is one, which then comes with this frame.
@@ -349,6 +351,7 @@ mod tests {
             Report::Failed { program: 1, why: Why::Said("no".to_owned()) },
             Report::Ended { program: 3, wait_status: -1, usage, left: 9 },
             Report::Measured { tasks: 1, resident_bytes: 2 },
+            Report::Door,
             Report::Layer { comes: true },
             Report::Workspace { comes: false },
             Report::Gone { usage, layer: Layer::Changed, room: Room::Full },

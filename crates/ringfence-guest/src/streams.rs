@@ -320,12 +320,7 @@ impl Streams {
 
     /// Whether there is anything left to say of it.
     pub(crate) fn is_over(&self) -> bool {
-        self.has_told_end() && self.incoming.is_none() && self.outgoing.iter().all(Option::is_none)
-    }
-
-    /// Whether the program's end does not wait any more for what it wrote.
-    pub(crate) fn has_told_end(&self) -> bool {
-        self.ended.is_none()
+        self.ended.is_none() && self.incoming.is_none() && self.outgoing.iter().all(Option::is_none)
     }
 }
 

@@ -10,6 +10,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use ringfence_linux::wall::{Access, Entry, LaidOut, Laying, Marker, Source, Written};
+use ringfence_testkit::canary::until;
+
+const SOON: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// A shell with mounts of its own, in which the folder has a place for each thing, and our marker.
 struct Container(Child);
@@ -17,7 +20,8 @@ struct Container(Child);
 impl Container {
     fn new(folder: &Path) -> Self {
         let places = format!(
-            "mount -t tmpfs none {0}/inside/place && mount -t tmpfs none {0}/inside/code && echo ready && exec {0}/marker 100",
+            "for place in place code open open/below twin; do mkdir -p {0}/inside/$place && \
+             mount -t tmpfs none {0}/inside/$place || exit 1; done; echo ready && exec {0}/marker 100",
             folder.display()
         );
         let mut shell = Command::new("unshare");
@@ -25,6 +29,10 @@ impl Container {
         let mut child = shell.spawn().unwrap();
         let mut ready = [0u8; 6];
         child.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+        // It says so a moment before it becomes the marker.
+        let runs = format!("/proc/{}/exe", child.id());
+        let marker = fs::metadata(folder.join("marker")).unwrap().ino();
+        assert!(until(SOON, || fs::metadata(&runs).is_ok_and(|found| found.ino() == marker)), "it does not run");
         Self(child)
     }
 
@@ -72,6 +80,7 @@ fn lay(folder: &Path, container: &Container, marker_inode: u64) -> std::io::Resu
             },
             Entry::Scratch { at: folder.join("inside/code"), mode: 0o700, size: None },
         ],
+        read_only: vec![folder.join("inside/open")],
         quota_at: folder.join("inside/code"),
         writable_bytes: 1 << 20,
         writable_files: 100,
@@ -124,6 +133,23 @@ fn a_layer_that_is_laid_from_outside_takes_what_is_written_and_the_host_keeps_wh
     assert_eq!(fs::read_to_string(folder.path().join("workspace/file")).unwrap(), "old");
     assert!(!folder.path().join("workspace/made").exists());
     assert!(fs::read_dir(&place).unwrap().next().is_none(), "the host's own mounts are as they were");
+}
+
+#[test]
+fn what_was_left_open_is_closed_with_all_below_it_and_nothing_else_is() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let marker = prepare(folder.path());
+    let container = Container::new(folder.path());
+    let written = || {
+        let line = "for place in open open/below twin; do echo x > $place/$$ && echo $place; done 2> /dev/null";
+        container.run(&format!("cd {}/inside && {line}", folder.path().display()))
+    };
+    assert_eq!(written(), "open\nopen/below\ntwin\n", "the probe proves nothing");
+    lay(folder.path(), &container, marker).unwrap();
+    assert_eq!(written(), "twin\n");
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub(crate) fn begin(run_id: RunId, plan: Option<&Plan>, policy: &ResolvedPolicy)
         enforced: plan.map(|plan| plan.receipt().to_vec()).unwrap_or_default(),
         not_enforced: plan.map(|plan| plan.not_enforced().to_vec()).unwrap_or_default(),
         violations: Vec::new(),
+        network: Vec::new(),
+        network_omitted: 0,
         refusal: None,
         error: None,
         advice: None,
@@ -91,6 +93,8 @@ pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPol
     outcome.workspace_changed = watched.layer_changed;
     outcome.resource_usage = watched.usage;
     outcome.violations = watched.violations;
+    outcome.network = watched.network.list;
+    outcome.network_omitted = watched.network.omitted;
     let wait_status = match (watched.end, watched.ended_by) {
         (End::Reaped(status), _) => status,
         // We killed it from outside, because its keeper did not answer.
@@ -184,6 +188,17 @@ fn advise(outcome: &Outcome, policy: &ResolvedPolicy) -> (Option<String>, bool) 
             )),
             true,
         ),
+        Status::Exited if outcome.network.iter().any(|contact| !contact.allowed) => {
+            let hosts: Vec<String> = policy.net.allow.iter().map(|rule| rule.value.to_string()).collect();
+            let hosts = if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") };
+            (
+                Some(format!(
+                    "It asked for hosts that the policy does not allow (see `violations`). Reachable: {hosts}. Do without the \
+                     others, or ask the person you work for to allow them; there is no other way out."
+                )),
+                true,
+            )
+        }
         Status::Exited => {
             (Some("The program itself failed. Read its output, correct it, and try again.".to_owned()), true)
         }

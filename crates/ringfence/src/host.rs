@@ -9,8 +9,12 @@ use crate::backend::Unavailable;
 use crate::backend::container::address::{self, EngineKind, Surroundings};
 use crate::backend::container::engine::Engine;
 
-/// How long a container engine may take to say what it is.
-const ENGINE_LIMIT: Duration = Duration::from_secs(2);
+/// How long a container engine may take to say what it is. Podman asks many programs for their versions first.
+const ENGINE_LIMIT: Duration = Duration::from_secs(5);
+/// Who may map numbers of users that are not its own, and the programs that do it.
+const SUBORDINATE: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
+const MAPPERS: [&str; 2] = ["newuidmap", "newgidmap"];
+const MAPPERS_AT: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +49,7 @@ pub struct EngineFacts {
     pub warnings: Vec<String>,
 }
 
-/// Asks the container engines what they are. Each has two seconds.
+/// Asks the container engines what they are. Each has five seconds.
 pub async fn engines() -> Vec<EngineReport> {
     let variable = |name: &str| std::env::var(name).ok();
     let exists = |path: &Path| path.exists();
@@ -61,11 +65,16 @@ async fn engine(kind: EngineKind, address: Result<address::Address, address::Add
     let address = match address {
         Ok(address) => address,
         Err(error) => {
-            let unavailable = Unavailable { reason: error.to_string(), fix: error.fix() };
+            let lacks = match &error {
+                address::AddressError::NotFound { .. } => rootless_lacks(rustix::process::geteuid()),
+                _ => None,
+            };
+            let fix = error.fix() + &lacks.map(|lacks| format!("; a rootless one lacks {lacks}")).unwrap_or_default();
+            let unavailable = Unavailable { reason: error.to_string(), fix };
             return EngineReport { name: kind.name(), address: None, found: Err(unavailable) };
         }
     };
-    let ask = async { Engine::connect(&address, ENGINE_LIMIT).await?.facts(ENGINE_LIMIT).await };
+    let ask = async { Engine::connect(&address, ENGINE_LIMIT).await?.all_facts(ENGINE_LIMIT).await };
     let found = match tokio::time::timeout(ENGINE_LIMIT, ask).await {
         Ok(found) => found.map(|found| describe(kind, &found)),
         Err(_) => Err(Engine::silent(&address, ENGINE_LIMIT)),
@@ -140,6 +149,61 @@ pub(crate) fn user_namespaces() -> String {
     }
 }
 
+/// What this system lacks for a rootless engine of this user; nothing where it has all, and for root, who needs none.
+fn rootless_lacks(user: rustix::process::Uid) -> Option<String> {
+    if user.is_root() {
+        return None;
+    }
+    let has_program = |name: &&str| MAPPERS_AT.iter().any(|folder| Path::new(folder).join(name).exists());
+    let users = read("/etc/passwd").unwrap_or_default();
+    let has_numbers = |path: &&str| has_numbers(&read(path).unwrap_or_default(), &users, user.as_raw());
+    let mut missing = Vec::new();
+    if user_namespaces() != "available" {
+        missing.push("user namespaces".to_owned());
+    }
+    if !MAPPERS.iter().all(has_program) {
+        missing.push(format!("{} (package `uidmap`)", MAPPERS.map(|name| format!("`{name}`")).join(" and ")));
+    }
+    if !SUBORDINATE.iter().all(has_numbers) {
+        let how = "`sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER`";
+        missing.push(format!("numbers for you in {} ({how})", SUBORDINATE.join(" and ")));
+    }
+    (!missing.is_empty()).then(|| missing.join(", "))
+}
+
+/// Whether a line of `numbers` is about `user`, by its number or by its name in `users`.
+fn has_numbers(numbers: &str, users: &str, user: u32) -> bool {
+    let number = user.to_string();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == number).then_some(name)
+    });
+    numbers.lines().any(|line| {
+        let whose = line.split(':').next().unwrap_or_default();
+        !whose.is_empty() && (whose == number || Some(whose) == name)
+    })
+}
+
 fn read(path: &str) -> Option<String> {
     kernel_file::read(path).ok().map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_a_users_own_by_name_or_number_and_nobody_elses() {
+        let users = "root:x:0:0::/root:/bin/sh\nsomebody:x:1000:1000::/home/x:/bin/sh\n";
+        let check =
+            |numbers: &str, user, expected| assert_eq!(has_numbers(numbers, users, user), expected, "{numbers}");
+        check("somebody:100000:65536\n", 1000, true);
+        check("1000:100000:65536\n", 1000, true);
+        check("1001:100000:65536\n", 1001, true);
+        for other in ["", "\n", ":100000:65536\n", "somebody-else:100000:65536\n", "root:100000:65536\n", "100:1:1\n"] {
+            check(other, 1000, false);
+        }
+        check("somebody:100000:65536\n", 1001, false);
+    }
 }

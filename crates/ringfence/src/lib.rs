@@ -16,6 +16,7 @@ pub mod checkpoint;
 mod choose;
 mod conclude;
 mod direct;
+pub mod egress;
 pub mod engine;
 pub mod event;
 pub mod guarantee;

@@ -9,6 +9,7 @@ use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
 use crate::backend::Sandbox;
 use crate::capture::Captured;
+use crate::egress::Contacts;
 use crate::event::{Event, Stream, UsageSample, Violation};
 use crate::outcome::ResourceUsage;
 use crate::plan::{Limits, Plan};
@@ -49,6 +50,8 @@ pub(crate) struct Watched {
     pub(crate) ended_by: Option<Reason>,
     pub(crate) usage: ResourceUsage,
     pub(crate) violations: Vec<Violation>,
+    /// What was wanted of the network, where that is decided host by host.
+    pub(crate) network: Contacts,
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
     pub(crate) layer_changed: bool,
@@ -81,6 +84,9 @@ pub(crate) async fn watch(
             }
         }
     });
+    if let Some(network) = sandbox.network() {
+        network.tell(events.clone());
+    }
     let mut supervision = Supervision { sandbox: &sandbox, limits, events, started, seen: Seen::default() };
     let supervise = async {
         // A program that is gone reads no more: the rest of its input is dropped.
@@ -106,6 +112,8 @@ pub(crate) async fn watch(
             message: format!("all of the {size} that may be written was in use at the end, or as many files as may be"),
         });
     }
+    let network = sandbox.network().map(|log| log.contacts()).unwrap_or_default();
+    seen.violations.extend(network.violations());
     let layer = sandbox.take_layer();
     let wall = seen.ended_at.unwrap_or_else(Instant::now).duration_since(started);
     let cpu_us = seen.usage.user_us.saturating_add(seen.usage.system_us);
@@ -120,6 +128,7 @@ pub(crate) async fn watch(
             bytes_written: seen.usage.written_bytes,
         },
         violations: seen.violations,
+        network,
         stdout,
         stderr,
         // Whether a copy was changed is known when it has been compared.

@@ -5,6 +5,7 @@ use ringfence_policy::BackendKind;
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Captured;
+use crate::egress::Contact;
 use crate::event::Violation;
 use crate::guarantee::{Evidence, Guarantee};
 use crate::refusal::Refusal;
@@ -136,6 +137,12 @@ pub struct Outcome {
     pub not_enforced: Vec<Guarantee>,
     /// Limits reached and rules broken.
     pub violations: Vec<Violation>,
+    /// What it wanted of the network, where that is decided host by host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<Contact>,
+    /// How many different ones are not listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub network_omitted: u64,
     /// Why it was not run.
     pub refusal: Option<Refusal>,
     /// What we failed at.
@@ -170,6 +177,10 @@ pub enum ContainerFrom {
     Made,
     /// Likewise, because what had waited was found dead.
     MadeInstead,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Outcome {

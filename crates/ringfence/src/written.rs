@@ -55,7 +55,7 @@ pub(crate) fn requested_body(request: &Request, session: Option<&RunId>) -> Valu
 
 /// How it ended; what it changed is named by the hash of its list.
 pub(crate) fn ended_body(outcome: &Outcome, list: Option<&str>) -> Value {
-    json!({
+    let mut body = json!({
         "status": outcome.status,
         "exitCode": outcome.exit_code,
         "signal": outcome.signal,
@@ -64,7 +64,11 @@ pub(crate) fn ended_body(outcome: &Outcome, list: Option<&str>) -> Value {
         "violations": outcome.violations,
         "error": outcome.error,
         "changes": outcome.changes.map(|counts| changes_body(counts, list)),
-    })
+    });
+    if !outcome.network.is_empty() {
+        body["network"] = json!({ "contacts": outcome.network, "omitted": outcome.network_omitted });
+    }
+    body
 }
 
 /// What was changed.

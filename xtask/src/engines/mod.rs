@@ -15,6 +15,7 @@ use std::process::ExitCode;
 pub(crate) use self::cgroups::hierarchies;
 use self::engine::{Engine, Fate, KINDS, Kind, Life, Owner};
 use crate::footprint::{Scratch, reachable_by_all};
+use crate::ordinary_user::Built;
 use crate::step::{Failure, Outcome, Screen, Verbosity, capture};
 use crate::test::{BACKENDS_REQUIRED, for_tests, nextest_ended, required_backends};
 use crate::tools::{NEXTEST, Packages, debian_packages};
@@ -33,11 +34,16 @@ const PACKAGES: Packages = &[
     ("rootlesskit", "rootlesskit"),
 ];
 
-/// The tests that are about engines.
-const WHICH: &str = "binary(engines) + (binary(conformance) & test(engine))";
+/// The tests that are about engines: root runs all of them.
+const ALL: &str = "binary(engines) + (binary(conformance) & test(engine))";
 
-/// The engines that every test run starts. The others can be started by hand, with `cargo xtask engines start`.
-const TESTED: [&str; 2] = ["docker", "docker-victim"];
+/// Those that the ordinary user runs: where a wall's way differs for it, and the whole conformance suite. All others would ask
+/// the same of the same code.
+const CHOSEN: &str =
+    "(binary(engines) & test(/^(runs|workspace|sessions|secrets)::/)) + (binary(conformance) & test(engine))";
+
+/// Set where nobody looks at what was skipped.
+const CI: &str = "CI";
 
 /// Whether somebody started the engines to work with them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,16 +61,10 @@ struct Running {
 
 impl Running {
     /// Starts all at once, has the image made meanwhile, and gives it to each.
-    fn start(
-        workspace: &Workspace,
-        screen: &Screen,
-        parent: &Path,
-        life: Life,
-        wanted: impl Fn(&Kind) -> bool,
-    ) -> Result<Self, Failure> {
+    fn start(workspace: &Workspace, screen: &Screen, parent: &Path, life: Life) -> Result<Self, Failure> {
         let mut running = Self::default();
         let mut started = Vec::new();
-        for kind in KINDS.iter().filter(|kind| wanted(kind)) {
+        for kind in KINDS {
             if kind.owner == Owner::Ordinary && !reachable_by_all(parent) {
                 let why = format!("an ordinary user cannot reach `{}`", parent.display());
                 running.missing.push((*kind, Failure::new(why)));
@@ -118,22 +118,33 @@ impl Running {
         variables
     }
 
-    /// What was required, and the backends of the engines that run: none of their tests may be skipped now.
-    fn required(&self) -> String {
+    /// Those that `user` may use, by their names.
+    fn names(&self, user: Owner) -> String {
+        let names: Vec<&str> = self
+            .engines
+            .iter()
+            .map(|engine| engine.kind)
+            .filter(|kind| may_use(user, *kind))
+            .map(|kind| kind.name)
+            .collect();
+        names.join(", ")
+    }
+
+    /// Those that were wanted and do not run, and why; nothing where all do.
+    fn missing(&self) -> Option<String> {
+        let each = |(kind, failure): &(Kind, Failure)| format!("{}: {}", kind.name, failure.what);
+        (!self.missing.is_empty()).then(|| self.missing.iter().map(each).collect::<Vec<_>>().join("; "))
+    }
+
+    /// What was required, and the backends of the engines that run for `user`: none of their tests may be skipped now.
+    fn required(&self, user: Owner) -> String {
         let mut names = vec![required_backends()];
         for backend in ["docker", "podman"] {
-            if self.engines.iter().any(|engine| engine.kind.backend() == backend) {
+            if self.engines.iter().any(|engine| may_use(user, engine.kind) && engine.kind.backend() == backend) {
                 names.push(backend.to_owned());
             }
         }
         names.join(",")
-    }
-
-    /// One line about what is there and what is not.
-    fn summary(&self) -> String {
-        let here: Vec<&str> = self.engines.iter().map(|engine| engine.kind.name).collect();
-        let missing = self.missing.iter().map(|(kind, failure)| format!("; NOT {}: {}", kind.name, failure.what));
-        format!("{}{}", here.join(", "), missing.collect::<String>())
     }
 
     fn stop(&mut self) {
@@ -154,7 +165,12 @@ fn is_required(backend: &str) -> bool {
     required_backends().split(',').any(|name| name.trim() == backend)
 }
 
-/// The tests of the engines, as root.
+/// Whether an engine that does not start is a failure: of an automatic run nobody reads what was skipped.
+fn must_start(kind: Kind) -> bool {
+    is_required(kind.backend()) || std::env::var_os(CI).is_some_and(|value| !value.is_empty() && value != "false")
+}
+
+/// The tests of the engines: all of them as root, and some once more as an ordinary user.
 pub(crate) fn test(workspace: &Workspace, scratch: &Scratch, screen: &Screen) -> Result<Outcome, Failure> {
     let skipped = |why: String| {
         if is_required("docker") || is_required("podman") {
@@ -171,34 +187,64 @@ pub(crate) fn test(workspace: &Workspace, scratch: &Scratch, screen: &Screen) ->
     }
     cgroups::remove_abandoned();
     let parent = scratch.subfolder("engines")?;
-    let mut running = Running::start(workspace, screen, &parent, Life::WithUs, |kind| TESTED.contains(&kind.name))?;
-    let unmet: Vec<&(Kind, Failure)> = running.missing.iter().filter(|(kind, _)| is_required(kind.backend())).collect();
+    let mut running = Running::start(workspace, screen, &parent, Life::WithUs)?;
+    let unmet: Vec<&(Kind, Failure)> = running.missing.iter().filter(|(kind, _)| must_start(*kind)).collect();
     if let Some((kind, failure)) = unmet.first() {
-        let what = format!("{} did not start, and {BACKENDS_REQUIRED} names it: {}", kind.name, failure.what);
+        let what = format!("{} did not start, and {BACKENDS_REQUIRED} or {CI} wants it: {}", kind.name, failure.what);
         return Err(Failure { what, output: failure.output.clone() });
     }
+    let missing = running.missing();
     if running.engines.is_empty() {
-        return skipped(format!("no engine could be started{}", running.summary()));
+        return skipped(format!("no engine could be started: {}", missing.unwrap_or_default()));
     }
-    let summary = running.summary();
-    let tested = run_tests(workspace, scratch, screen, &running, &parent);
+    let tested = as_root(workspace, scratch, screen, &running, &parent)
+        .and_then(|root| Ok(format!("{root}; {}", as_ordinary_user(workspace, scratch, screen, &running, &parent)?)));
     running.stop();
     fs::remove_dir_all(&parent).map_err(|error| Failure::io(format!("remove `{}`", parent.display()), &error))?;
-    tested.map(|tests| Outcome::Passed(format!("{summary}; {tests}; podman, rootless engines and gVisor: by hand")))
+    let done = format!("{}; gVisor: by hand", tested?);
+    Ok(match missing {
+        None => Outcome::Passed(done),
+        Some(missing) => Outcome::PassedInPart { done, missing },
+    })
 }
 
-fn run_tests(
+/// All tests of engines, on those of root.
+fn as_root(
     workspace: &Workspace,
     scratch: &Scratch,
     screen: &Screen,
     running: &Running,
     parent: &Path,
 ) -> Result<String, Failure> {
+    let names = running.names(Owner::Root);
+    if names.is_empty() {
+        return Ok("root: nothing".to_owned());
+    }
     let mut command = workspace.command(NEXTEST.locate(workspace)?);
-    command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast", "-E", WHICH]);
+    command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast", "-E", ALL]);
     for_tests(&mut command, scratch);
-    command.envs(running.variables(parent, Owner::Root, ByHand::No)).env(BACKENDS_REQUIRED, running.required());
-    nextest_ended(capture(screen, command)?)
+    command
+        .envs(running.variables(parent, Owner::Root, ByHand::No))
+        .env(BACKENDS_REQUIRED, running.required(Owner::Root));
+    Ok(format!("root on {names}: {}", nextest_ended(capture(screen, command)?)?))
+}
+
+/// The chosen tests, on those that an ordinary user may use.
+fn as_ordinary_user(
+    workspace: &Workspace,
+    scratch: &Scratch,
+    screen: &Screen,
+    running: &Running,
+    parent: &Path,
+) -> Result<String, Failure> {
+    let names = running.names(Owner::Ordinary);
+    if names.is_empty() {
+        return Ok("an ordinary user: nothing".to_owned());
+    }
+    let mut variables = running.variables(parent, Owner::Ordinary, ByHand::No);
+    variables.push((BACKENDS_REQUIRED.to_owned(), running.required(Owner::Ordinary)));
+    let tests = Built::prepare(workspace, scratch, screen)?.run(screen, CHOSEN, &variables)?;
+    Ok(format!("an ordinary user on {names}, a choice of tests: {tests}"))
 }
 
 fn live(workspace: &Workspace) -> PathBuf {
@@ -217,7 +263,7 @@ pub(crate) fn start(workspace: &Workspace) -> Result<ExitCode, Failure> {
     let screen = Screen::new(Verbosity::Summary);
     debian_packages(workspace, &screen, PACKAGES)?;
     fs::create_dir_all(&parent).map_err(|error| Failure::io(format!("make `{}`", parent.display()), &error))?;
-    let running = Running::start(workspace, &screen, &parent, Life::OnItsOwn, |_| true)?;
+    let running = Running::start(workspace, &screen, &parent, Life::OnItsOwn)?;
     let mut variables = running.variables(&parent, Owner::Root, ByHand::Yes);
     variables.extend(running.variables(&parent, Owner::Ordinary, ByHand::Yes));
     variables.sort();
@@ -228,7 +274,8 @@ pub(crate) fn start(workspace: &Workspace) -> Result<ExitCode, Failure> {
     for (kind, failure) in &running.missing {
         eprintln!("{} did not start: {}\n{}", kind.name, failure.what, failure.output);
     }
-    eprintln!("started: {}\nuse them with: eval \"$(cargo xtask engines env)\"", running.summary());
+    let started: Vec<&str> = running.engines.iter().map(|engine| engine.kind.name).collect();
+    eprintln!("started: {}\nuse them with: eval \"$(cargo xtask engines env)\"", started.join(", "));
     Ok(ExitCode::SUCCESS)
 }
 

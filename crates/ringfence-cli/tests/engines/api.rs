@@ -19,8 +19,7 @@ pub(crate) fn socket(wall: &Wall) -> PathBuf {
 fn ask(socket: &Path, method: &str, target: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    write!(stream, "{method} {target} HTTP/1.1\r\nHost: engine\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-        .unwrap();
+    write!(stream, "{method} {target} HTTP/1.0\r\nHost: engine\r\nContent-Length: 0\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     String::from_utf8_lossy(&answer).into_owned()

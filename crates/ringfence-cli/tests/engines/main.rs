@@ -13,6 +13,7 @@ mod breakdowns;
 mod calls;
 mod files;
 mod processes;
+mod remote;
 mod resources;
 mod runs;
 mod same;

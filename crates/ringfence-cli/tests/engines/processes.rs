@@ -18,7 +18,10 @@ fn r07_a_daemon_that_ignores_signals_dies_with_the_program() {
         assert!(place.is_soon_empty(), "a container is left");
     });
     let mark = secret().unwrap();
-    let child = std::process::Command::new("sh").args(["-c", "sleep 5", &mark]).spawn();
+    // What it starts may outlive it for a moment, and holds nothing of ours.
+    let nothing = std::process::Stdio::null;
+    let child =
+        std::process::Command::new("sh").args(["-c", "sleep 5", &mark]).stdout(nothing()).stderr(nothing()).spawn();
     assert!(until(SOON, || is_marked_alive(&mark)), "the probe proves nothing");
     let mut child = child.unwrap();
     child.kill().unwrap();
@@ -41,7 +44,10 @@ fn n11_signals_reach_nobody_outside_and_the_run_still_ends() {
         let pid = process.pid().to_string();
         let script = "kill -9 $1; kill -9 1; kill -STOP 1; kill -9 -1; exit 5";
         let ended = place.sh(&format!("({script}) 2> /dev/null; exit 5"), &[&pid]);
-        assert!(matches!(ended.code, 5 | 137), "{ended:?}");
+        // The kernel keeps a first process from its own namespace's signals. Where there is another kernel, a program can
+        // end its own container, and then the run is lost and says so.
+        let is_lost = !place.wall.shows_processes() && ended.code == 125;
+        assert!(is_lost || matches!(ended.code, 5 | 137), "{ended:?}");
         assert!(!process.died(), "a process of the host was killed");
         place.bare_sh("kill -9 $1", &[&pid]);
         assert!(process.died(), "the probe proves nothing");

@@ -35,7 +35,7 @@ fn s05_no_descriptor_of_a_program_leads_to_the_guest_and_what_it_prints_decides_
             printf 'RFG\\001\\010\\000\\000\\000\\003\\002\\000\\000' >&$i; i=$((i+1)); done 2> /dev/null; exit 7";
         let outcome = place.run(&["--json"], &["bash", "-c", forged]).run().json();
         assert_eq!(outcome["exitCode"], 7, "{outcome:#}");
-        let open = place.sh("ls /proc/self/fd | wc -l", &[]).expect(0, &[]).text();
+        let open = place.sh("set -- /proc/self/fd/*; echo $#", &[]).expect(0, &[]).text();
         assert_eq!(open.trim(), "4", "its own three, and the one that lists");
     });
 }
@@ -98,4 +98,26 @@ fn s15_a_backend_that_is_missing_is_an_error_and_never_less() {
     let stage = Stage::spawn();
     stage.spawn_sh("echo x > ran").run().expect(0, &[]);
     assert!(stage.work().join("ran").exists(), "the probe proves nothing");
+}
+
+#[test]
+fn doctor_knows_a_rootless_engine_and_what_it_says_of_limits_is_what_a_run_says() {
+    for_each_engine("", |place| {
+        let kind = place.wall.kind.to_string();
+        let report = place.ringfence(&["doctor", "--json"]).run().json();
+        let about = |list: &str, name: &str| {
+            let mut all = report[list].as_array().unwrap().iter();
+            all.find(|one| one[name] == *kind).cloned().unwrap()
+        };
+        let engine = about("engines", "engine");
+        assert_eq!(engine["rootless"], place.wall.name.ends_with("rootless"), "{engine:#}");
+        let limits_memory = about("backends", "backend")["guarantees"]["proc.memory"] == "enforced";
+        assert_eq!(limits_memory, place.enforces("proc.memory"), "{report:#}");
+        // What it cannot limit is said with what to do.
+        let warnings = engine["warnings"].to_string();
+        let is_old = engine["facts"]["cgroups"].as_str().unwrap().starts_with("v1");
+        if place.wall.shows_processes() && is_old {
+            assert!(limits_memory || warnings.contains("boot with cgroups of version 2"), "{engine:#}");
+        }
+    });
 }

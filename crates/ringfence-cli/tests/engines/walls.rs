@@ -30,10 +30,18 @@ pub(crate) fn for_each_engine(more: &str, act: impl Fn(&Walled)) {
     }
 }
 
-/// Whether `doctor` says that it can be used.
+/// Whether `doctor` says that it can be used. One that was required, with a runtime of its own choice, is not asked: a test that
+/// fails says as much, and the question takes longer than many a test.
 fn is_usable(wall: &Wall) -> bool {
+    let is_required =
+        std::env::var("RINGFENCE_TEST_REQUIRE").is_ok_and(|list| list.split(',').any(|it| it == wall.kind.to_string()));
+    if is_required && wall.runtime.is_none() {
+        return true;
+    }
     // A program that does not know the backend does not know the policy's words for its runtime either.
-    for wall in [&wall.with_its_own_runtime(), wall] {
+    let plain = wall.with_its_own_runtime();
+    let asked = if plain == *wall { vec![wall] } else { vec![&plain, wall] };
+    for wall in asked {
         let place = Walled::new(wall.clone(), "");
         let report = place.ringfence(&["doctor", "--json"]).run().json();
         let kind = wall.kind.to_string();
@@ -43,9 +51,8 @@ fn is_usable(wall: &Wall) -> bool {
         if found["usable"] == true {
             continue;
         }
-        let required = std::env::var("RINGFENCE_TEST_REQUIRE").is_ok_and(|list| list.split(',').any(|it| it == kind));
         let is_built = !found.to_string().contains("not part of this version") && !found.is_null();
-        assert!(!(required && is_built), "{wall} was required: {found}");
+        assert!(!(is_required && is_built), "{wall} was required: {found}");
         eprintln!("SKIPPED: {wall} cannot be used here: {found}");
         return false;
     }

@@ -47,6 +47,12 @@ fn a_workspace_that_may_only_be_read_or_begins_empty_stays_as_it_is_on_the_host(
         for_each_engine(&format!("fs: {{ workspace: {{ mode: {mode} }} }}\n"), |place| {
             place.stage.write("note", "as it was\n");
             let ended = place.sh("cat note; echo x > note; echo y > new; :", &[]);
+            if mode == "read-only" && !place.wall.shows_processes() {
+                // A kernel without Landlock cannot take the right to write from a workspace that was sent.
+                assert_eq!(ended.code, 126, "{ended:?}");
+                assert!(ended.stderr.contains("fs.workspace"), "{ended:?}");
+                return;
+            }
             assert_eq!(ended.text(), if mode == "read-only" { "as it was\n" } else { "" }, "{mode}: {ended:?}");
             assert_eq!(place.stage.read("note").as_deref(), Some("as it was\n"));
             assert_eq!(place.stage.read("new"), None);

@@ -13,6 +13,7 @@ mod calls;
 mod changes;
 mod check;
 mod checkpoints;
+mod egress;
 mod files;
 mod guest;
 mod image;

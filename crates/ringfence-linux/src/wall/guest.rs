@@ -1,5 +1,6 @@
 //! Process 1 behind a wall: raises the rest of it, gives up every privilege, and then lives as a guest does.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -34,6 +35,8 @@ pub struct WallLaunch {
     pub cgroup: Option<Membership>,
     /// The program to hold ready, for a wall that is there for one alone.
     pub only: Option<Program>,
+    /// A port of the wall's own loopback at which the host is to listen: the only way out.
+    pub door: Option<u16>,
 }
 
 /// The descriptors of a start.
@@ -133,6 +136,8 @@ impl Begun {
             .close_all_but_ours(CONTROL + 1, preference.file.as_raw_fd())
             .map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
         let signals = keeper_process::child_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))?;
+        let door = launch.door.map(super::door::open).transpose();
+        let door = door.map_err(|error| Failed::Said(format!("could not listen in the wall's network: {error}")))?;
         // Nothing is left to do that needs a privilege. Every program's process inherits all three, and proves them.
         privileges::set_no_new_privileges().map_err(|error| Failed::said(&error))?;
         let _bounding = privileges::drop_all().map_err(|error| Failed::said(&error))?;
@@ -144,7 +149,8 @@ impl Begun {
         seccomp::install(seccomp::program()).map_err(|error| Failed::said(&error))?;
         // SAFETY: both numbers were just arranged and opened for this process, and nothing else owns them.
         let (control, signals) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(signals)) };
-        Ok(Behind { around: Around::OurWall { launch, inside }, control, signals, preference })
+        let around = Around::OurWall { launch, inside, door: RefCell::new(door) };
+        Ok(Behind { around, control, signals, preference })
     }
 }
 
@@ -161,7 +167,7 @@ pub struct Behind<'a> {
 #[derive(Debug)]
 enum Around<'a> {
     /// We did.
-    OurWall { launch: &'a WallLaunch, inside: Inside },
+    OurWall { launch: &'a WallLaunch, inside: Inside, door: RefCell<Option<OwnedFd>> },
     /// A container engine.
     Container(&'a Contained),
 }
@@ -219,6 +225,14 @@ impl<'a> Behind<'a> {
     /// Our end of the control socket; in a container, of what orders come through.
     pub fn control(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
+    }
+
+    /// The socket at which the host is to listen, once: whoever takes it gives it away.
+    pub fn take_door(&self) -> Option<OwnedFd> {
+        match &self.around {
+            Around::OurWall { door, .. } => door.take(),
+            Around::Container(_) => None,
+        }
     }
 
     /// What becomes readable when a child ends; [`Behind::heed`] makes it unreadable again.

@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::inside::{SetupError, raise_capabilities};
 use super::layer::PrivateLayer;
+use super::mount_api::{READ_ONLY, make_private_with};
 use super::root::Root;
 use super::view::{Entry, Quota, build, open_sources};
-use super::{at, inside_path, is_single_threaded, os_path};
+use super::{at, inside_path, is_single_threaded, os_path, os_paths};
 use crate::keeper::stream_sockets;
 use crate::passing::{receive, send, wait_until_readable};
 use crate::program_process::exit;
@@ -41,6 +42,9 @@ pub struct Laying {
     pub user: (u32, u32),
     /// What is laid, in order. The places are there already.
     pub entries: Vec<Entry>,
+    /// Mounts that are made read-only with all below them, whatever whoever made them left open.
+    #[serde(with = "os_paths")]
+    pub read_only: Vec<PathBuf>,
     /// Where the quota's own file system is attached; the last of the entries lies over it.
     #[serde(with = "os_path")]
     pub quota_at: PathBuf,
@@ -145,6 +149,13 @@ fn lay(laying: &Laying, trees: &[OwnedFd]) -> Result<(Quota, Vec<PrivateLayer>),
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(at("open the container's root"))?;
     let mut root = Root::new(root);
+    for path in &laying.read_only {
+        let tree = root.find(&inside_path(path))?;
+        make_private_with(tree.as_fd(), READ_ONLY).map_err(|source| SetupError::Step {
+            step: format!("make {} of the container read-only", path.display()),
+            source,
+        })?;
+    }
     // Ours while we are root: nobody in there may look into it and change what we lay.
     let place = root.find(&inside_path(&laying.quota_at))?;
     let mut quota = Quota::attached(laying.writable_bytes, laying.writable_files, &laying.quota_at, place.as_fd())?;

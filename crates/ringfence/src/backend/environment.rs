@@ -3,7 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use ringfence_policy::ResolvedPolicy;
+use ringfence_policy::{NetMode, ResolvedPolicy};
+
+use super::door;
 
 /// Searched when the host has no usable path.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -53,6 +55,13 @@ pub(crate) fn clean(
         for (name, value) in crate::cache::environment(policy.cache.iter().map(|kind| kind.value)) {
             inside.retain(|(known, _)| known != name);
             inside.push((name.into(), value.into()));
+        }
+        // A convenience: there is no other way out, whether a program heeds them or not.
+        if policy.net.mode.value == NetMode::Allowlist {
+            for (name, value) in ringfence_egress::proxy_environment(&format!("127.0.0.1:{}", door::PORT)) {
+                inside.retain(|(known, _)| known != name);
+                inside.push((name.into(), value.into()));
+            }
         }
     }
     set(policy, &mut inside);

@@ -10,12 +10,17 @@ use std::time::Duration;
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::{Guest, Order, Received, Report, Start, Why};
 use ringfence_linux::{Layer, Room, Usage, tree};
+use ringfence_policy::NetMode;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::door::{self, Door};
 use super::far::FarLink;
 use super::{StartError, WallError};
+use crate::egress::Egress;
+use crate::guarantee::Guarantee;
+use crate::plan::Plan;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 
 /// How long a wall may take to be raised.
@@ -104,15 +109,43 @@ impl Link {
         Some(Left { layer: source, changed: layer == Layer::Changed, full: room == Room::Full, usage })
     }
 
+    /// Waits until the guest has proven its wall, and opens the way out that the policy of `plan` allows.
+    pub(super) async fn proven_for(&self, plan: &Plan) -> Result<(Proofs, Option<Egress>), StartError> {
+        let (mut proofs, door) = self.proven().await?;
+        let policy = &plan.policy().net;
+        let egress = match (policy.mode.value, door) {
+            (NetMode::Allowlist, Some(door)) => Egress::open(door, policy, plan.run_id()),
+            (NetMode::Allowlist, None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest sent no socket")),
+            (NetMode::None | NetMode::Open, _) => return Ok((proofs, None)),
+        };
+        let egress = egress.map_err(|source| StartError::Io { attempt: "listen in the wall's network", source })?;
+        // The same look, and besides what it found there is one socket, which is not a way out by itself.
+        for (name, found) in &mut proofs {
+            if *name == Guarantee::NetNone.name() {
+                *name = Guarantee::NetAllowlist.name().to_owned();
+                *found = format!("{found}, and our proxy at 127.0.0.1:{}", door::PORT);
+            }
+        }
+        Ok((proofs, Some(egress)))
+    }
+
     /// Waits until the guest has proven its wall. A far one is asked to do so by itself.
-    pub(super) async fn proven(&self) -> Result<Proofs, StartError> {
+    async fn proven(&self) -> Result<(Proofs, Option<Door>), StartError> {
         let watch = |source| StartError::Io { attempt: "watch the guest", source };
-        let first = tokio::time::timeout(RAISING, self.next()).await;
-        match first.map_err(|_| watch(io::ErrorKind::TimedOut.into()))?.map_err(watch)?.map(|received| received.report)
-        {
-            Some(Report::Proven(proofs)) => Ok(proofs.into_iter().map(|proof| (proof.name, proof.found)).collect()),
-            Some(Report::Failed { why, .. }) => Err(start_error(why)),
-            _ => Err(watch(io::ErrorKind::UnexpectedEof.into())),
+        let mut door = None;
+        loop {
+            let next = tokio::time::timeout(RAISING, self.next()).await;
+            let next = next.map_err(|_| watch(io::ErrorKind::TimedOut.into()))?.map_err(watch)?;
+            match next.map(|received| (received.report, received.descriptor)) {
+                Some((Report::Door, Some(socket))) if door.is_none() => {
+                    door = Some(Door::new(socket).map_err(watch)?);
+                }
+                Some((Report::Proven(proofs), _)) => {
+                    return Ok((proofs.into_iter().map(|proof| (proof.name, proof.found)).collect(), door));
+                }
+                Some((Report::Failed { why, .. }, _)) => return Err(start_error(why)),
+                _ => return Err(watch(io::ErrorKind::UnexpectedEof.into())),
+            }
         }
     }
 }
@@ -185,6 +218,7 @@ pub(super) fn as_keepers(report: Report) -> io::Result<ringfence_linux::Report> 
         }
         Report::Gone { usage, layer, .. } => Ok(ringfence_linux::Report::Gone { usage, layer }),
         Report::Proven(_)
+        | Report::Door
         | Report::Measured { .. }
         | Report::Layer { .. }
         | Report::Workspace { .. }
@@ -404,7 +438,7 @@ impl Shared {
                 return Ok(());
             }
             Report::Gone { .. } => return Ok(()),
-            Report::Proven(_) => return Err(OutOfTurn),
+            Report::Proven(_) | Report::Door => return Err(OutOfTurn),
         };
         let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
         match programs.get(&program).map(|sender| sender.try_send(received)) {

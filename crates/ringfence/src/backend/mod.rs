@@ -21,6 +21,7 @@ use crate::workspace::merged::Merged;
 pub(crate) mod container;
 mod copied;
 mod counters;
+pub(crate) mod door;
 pub(crate) mod environment;
 mod far;
 mod guest;

@@ -24,6 +24,7 @@ use super::counters::Counters;
 use super::guest::{self, Link, Proofs};
 use super::pipes::{Pipes, reader, writer};
 use super::program::Program;
+use crate::egress::{Egress, Log};
 use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
 use crate::request::TerminalSize;
@@ -59,6 +60,10 @@ pub struct Sandbox {
     pub(super) image: Option<String>,
     /// Where its container came from, where some wait.
     pub(crate) container: Option<ContainerFrom>,
+    /// The way out of a wall that is there for this program alone.
+    egress: Option<Egress>,
+    /// What was decided for this program.
+    pub(super) network: Option<Arc<Log>>,
     /// The workspace, when what is changed of it is kept.
     pub(super) lower: Option<Arc<Lower>>,
     /// What the guest of this program alone left, once it is gone.
@@ -168,6 +173,8 @@ impl Sandbox {
             counted_before: None,
             image: None,
             container: None,
+            egress: None,
+            network: None,
             lower: None,
             left: std::sync::Mutex::default(),
             copy: std::sync::Mutex::default(),
@@ -220,12 +227,20 @@ impl Sandbox {
         &self.proofs
     }
 
-    /// Waits until the guest behind a wall has proven it.
-    pub(super) async fn proven(&mut self) -> Result<(), StartError> {
+    /// Waits until the guest behind a wall has proven it, and opens its way out, if it has one.
+    pub(super) async fn proven(&mut self, plan: &Plan) -> Result<(), StartError> {
         if let Supervisor::Guest(link) = &self.supervisor {
-            self.proofs = link.proven().await?;
+            let (proofs, egress) = link.proven_for(plan).await?;
+            self.proofs = proofs;
+            self.network = egress.as_ref().map(Egress::follow);
+            self.egress = egress;
         }
         Ok(())
+    }
+
+    /// What the program wanted of the network, where that is decided host by host.
+    pub(crate) fn network(&self) -> Option<&Arc<Log>> {
+        self.network.as_ref()
     }
 
     /// What is counted is shared with others: what it is by now is not this program's.

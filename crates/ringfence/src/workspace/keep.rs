@@ -82,19 +82,15 @@ impl KeepError {
 /// Finds what differs in `layer` and keeps it, instead of what was kept for the same run before. Nothing is kept when nothing
 /// differs. A set that is not finished lies in a folder that the next start removes.
 pub(crate) fn keep(state: &StateFolder, layer: &PrivateLayer, about: About<'_>) -> Result<Option<Found>, KeepError> {
-    let finished = kept::of(state, about.run_id);
-    let forget = || match finished.remove() {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(KeepError::Write(error)),
-        Ok(()) | Err(_) => Ok(None),
-    };
-    if layer.holds_nothing().map_err(KeepError::Layer)? {
-        return forget();
-    }
     let scratch = Scratch::create(state, &RunId::generate()?)?;
     let unfinished = Kept::at(scratch.path().join(UNFINISHED));
     let changes = harvest(layer, bounds(about), &unfinished.objects())?;
+    let finished = kept::of(state, about.run_id);
     if changes.is_empty() {
-        return forget();
+        return match finished.remove() {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(KeepError::Write(error)),
+            Ok(()) | Err(_) => Ok(None),
+        };
     }
     let set = set_of(layer, about, changes);
     let list = unfinished.keep(&set).map_err(KeepError::Write)?;

@@ -5,8 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Dir, Mode, OFlags};
-
 use super::copy::Manifest;
 use crate::scratch::Scratch;
 
@@ -160,21 +158,6 @@ impl PrivateLayer {
     #[cfg(test)]
     pub(super) fn unchecked(upper: OwnedFd, lower: Arc<Lower>, life: Life) -> Self {
         Self { upper, lower, life, source: Source::Overlay }
-    }
-
-    /// Whether there is nothing in it at all, and so nothing that differs. A copy has everything that its program saw.
-    pub(super) fn holds_nothing(&self) -> io::Result<bool> {
-        if self.copied().is_some() {
-            return Ok(false);
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(&self.upper, c".", flags, Mode::empty())?;
-        for entry in Dir::read_from(&folder)? {
-            if ![c".", c".."].contains(&entry?.file_name()) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// What lies in it.

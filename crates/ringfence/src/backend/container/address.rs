@@ -161,10 +161,13 @@ impl AddressError {
                 "set `DOCKER_CERT_PATH` to the folder with `ca.pem`, `cert.pem` and `key.pem`".to_owned()
             }
             Self::NotFound { kind: "podman", .. } => {
-                "install podman and start its socket: `systemctl --user enable --now podman.socket` (for root without `--user`)"
+                "install podman and start its socket: `systemctl --user enable --now podman.socket` (for root without `--user`), \
+                 or say where it is with `CONTAINER_HOST`"
                     .to_owned()
             }
-            Self::NotFound { .. } => "install and start Docker, or say where it is with `DOCKER_HOST`".to_owned(),
+            Self::NotFound { .. } => "install and start Docker (for yourself alone: `dockerd-rootless-setuptool.sh install`), or say where it is \
+                with `DOCKER_HOST`"
+                .to_owned(),
         }
     }
 }

@@ -4,10 +4,9 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bollard::models::{SystemInfo, SystemVersion};
+use bollard::models::SystemVersion;
 use bollard::{BollardRequest, body_full};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
@@ -19,7 +18,7 @@ use crate::backend::Unavailable;
 
 use super::address::{Address, EngineKind, Location};
 use super::attached::Attached;
-use super::facts::Facts;
+use super::facts::{Facts, Info};
 use super::failure::{EngineError, EngineFailure, clean, unavailable};
 use super::inspected::{Inspected, differs};
 use super::spec::{ImageId, Spec, SpecError};
@@ -38,8 +37,14 @@ pub(crate) struct Engine {
     address: Address,
     wire: Wire,
     kind: EngineKind,
-    /// As it said when we connected.
-    version: Arc<SystemVersion>,
+    /// The newest version of the API that it speaks.
+    api: String,
+}
+
+/// What an engine says first.
+struct Greeting {
+    kind: EngineKind,
+    api: (u32, u32),
 }
 
 /// A container, by its id.
@@ -119,25 +124,34 @@ struct Message {
 impl Engine {
     /// Connects and agrees on a version.
     pub(crate) async fn connect(address: &Address, limit: Duration) -> Result<Self, Unavailable> {
-        let mut engine = Self {
-            address: address.clone(),
-            wire: Wire::new(address.clone()),
-            kind: address.kind,
-            version: Arc::default(),
-        };
-        let asked = engine.get::<SystemVersion>("/version", limit, "ask the engine for its version").await;
-        let version = asked.map_err(|error| unavailable(address, &error.failure))?;
-        let components = version.components.as_deref().unwrap_or_default();
-        let is_podman = components.iter().any(|component| component.name == "Podman Engine");
-        engine.kind = if is_podman { EngineKind::Podman } else { EngineKind::Docker };
-        let api = version.api_version.as_deref().and_then(api_version);
-        let Some(api) = api.map(|api| api.min(NEWEST_API)) else {
-            let nonsense = EngineFailure::Garbage("it has no version of its API".to_owned());
-            return Err(unavailable(address, &nonsense));
-        };
-        engine.wire.speak(&format!("{}.{}", api.0, api.1));
-        engine.version = Arc::new(version);
+        let mut engine =
+            Self { address: address.clone(), wire: Wire::new(address.clone()), kind: address.kind, api: String::new() };
+        let greeting = within(limit, engine.greet()).await.map_err(|failure| unavailable(address, &failure))?;
+        engine.kind = greeting.kind;
+        let spoken = greeting.api.min(NEWEST_API);
+        engine.wire.speak(&format!("{}.{}", spoken.0, spoken.1));
+        engine.api = format!("{}.{}", greeting.api.0, greeting.api.1);
         Ok(engine)
+    }
+
+    /// The one question that every engine answers at once. Podman looks at half of its machine before it says its version.
+    async fn greet(&self) -> Result<Greeting, EngineFailure> {
+        let request: BollardRequest = hyper::Request::builder()
+            .method(Method::GET)
+            .uri("/_ping")
+            .body(body_full(Bytes::new()))
+            .map_err(|error| garbage(&error))?;
+        let response = self.wire.send(request).await.map_err(EngineFailure::of_wire)?;
+        if !response.status().is_success() {
+            return Err(refusal(response).await);
+        }
+        let said = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let api = said("Api-Version").and_then(api_version);
+        let kind = if said("Libpod-Api-Version").is_some() { EngineKind::Podman } else { EngineKind::Docker };
+        let mut body = response.into_body();
+        while next(&mut body).await?.is_some() {}
+        let nonsense = || EngineFailure::Garbage("it has no version of its API".to_owned());
+        Ok(Greeting { kind, api: api.ok_or_else(nonsense)? })
     }
 
     /// What is said of the engine at `address` when all of it took longer than `limit`.
@@ -166,10 +180,18 @@ impl Engine {
     /// What it is.
     pub(crate) async fn facts(&self, limit: Duration) -> Result<Facts, Unavailable> {
         let ask = async {
-            let info = self.get::<SystemInfo>("/info", limit, "ask the engine what it is").await?;
-            Facts::read(&self.version, &info).map_err(|failure| failure.during("ask the engine what it is"))
+            let info = self.get::<Info>("/info", limit, "ask the engine what it is").await?;
+            Facts::read(self.kind, &self.api, &info).map_err(|failure| failure.during("ask the engine what it is"))
         };
         ask.await.map_err(|error| unavailable(&self.address, &error.failure))
+    }
+
+    /// What it is, with all that people want to know and no run needs.
+    pub(crate) async fn all_facts(&self, limit: Duration) -> Result<Facts, Unavailable> {
+        let mut facts = self.facts(limit).await?;
+        let version = self.get::<SystemVersion>("/version", limit, "ask the engine for its version").await;
+        facts.add(&version.map_err(|error| unavailable(&self.address, &error.failure))?);
+        Ok(facts)
     }
 
     /// Makes a container, and makes sure that it is the one that was asked for. Nothing in it runs.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bollard::models::{SystemInfo, SystemVersion};
+use serde::Deserialize;
 
 use super::address::EngineKind;
 use super::failure::{EngineFailure, clean};
@@ -31,7 +32,7 @@ pub(crate) struct Facts {
     pub(crate) default_runtime: String,
     /// Whether it filters system calls.
     pub(crate) seccomp: bool,
-    /// The OCI runtime and its version, such as `runc 1.1.12`.
+    /// The OCI runtime and its version, such as `runc 1.1.12`; only where [`Facts::add`] was told.
     pub(crate) oci_runtime: Option<(String, String)>,
     /// The kernel that it runs on.
     pub(crate) kernel: String,
@@ -43,6 +44,16 @@ pub(crate) struct Facts {
     pub(crate) limits: Limits,
     /// Of the runtimes, those that were told to keep no limit of a cgroup.
     pub(crate) without_cgroups: BTreeSet<String>,
+}
+
+/// What an engine answers when it is asked what it is.
+#[derive(Debug, Deserialize)]
+pub(super) struct Info {
+    #[serde(flatten)]
+    known: SystemInfo,
+    /// Podman's word for it. Docker has it among its options for security.
+    #[serde(rename = "Rootless")]
+    rootless: Option<bool>,
 }
 
 /// Which limits an engine can set; what it does not say, it cannot.
@@ -80,33 +91,34 @@ impl Facts {
         if self.without_cgroups.contains(runtime) { Limits::NONE } else { self.limits }
     }
 
-    /// From the engine's two answers.
-    pub(super) fn read(version: &SystemVersion, info: &SystemInfo) -> Result<Self, EngineFailure> {
+    /// From what the engine answers.
+    pub(super) fn read(kind: EngineKind, api: &str, info: &Info) -> Result<Self, EngineFailure> {
+        let Info { known: info, rootless } = info;
         let word = |text: Option<&String>| text.map(|text| clean(text)).filter(|text| !text.is_empty());
         let must =
             |text: Option<String>, what: &str| text.ok_or_else(|| EngineFailure::Garbage(format!("it has no {what}")));
-        let components = version.components.as_deref().unwrap_or_default();
-        let is_podman = components.iter().any(|component| component.name == "Podman Engine");
-        let oci_runtime = components.iter().take(MOST_RUNTIMES).find_map(|component| {
-            let name = component.name.strip_prefix("OCI Runtime (").and_then(|name| name.strip_suffix(')'));
-            let name = name.or((component.name == "runc").then_some("runc"))?;
-            // Podman has the runtime's own words: `crun version 1.8.1`, and more lines.
-            let first = component.version.lines().next().unwrap_or_default();
-            let version =
-                first.strip_prefix(name).map_or(first, |rest| rest.trim_start().trim_start_matches("version"));
-            Some((clean(name), clean(version)))
-        });
         let options = info.security_options.as_deref().unwrap_or_default();
         let has_option = |name: &str| {
             options.iter().any(|option| option.split(',').any(|part| part == format!("name={name}") || part == name))
         };
         let is = |flag: Option<bool>| flag == Some(true);
+        // A Podman that does not say it is taken for one that can do less.
+        let rootless = has_option("rootless") || rootless.unwrap_or(kind == EngineKind::Podman);
+        let cgroup_version = info.cgroup_version.map_or("unknown".to_owned(), |version| clean(version.as_ref()));
+        let limits = Limits {
+            memory: is(info.memory_limit),
+            swap: is(info.swap_limit),
+            processes: is(info.pids_limit),
+            cpus: is(info.cpu_cfs_quota),
+        };
         Ok(Self {
-            kind: if is_podman { EngineKind::Podman } else { EngineKind::Docker },
-            version: must(word(version.version.as_ref()), "version")?,
-            api: must(word(version.api_version.as_ref()).filter(|api| is_api(api)), "version of its API")?,
-            rootless: has_option("rootless"),
-            cgroup_version: info.cgroup_version.map_or("unknown".to_owned(), |version| clean(version.as_ref())),
+            kind,
+            version: must(word(info.server_version.as_ref()), "version")?,
+            api: api.to_owned(),
+            // Podman says what the machine can do, whoever asks.
+            limits: if rootless && cgroup_version == "1" { Limits::NONE } else { limits },
+            rootless,
+            cgroup_version,
             cgroup_driver: info.cgroup_driver.map_or("unknown".to_owned(), |driver| clean(driver.as_ref())),
             runtimes: info
                 .runtimes
@@ -125,17 +137,25 @@ impl Facts {
                 .collect(),
             default_runtime: word(info.default_runtime.as_ref()).unwrap_or_else(|| "unknown".to_owned()),
             seccomp: has_option("seccomp"),
-            oci_runtime,
+            oci_runtime: None,
             kernel: word(info.kernel_version.as_ref()).unwrap_or_else(|| "unknown".to_owned()),
             storage: word(info.driver.as_ref()).unwrap_or_else(|| "unknown".to_owned()),
             architecture: word(info.architecture.as_ref()).unwrap_or_else(|| "unknown".to_owned()),
-            limits: Limits {
-                memory: is(info.memory_limit),
-                swap: is(info.swap_limit),
-                processes: is(info.pids_limit),
-                cpus: is(info.cpu_cfs_quota),
-            },
         })
+    }
+
+    /// Adds what is known only to who asks for the versions of everything.
+    pub(super) fn add(&mut self, version: &SystemVersion) {
+        let components = version.components.as_deref().unwrap_or_default();
+        self.oci_runtime = components.iter().take(MOST_RUNTIMES).find_map(|component| {
+            let name = component.name.strip_prefix("OCI Runtime (").and_then(|name| name.strip_suffix(')'));
+            let name = name.or((component.name == "runc").then_some("runc"))?;
+            // Podman has the runtime's own words: `crun version 1.8.1`, and more lines.
+            let first = component.version.lines().next().unwrap_or_default();
+            let version =
+                first.strip_prefix(name).map_or(first, |rest| rest.trim_start().trim_start_matches("version"));
+            Some((clean(name), clean(version)))
+        });
     }
 
     /// What somebody who relies on this engine should know.
@@ -151,8 +171,19 @@ impl Facts {
                 "it does not filter system calls (no seccomp); the guest's own filter is the only one".to_owned(),
             );
         }
-        if self.rootless && self.cgroup_version == "1" {
-            warnings.push("rootless with cgroups of version 1: it can limit neither memory nor processes; boot with cgroups of version 2".to_owned());
+        let old_cgroups = self.cgroup_version == "1";
+        let how = "boot with cgroups of version 2 (`systemd.unified_cgroup_hierarchy=1`)";
+        if self.rootless && old_cgroups {
+            warnings.push(format!(
+                "rootless with cgroups of version 1: it can limit neither memory nor processes nor processors, which are only \
+                 watched; {how}"
+            ));
+        }
+        if self.kind == EngineKind::Podman && !self.rootless && old_cgroups {
+            warnings.push(format!(
+                "with cgroups of version 1 only runs of root show a container its own, so those of others only watch memory, \
+                 processes and processors; {how}"
+            ));
         }
         let limits = [
             (self.limits.memory, "memory"),
@@ -161,17 +192,12 @@ impl Facts {
             (self.limits.cpus, "the time on processors"),
         ];
         let missing: Vec<&str> = limits.iter().filter(|(can, _)| !can).map(|(_, what)| *what).collect();
-        if !missing.is_empty() {
+        let is_said = self.rootless && old_cgroups;
+        if !missing.is_empty() && !is_said {
             warnings.push(format!("it cannot limit {}", missing.join(", ")));
         }
         warnings
     }
-}
-
-/// `1.41`.
-fn is_api(text: &str) -> bool {
-    let number = |text: &str| !text.is_empty() && text.len() < 4 && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.split_once('.').is_some_and(|(major, minor)| number(major) && number(minor))
 }
 
 /// A version of runc: a candidate comes before what it is a candidate for.
@@ -245,8 +271,57 @@ fn runc_warning(text: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    fn read(kind: EngineKind, more: &serde_json::Value) -> Facts {
+        let mut info = serde_json::json!({
+            "ServerVersion": "20.10",
+            "MemoryLimit": true, "SwapLimit": true, "PidsLimit": true, "CpuCfsQuota": true, "CgroupVersion": "1",
+        });
+        info.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Facts::read(kind, "1.41", &serde_json::from_value(info).unwrap()).unwrap()
+    }
+
+    /// Of a Docker that can do everything.
+    pub(in crate::backend::container) fn facts() -> Facts {
+        read(EngineKind::Docker, &serde_json::json!({}))
+    }
+
+    #[test]
+    fn a_rootless_engine_is_known_and_keeps_no_limit_with_cgroups_of_version_1_whatever_it_says() {
+        let check = |kind, more: serde_json::Value, is_rootless, has_limits| {
+            let facts = read(kind, &more);
+            assert_eq!((facts.rootless, facts.limits != Limits::NONE), (is_rootless, has_limits), "{kind:?} {more}");
+        };
+        let (docker, podman) = (EngineKind::Docker, EngineKind::Podman);
+        check(docker, serde_json::json!({}), false, true);
+        check(docker, serde_json::json!({"SecurityOptions": ["name=seccomp,profile=x", "name=rootless"]}), true, false);
+        check(podman, serde_json::json!({"Rootless": false}), false, true);
+        check(podman, serde_json::json!({"Rootless": true}), true, false);
+        check(podman, serde_json::json!({"Rootless": true, "CgroupVersion": "2"}), true, true);
+        check(podman, serde_json::json!({}), true, false);
+    }
+
+    #[test]
+    fn what_old_cgroups_cost_is_said_once_and_with_what_to_do() {
+        let check = |kind, more: serde_json::Value, expected: &str| {
+            let more = [("SecurityOptions".to_owned(), serde_json::json!(["name=seccomp"]))]
+                .into_iter()
+                .chain(more.as_object().unwrap().clone())
+                .collect::<serde_json::Map<_, _>>();
+            let warnings = read(kind, &more.into()).warnings();
+            let said = warnings.iter().filter(|warning| warning.contains("boot with cgroups of version 2")).count();
+            assert_eq!(said, usize::from(!expected.is_empty()), "{warnings:?}");
+            assert_eq!(warnings.len(), said, "{warnings:?}");
+            assert!(warnings.concat().contains(expected), "{warnings:?}");
+        };
+        check(EngineKind::Docker, serde_json::json!({}), "");
+        check(EngineKind::Podman, serde_json::json!({"Rootless": true}), "neither memory nor processes");
+        check(EngineKind::Podman, serde_json::json!({"Rootless": false}), "only runs of root");
+        check(EngineKind::Podman, serde_json::json!({"Rootless": false, "CgroupVersion": "2"}), "");
+        check(EngineKind::Podman, serde_json::json!({"Rootless": true, "CgroupVersion": "2"}), "");
+    }
 
     #[test]
     fn old_versions_of_runc_are_named_with_what_is_wrong_with_them() {
@@ -284,13 +359,9 @@ mod tests {
     #[test]
     fn a_runtime_that_ignores_cgroups_keeps_no_limit_whatever_the_engine_says() {
         let facts = |default: &str, arguments: &[&str]| {
-            let info = serde_json::json!({
-                "MemoryLimit": true, "SwapLimit": true, "PidsLimit": true, "CpuCfsQuota": true,
-                "DefaultRuntime": default,
-                "Runtimes": {"runc": {"path": "runc"}, "runsc": {"path": "runsc", "runtimeArgs": arguments}},
-            });
-            let version = serde_json::json!({"Version": "20.10", "ApiVersion": "1.41"});
-            Facts::read(&serde_json::from_value(version).unwrap(), &serde_json::from_value(info).unwrap()).unwrap()
+            let runtimes =
+                serde_json::json!({"runc": {"path": "runc"}, "runsc": {"path": "runsc", "runtimeArgs": arguments}});
+            read(EngineKind::Docker, &serde_json::json!({"DefaultRuntime": default, "Runtimes": runtimes}))
         };
         let all = Limits { memory: true, swap: true, processes: true, cpus: true };
         for ignores in [

@@ -149,7 +149,7 @@ pub(crate) fn unavailable(address: &Address, failure: &EngineFailure) -> Unavail
         }
         EngineFailure::Lost(why) => match &address.location {
             Location::Remote(Remote::Ssh { host, .. }) => (
-                format!("`ssh` to {shown} ended before the engine answered"),
+                format!("no engine answers at {shown}: {why}"),
                 format!("try `ssh -o BatchMode=yes {host} {name} version`: it must work without a question"),
             ),
             _ => (format!("{name} at {shown} broke the connection: {why}"), log),

@@ -107,9 +107,17 @@ fn is_permitted_for_host(key: &str, value: &Value) -> bool {
             options.first().is_some_and(|first| first == "no-new-privileges")
                 && options[1..].iter().all(|option| {
                     let json = option.as_str().and_then(|option| option.strip_prefix("seccomp="));
-                    json.is_some_and(|json| json.starts_with('{') && serde_json::from_str::<Value>(json).is_ok())
+                    let is_filter =
+                        json.is_some_and(|json| json.starts_with('{') && serde_json::from_str::<Value>(json).is_ok());
+                    is_filter || option == "mask=/sys/fs/cgroup"
                 })
                 && options.len() <= 2
+        }),
+        // Instead of the engine's own list, so it must have what that has.
+        "MaskedPaths" => value.as_array().is_some_and(|paths| {
+            let hides = |path: &str| paths.iter().any(|hidden| hidden == path);
+            let proc = ["acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list"];
+            proc.iter().all(|name| hides(&format!("/proc/{name}"))) && hides("/sys/firmware")
         }),
         "ReadonlyRootfs" | "AutoRemove" => value == true,
         "Privileged" | "Init" => value == false,

@@ -16,6 +16,9 @@ use crate::backend::native::view;
 use crate::backend::{StartError, WallError};
 use crate::plan::Plan;
 
+/// What the kernel shows of itself and of cgroups.
+const KERNELS_OWN: &str = "/sys";
+
 /// Lays all that can be written into the container whose first process is `first`.
 pub(super) fn lay(
     containers: &Containers,
@@ -50,6 +53,8 @@ pub(super) fn lay(
         marker: Marker { at: first.at.as_str().into(), device: first.file.dev(), inode: first.file.ino() },
         user: (user.uid, user.gid),
         entries,
+        // Some runtimes leave something open there.
+        read_only: vec![KERNELS_OWN.into()],
         quota_at: CODE.into(),
         writable_bytes: size,
         writable_files: files(size),

@@ -3,15 +3,13 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use tokio::net::unix::pipe;
 
 use super::attached::Complaint;
 use super::could_not;
@@ -30,13 +28,6 @@ use crate::run_id::RunId;
 /// How often, and how far apart, a container's first process is looked for.
 const LOOKS: usize = 400;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
-
-/// Likewise, its descriptors.
-const LOOKS_FOR_ORDERS: usize = 20;
-const BETWEEN_LOOKS_FOR_ORDERS: Duration = Duration::from_millis(1);
-/// Where a guest has its orders from.
-const ORDERS: i32 = 3;
-const O_NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
 /// How a container is made: nothing of one run is in it but the first labels.
 #[derive(Debug)]
@@ -78,33 +69,6 @@ impl FirstProcess {
     pub(super) fn is_alive(&self) -> bool {
         let mut polled = [PollFd::new(&self.descriptor, PollFlags::IN)];
         matches!(poll(&mut polled, Some(&Timespec::default())), Ok(0))
-    }
-}
-
-impl FirstProcess {
-    /// The pipe that its orders come through, without the engine's two processes between us and it. Nothing where that is no
-    /// pipe: then they go the long way. What it was attached with stays open, and ends it as ever.
-    async fn orders(&self) -> Option<pipe::Sender> {
-        for _ in 0..LOOKS_FOR_ORDERS {
-            if let Some(orders) = self.try_orders() {
-                return Some(orders);
-            }
-            tokio::time::sleep(BETWEEN_LOOKS_FOR_ORDERS).await;
-        }
-        None
-    }
-
-    fn try_orders(&self) -> Option<pipe::Sender> {
-        let of = |number: i32| format!("/proc/{}/fd/{number}", self.number);
-        // It has put its descriptors in order: before that, nothing is known of their numbers.
-        if fs::read_link(of(2)).ok()? != Path::new("/dev/null") {
-            return None;
-        }
-        let opened = fs::File::options().write(true).custom_flags(O_NONBLOCK).open(of(ORDERS)).ok()?;
-        // It says no to what is no pipe.
-        let orders = pipe::Sender::from_file(opened).ok()?;
-        // The number was its own all the time.
-        self.is_alive().then_some(orders)
     }
 }
 
@@ -204,14 +168,7 @@ impl Recipe {
             }
             Way::Filled => None,
         };
-        let directly = match &first {
-            Some(first) => first.orders().await,
-            None => None,
-        };
-        let far = match directly {
-            Some(orders) => FarLink::new(attached.output, orders, kill, None),
-            None => FarLink::new(attached.output, attached.input, kill, None),
-        };
+        let far = FarLink::new(attached.output, attached.input, kill, None);
         Ok((Arc::new(far), complaint, first))
     }
 }

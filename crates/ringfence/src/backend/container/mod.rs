@@ -8,10 +8,10 @@
 pub(crate) mod address;
 pub(crate) mod attached;
 mod brought;
+mod cgroup_view;
 pub(crate) mod engine;
 pub(crate) mod facts;
 pub(crate) mod failure;
-mod found;
 mod guard;
 mod guest_file;
 mod guest_place;
@@ -28,6 +28,7 @@ mod pool;
 mod promises;
 mod room;
 pub(crate) mod spec;
+mod ssh;
 mod standing;
 pub(crate) mod sweep;
 mod wanted;
@@ -53,7 +54,6 @@ use self::address::{Address, EngineKind, Surroundings};
 use self::engine::Engine;
 use self::facts::Facts;
 use self::failure::chain;
-use self::found::FoundImages;
 use self::image::Resolved;
 use self::labels::{ContainerKind, Owner};
 use self::leaving::Leaving;
@@ -84,8 +84,6 @@ pub struct Containers {
     engine: OnceCell<(Engine, Facts)>,
     /// What killed supervisors left is removed before the first container is made.
     swept: OnceCell<()>,
-    /// Images that were found for runs, and not used yet.
-    found: FoundImages,
     /// Containers that are being removed.
     leaving: Leaving,
     /// Containers that wait for runs.
@@ -128,7 +126,6 @@ impl Containers {
             launcher,
             engine: OnceCell::new(),
             swept: OnceCell::new(),
-            found: FoundImages::default(),
             leaving: Leaving::default(),
             pool: Pool::new(0, pool::IDLE),
         }
@@ -263,7 +260,7 @@ impl Backend for Containers {
     fn image<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
         Box::pin(async move {
             let (engine, _) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
-            which::find(self, engine, plan).await.map(Some)
+            which::find(engine, plan).await.map(Some)
         })
     }
 

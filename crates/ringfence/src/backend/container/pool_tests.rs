@@ -1,7 +1,13 @@
 use std::collections::BTreeSet;
 
+use ringfence_guest::far::{Begin, FarWorkspace};
+use ringfence_linux::wall::{Contained, Kernel};
+
+use super::super::cgroup_view::CgroupView;
 use super::super::labels::{ContainerKind, Labels, Owner};
-use super::super::spec::{Spec, User, tests::spec};
+use super::super::spec::{GuestFrom, GuestPlace, ImageId, Spec, User, tests::spec};
+use super::super::wanted::hash;
+use super::super::ways::Way;
 use super::*;
 use crate::backend::WallError;
 
@@ -202,24 +208,56 @@ async fn what_cannot_be_made_is_told_to_whoever_waits_and_not_tried_without_end(
 
 #[test]
 fn the_key_knows_of_everything_inside_and_of_no_run() {
-    let hash = |spec: &Spec| blake3::hash(&postcard::to_allocvec(spec).unwrap());
+    let begin = |uid, workspace: FarWorkspace| {
+        let contained = Contained {
+            uid,
+            gid: 1000,
+            kernel: Kernel::Host,
+            workspace: "/work".into(),
+            writable: Vec::new(),
+            rlimits: Vec::new(),
+            paths: Vec::new(),
+            memory: None,
+            processes: None,
+            processors: None,
+        };
+        Begin { contained, workspace }
+    };
+    let told = begin(1000, FarWorkspace::Kept);
+    let of = |spec: &Spec| hash(spec, &told, Way::Filled).unwrap();
     let plain = spec();
     let labels = Labels::new("another", &Owner::current().unwrap(), ContainerKind::Pool).unwrap();
-    assert_eq!(hash(&plain), hash(&Spec { labels, ..spec() }));
+    assert_eq!(of(&plain), of(&Spec { labels, ..spec() }));
+    assert_eq!(of(&plain), of(&Spec { guest_at: GuestPlace::new().unwrap(), ..spec() }));
     let user = User { uid: plain.user.uid + 1, ..plain.user };
-    let mut smaller = spec();
-    smaller.tmpfs[0].bytes += 1;
+    let mut larger = spec();
+    larger.tmpfs[0].bytes += 1;
     let others = [
+        // A name that leads to another image since: what waits has the one from before.
+        Spec { image: ImageId::parse(&"b".repeat(64)).unwrap(), ..spec() },
+        Spec { image_volumes: Vec::new(), ..spec() },
         Spec { user, ..spec() },
-        smaller,
+        Spec { guest: GuestFrom::File("/opt/another".into()), ..spec() },
+        larger,
+        Spec { binds: Vec::new(), ..spec() },
         Spec { memory_bytes: plain.memory_bytes.map(|most| most + 1), ..spec() },
         Spec { processes: plain.processes.map(|most| most + 1), ..spec() },
         Spec { nano_cpus: None, ..spec() },
         Spec { open_files: plain.open_files + 1, ..spec() },
+        Spec { file_size: None, ..spec() },
+        Spec { shared_memory_bytes: plain.shared_memory_bytes + 1, ..spec() },
+        Spec { cgroups: CgroupView::Nothing, ..spec() },
         Spec { runtime: Some("other".to_owned()), ..spec() },
-        Spec { seccomp: None, image_variables: vec!["X".to_owned()], ..spec() },
+        Spec { image_variables: vec!["X".to_owned()], ..spec() },
+        Spec { seccomp: None, ..spec() },
+        Spec { hostname: "other".to_owned(), ..spec() },
+        Spec { engine_socket: None, ..spec() },
     ];
     for other in others {
-        assert_ne!(hash(&plain), hash(&other), "{other:?}");
+        assert_ne!(of(&plain), of(&other), "{other:?}");
+    }
+    assert_ne!(of(&plain), hash(&plain, &told, Way::Laid).unwrap());
+    for told in [begin(1001, FarWorkspace::Kept), begin(1000, FarWorkspace::Forgotten)] {
+        assert_ne!(of(&plain), hash(&plain, &told, Way::Filled).unwrap(), "{told:?}");
     }
 }

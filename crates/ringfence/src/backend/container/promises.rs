@@ -4,6 +4,7 @@ use ringfence_linux::wall::Kernel;
 use ringfence_policy::{Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
 use super::address::EngineKind;
+use super::cgroup_view::{CgroupView, cgroup_view};
 use super::facts::{Facts, Limits};
 use super::places;
 use super::ways::Way;
@@ -64,7 +65,7 @@ pub(super) fn kept(
     way: Way,
 ) -> Vec<(Guarantee, Strength, &'static str)> {
     let mut kept = kept_by_the_keeper("process 1 of the container: with it, the kernel ends everything in it");
-    kept.extend(limits(held(policy, facts, kernel)));
+    kept.extend(limits(held(policy, facts, kernel, way)));
     let size = match way {
         Way::Laid => "one tmpfs for all that can be written",
         Way::Filled => "a tmpfs for each place that can be written, `fs.size` shared out among them",
@@ -117,12 +118,12 @@ pub(super) fn kept(
 }
 
 /// The limits that a cgroup keeps for containers of this policy. Around a kernel of its own it counts that kernel's threads and
-/// memory, and nobody inside can see it.
-pub(super) fn held(policy: &ResolvedPolicy, facts: &Facts, kernel: Kernel) -> Limits {
+/// memory, and nobody inside can see it. What cannot be seen is not proven, and so not promised.
+pub(super) fn held(policy: &ResolvedPolicy, facts: &Facts, kernel: Kernel, way: Way) -> Limits {
     let runtime = policy.backend.runtime.as_ref().map(|runtime| runtime.value.as_str());
-    match kernel {
-        Kernel::Host => facts.limits_with(runtime),
-        Kernel::Own => Limits::NONE,
+    match (kernel, cgroup_view(facts, way)) {
+        (Kernel::Host, CgroupView::Own) => facts.limits_with(runtime),
+        (Kernel::Own, _) | (_, CgroupView::Nothing) => Limits::NONE,
     }
 }
 

@@ -16,6 +16,7 @@ use ringfence_guest::far;
 use serde::Serialize;
 
 use super::address::EngineKind;
+use super::cgroup_view::CgroupView;
 use super::guard::{self, Violation};
 use super::guest_place::GUEST_PLACE;
 pub(crate) use super::guest_place::GuestPlace;
@@ -94,6 +95,8 @@ pub(crate) struct Spec {
     pub(crate) shared_memory_bytes: u64,
     /// What an engine filters system calls with, when it is not its own filter; JSON. Podman takes none over its API.
     pub(crate) seccomp: Option<String>,
+    /// What it shows of cgroups.
+    pub(crate) cgroups: CgroupView,
     /// What starts it, when it is not the engine's usual runtime.
     pub(crate) runtime: Option<String>,
     /// What is written on it. Nothing inside depends on it: of two that differ in it alone, one is as good as the other.
@@ -222,10 +225,12 @@ impl Spec {
         };
         let mut security = vec!["no-new-privileges".to_owned()];
         security.extend(self.seccomp.iter().map(|json| format!("seccomp={json}")));
+        security.extend(self.cgroups.security_options(kind));
         let host_config = HostConfig {
             network_mode: Some("none".to_owned()),
             cap_drop: Some(vec!["ALL".to_owned()]),
             security_opt: Some(security),
+            masked_paths: self.cgroups.masked_paths(kind),
             readonly_rootfs: Some(true),
             privileged: Some(false),
             ipc_mode: Some("private".to_owned()),

@@ -24,6 +24,7 @@ pub(in crate::backend::container) fn spec() -> Spec {
         file_size: Some(1 << 30),
         shared_memory_bytes: 16 << 20,
         seccomp: Some(r#"{"defaultAction":"SCMP_ACT_ERRNO"}"#.into()),
+        cgroups: CgroupView::Own,
         runtime: Some("runsc".into()),
         labels: Labels::fixed(),
         hostname: "sandbox".into(),
@@ -44,6 +45,24 @@ fn the_whole_of_a_container_for_docker() {
 fn the_whole_of_a_container_for_podman() {
     let spec = Spec { seccomp: None, runtime: None, guest: GuestFrom::Volume("ringfence-guest-0".into()), ..spec() };
     insta::assert_json_snapshot!(shown(EngineKind::Podman, &spec));
+}
+
+#[test]
+fn cgroups_that_are_not_the_containers_own_are_hidden_and_all_else_that_an_engine_hides_stays_so() {
+    let hidden = Spec { seccomp: None, cgroups: CgroupView::Nothing, ..spec() };
+    let shown_to = |kind, spec: &Spec| shown(kind, spec)["HostConfig"].clone();
+    let docker = shown_to(EngineKind::Docker, &hidden);
+    let hides = |path: &str| docker["MaskedPaths"].as_array().unwrap().iter().any(|hidden| hidden == path);
+    assert!(hides("/sys/fs/cgroup") && hides("/proc/kcore") && hides("/sys/firmware"), "{docker}");
+    assert_eq!(docker["SecurityOpt"], serde_json::json!(["no-new-privileges"]));
+    let podman = shown_to(EngineKind::Podman, &hidden);
+    assert_eq!(podman["SecurityOpt"], serde_json::json!(["no-new-privileges", "mask=/sys/fs/cgroup"]));
+    assert!(podman["MaskedPaths"].is_null(), "{podman}");
+    for kind in [EngineKind::Docker, EngineKind::Podman] {
+        let open = shown_to(kind, &Spec { seccomp: None, ..spec() });
+        assert_eq!(open["SecurityOpt"], serde_json::json!(["no-new-privileges"]));
+        assert!(open["MaskedPaths"].is_null(), "{open}");
+    }
 }
 
 #[test]
@@ -187,7 +206,10 @@ fn the_guard_refuses_every_option_that_opens_a_wall() {
         ("SecurityOpt", json!(["seccomp={}"])),
         ("SecurityOpt", json!(["no-new-privileges", "apparmor=unconfined"])),
         ("SecurityOpt", json!(["no-new-privileges", "systempaths=unconfined"])),
+        ("SecurityOpt", json!(["no-new-privileges", "unmask=ALL"])),
+        ("SecurityOpt", json!(["no-new-privileges", "mask=/sys/fs/cgroup:unmask=/proc/kcore"])),
         ("MaskedPaths", json!([])),
+        ("MaskedPaths", json!(["/sys/fs/cgroup"])),
         ("ReadonlyPaths", json!([])),
         ("ReadonlyRootfs", json!(false)),
         ("Binds", json!(["/:/host"])),

@@ -10,6 +10,7 @@ use ringfence_linux::RlimitKind;
 use ringfence_linux::wall::{Access, Contained, Ground, Writable};
 use ringfence_policy::{Mount, WorkspaceMode};
 
+use super::cgroup_view::cgroup_view;
 use super::labels::{ContainerKind, Labels};
 use super::made::Recipe;
 use super::places::{Place, SHARED_MEMORY, places};
@@ -78,7 +79,7 @@ impl Wanted {
 }
 
 /// The hash of all that a container and its guest depend on.
-fn hash(spec: &Spec, begin: &Begin, way: Way) -> Result<[u8; 32], StartError> {
+pub(super) fn hash(spec: &Spec, begin: &Begin, way: Way) -> Result<[u8; 32], StartError> {
     let way: u8 = match way {
         Way::Laid => 0,
         Way::Filled => 1,
@@ -135,6 +136,7 @@ fn spec(
         file_size: None,
         shared_memory_bytes: shared.map_or(COVERED, |place| place.bytes),
         seccomp: prepared.seccomp.clone(),
+        cgroups: cgroup_view(&prepared.facts, prepared.way),
         runtime: plan.policy().backend.runtime.as_ref().map(|runtime| runtime.value.to_string()),
         labels,
         hostname: HOSTNAME.to_owned(),
@@ -160,7 +162,7 @@ fn mount_points(containers: &Containers, plan: &Plan) -> Result<Vec<Tmpfs>, Star
 
 fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], memory: u64) -> Begin {
     let proc = &plan.policy().proc;
-    let limits = held(plan.policy(), &prepared.facts, prepared.kernel);
+    let limits = held(plan.policy(), &prepared.facts, prepared.kernel, prepared.way);
     let mode = plan.policy().fs.mode.value;
     let is_writable = |place: &&Place| place.at != workspace || mode != WorkspaceMode::ReadOnly;
     let mut paths: Vec<(OsString, Access)> = vec![("/".into(), Access::ReadOnly)];

@@ -70,8 +70,8 @@ fn pull_of(plan: &Plan) -> Pull {
     }
 }
 
-/// The image as it is now, or what would have to be done first. One that is there is the one that this run gets.
-pub(super) async fn find(containers: &Containers, engine: &Engine, plan: &Plan) -> Result<FoundImage, StartError> {
+/// The image as it is now, or what would have to be done first.
+pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, StartError> {
     let later = |name: String, what: String| FoundImage { name, preparing: Some(what), settled: Settled::WhenPrepared };
     let (name, making) = match wanted(plan)? {
         Wanted::Project(folder) => {
@@ -82,11 +82,7 @@ pub(super) async fn find(containers: &Containers, engine: &Engine, plan: &Plan) 
         Wanted::Ours(recipe) => (recipe.reference(), "making"),
     };
     match resolve(engine, &name, Pull::Never, &|_| {}).await {
-        Ok(found) => {
-            let name = super::named(&found);
-            containers.found.put(plan.run_id(), found);
-            Ok(FoundImage { name, preparing: None, settled: Settled::Now })
-        }
+        Ok(found) => Ok(FoundImage { name: super::named(&found), preparing: None, settled: Settled::Now }),
         Err(ResolveError::Absent(_)) if pull_of(plan) == Pull::Allow => {
             let what = format!("{making} the image {name}");
             Ok(later(name, what))
@@ -98,16 +94,17 @@ pub(super) async fn find(containers: &Containers, engine: &Engine, plan: &Plan) 
 /// The image, fetched or made first where the policy permits it.
 pub(super) async fn obtain(containers: &Containers, engine: &Engine, plan: &Plan) -> Result<Resolved, StartError> {
     let pull = pull_of(plan);
-    let name = match wanted(plan)? {
-        Wanted::Named(name) => match containers.found.take(plan.run_id()) {
-            Some(found) => return Ok(found),
-            None => name.to_owned(),
-        },
-        Wanted::Ours(recipe) => ours(containers, engine, recipe, pull).await?,
-        Wanted::Project(folder) => project(containers, engine, plan, folder.to_owned()).await?,
+    // What was made is looked up by what it is, and called what people call it.
+    let (name, called) = match wanted(plan)? {
+        Wanted::Named(name) => (name.to_owned(), None),
+        Wanted::Ours(recipe) => (ours(containers, engine, recipe, pull).await?, Some(recipe.reference())),
+        Wanted::Project(folder) => {
+            let called = format!("build {}", folder.display());
+            (project(containers, engine, plan, folder.to_owned()).await?, Some(called))
+        }
     };
-    let found = resolve(engine, &name, pull, &|_| {}).await;
-    found.map_err(|error| with_hint(&error, &error.hint()))
+    let found = resolve(engine, &name, pull, &|_| {}).await.map_err(|error| with_hint(&error, &error.hint()))?;
+    Ok(Resolved { name: called.unwrap_or(found.name), ..found })
 }
 
 fn now() -> u64 {

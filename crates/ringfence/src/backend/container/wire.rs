@@ -5,15 +5,19 @@
 
 use std::io;
 use std::pin::Pin;
-use std::process::Stdio;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bollard::BollardRequest;
-use hyper::body::Incoming;
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{HOST, HeaderValue};
-use hyper::{Response, Uri};
+use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -21,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::address::{Address, Location, Remote};
+use super::ssh::{Destination, Ssh};
 
 /// The most that is read of an answer.
 const MOST_ANSWER: u64 = 16 * 1024 * 1024;
@@ -29,13 +34,27 @@ const MOST_ARCHIVE: u64 = 256 * 1024 * 1024;
 /// Likewise of what is told while an image is fetched or built.
 const MOST_PROGRESS: u64 = 64 * 1024 * 1024;
 
-/// The way to one engine. A connection is made for each request.
+/// The most connections that wait for another request.
+const MOST_IDLE: usize = 4;
+
+/// The way to one engine. A connection is used again once its answer was read: an `ssh` for each would be slow.
 #[derive(Debug, Clone)]
 pub(super) struct Wire {
     address: Address,
     /// Before each path, once it is known: `/v1.41`.
     version: Arc<OnceLock<String>>,
+    idle: Arc<Mutex<Vec<Connection>>>,
 }
+
+/// An open connection, and how much may still be read from it.
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Body>,
+    left: Arc<AtomicU64>,
+}
+
+/// bollard has no name for its own.
+type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Why no answer came.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +98,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Wire {
     pub(super) fn new(address: Address) -> Self {
-        Self { address, version: Arc::default() }
+        Self { address, version: Arc::default(), idle: Arc::default() }
     }
 
     /// Every request is one of this version from now on; a later call changes nothing.
@@ -87,19 +106,64 @@ impl Wire {
         self.version.get_or_init(|| format!("/v{version}"));
     }
 
-    /// Sends one request over a connection of its own.
+    /// Sends one request, over a connection that waits for one if there is such.
     pub(super) async fn send(&self, mut request: BollardRequest) -> Result<Response<Incoming>, WireError> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let most = most_for(request.uri().path());
         let versioned = format!("{}{path}", self.version.get().map_or("", String::as_str));
         *request.uri_mut() = versioned.parse::<Uri>().map_err(|_| WireError::Request)?;
         request.headers_mut().insert(HOST, HeaderValue::from_static("engine"));
-        let stream = Capped { inner: self.connect().await?, left: most };
-        let (mut sender, connection) =
+        let mut request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+        while let Some(connection) = self.waiting() {
+            match self.over(connection, most, request).await {
+                Ok(response) => return Ok(response),
+                // The engine closed it meanwhile, and nothing was sent.
+                Err(mut failed) => match failed.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(WireError::Http(failed.into_error())),
+                },
+            }
+        }
+        let left = Arc::new(AtomicU64::new(most));
+        let stream = Capped { inner: self.connect().await?, left: Arc::clone(&left) };
+        let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(WireError::Http)?;
-        // It ends with the answer, or with the two halves of what was attached.
+        // It ends with the last answer, or with the two halves of what was attached.
         tokio::spawn(connection.with_upgrades());
-        sender.send_request(request).await.map_err(WireError::Http)
+        let sent = self.over(Connection { sender, left }, most, request).await;
+        sent.map_err(|failed| WireError::Http(failed.into_error()))
+    }
+
+    async fn over(
+        &self,
+        mut connection: Connection,
+        most: u64,
+        request: Request<Body>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+        connection.left.store(most, Ordering::Relaxed);
+        let response = connection.sender.try_send_request(request).await?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let idle = Arc::downgrade(&self.idle);
+            // Ready when the answer was read, or gone when nobody wanted the rest of it.
+            tokio::spawn(async move {
+                if connection.sender.ready().await.is_ok()
+                    && let Some(idle) = idle.upgrade()
+                {
+                    let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+                    if idle.len() < MOST_IDLE {
+                        idle.push(connection);
+                    }
+                }
+            });
+        }
+        Ok(response)
+    }
+
+    /// A connection that waits for a request, and is open as far as we know.
+    fn waiting(&self) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|connection| connection.sender.is_ready());
+        idle.pop()
     }
 
     async fn connect(&self) -> Result<Box<dyn Stream>, WireError> {
@@ -131,36 +195,14 @@ impl Wire {
                 Ok(Box::new(connector.connect(name, stream).await.map_err(WireError::Tls)?))
             }
             Location::Remote(Remote::Ssh { user, host, port, socket }) => {
-                let mut command = tokio::process::Command::new("ssh");
-                // No question can be answered here, and an unknown host is not for us to trust.
-                command.args([
-                    "-T",
-                    "-o",
-                    "BatchMode=yes",
-                    "-o",
-                    "StrictHostKeyChecking=yes",
-                    "-o",
-                    "ConnectTimeout=10",
-                ]);
-                if let Some(user) = user {
-                    command.args(["-l", user]);
-                }
-                if let Some(port) = port {
-                    command.args(["-p", &port.to_string()]);
-                }
-                // Both are plain words: the shell over there has nothing to interpret.
-                let program = self.address.kind.name();
-                command.args(["--", host, program]);
-                if let Some(socket) = socket {
-                    let option = if program == "podman" { "--url" } else { "--host" };
-                    command.args([option, &format!("unix://{socket}")]);
-                }
-                command.args(["system", "dial-stdio"]);
-                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-                let mut child = command.spawn().map_err(WireError::Ssh)?;
-                let pipes = child.stdin.take().zip(child.stdout.take());
-                let (input, output) = pipes.ok_or_else(|| WireError::Ssh(io::ErrorKind::BrokenPipe.into()))?;
-                Ok(Box::new(SshPipes { _child: child, pipes: tokio::io::join(output, input) }))
+                let to = Destination {
+                    kind: self.address.kind,
+                    user: user.as_deref(),
+                    host,
+                    port: *port,
+                    socket: socket.as_deref(),
+                };
+                Ok(Box::new(Ssh::start(to).map_err(WireError::Ssh)?))
             }
         }
     }
@@ -205,47 +247,22 @@ fn tls_configuration(folder: &std::path::Path) -> io::Result<rustls::ClientConfi
         .map_err(io::Error::other)
 }
 
-/// The pipes of an `ssh`, which ends with them.
-struct SshPipes {
-    _child: tokio::process::Child,
-    pipes: tokio::io::Join<tokio::process::ChildStdout, tokio::process::ChildStdin>,
-}
-
-impl AsyncRead for SshPipes {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipes).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for SshPipes {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.pipes).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipes).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipes).poll_shutdown(cx)
-    }
-}
-
-/// A stream of which only so much is read.
+/// A stream of which only so much is read for each answer.
 struct Capped {
     inner: Box<dyn Stream>,
-    left: u64,
+    left: Arc<AtomicU64>,
 }
 
 impl AsyncRead for Capped {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.left == 0 {
+        let left = self.left.load(Ordering::Relaxed);
+        if left == 0 {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::FileTooLarge, "the engine's answer is too long")));
         }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
         let read = buffer.filled().len().saturating_sub(before);
-        self.left = self.left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
+        self.left.store(left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX)), Ordering::Relaxed);
         polled
     }
 }
@@ -261,5 +278,48 @@ impl AsyncWrite for Capped {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::address::EngineKind;
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// Answers so many requests on each connection, closes it, and counts the connections.
+    fn engine(listener: tokio::net::UnixListener, answers: usize) -> Arc<AtomicU64> {
+        let count = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&count);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                for _ in 0..answers {
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        head.push(stream.read_u8().await.unwrap());
+                    }
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK").await.unwrap();
+                }
+            }
+        });
+        count
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again_until_the_engine_closes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let count = engine(tokio::net::UnixListener::bind(&path).unwrap(), 2);
+        let location = Location::Local(path);
+        let wire = Wire::new(Address { kind: EngineKind::Docker, location, said_by: None });
+        for expected in [1, 1, 2, 2] {
+            let request = Request::get("http://engine/_ping").body(bollard::body_full(Bytes::new())).unwrap();
+            let answer = wire.send(request).await.unwrap().collect().await.unwrap().to_bytes();
+            assert_eq!(answer, "OK");
+            assert_eq!(count.load(Ordering::Relaxed), expected);
+            // Until it is known that it can be used again, or not.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 }

@@ -4,7 +4,6 @@
 //! The guest is not believed: what it says must be its turn, and within its caps. One that says anything else is killed from
 //! outside, and everything that waits for it gets an error. Nothing here blocks a thread of the event loop.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -13,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::{Stream as Nodes, StreamExt};
-use ringfence_guest::far::{Begin, FarOrder, MOST_NODES, Node, PIECE};
+use ringfence_guest::far::{Begin, FarOrder};
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::seal::FrameKey;
 use ringfence_guest::{Order, Report, Start};
@@ -23,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use self::bring::Collector;
-use self::turn::{Begun, Ends, Fill, Last, Program, Step, Turns, said_by_the_guest};
+use self::turn::{Begun, Ends, Last, Program, Step, Turns, said_by_the_guest};
 use self::wire::{Ear, Frame, Heard, Voice};
 use super::StartError;
 use super::guest::{Proofs, start_error};
@@ -31,6 +29,7 @@ use crate::BoxFuture;
 use crate::request::TerminalSize;
 use crate::workspace::layer::PrivateLayer;
 
+mod ask;
 mod bring;
 mod stream;
 #[cfg(test)]
@@ -242,12 +241,6 @@ impl FarLink {
         self.shared.order(&FarOrder::Order(Order::Start(Box::new(start))))
     }
 
-    /// Tells the guest to end with a program that it was just told to start.
-    pub(super) fn end_after(&self, program: ProgramNumber) -> io::Result<()> {
-        self.shared.turns().may_end = true;
-        self.shared.order(&FarOrder::EndAfter { program })
-    }
-
     /// Gives a program's terminal another size.
     pub(super) fn resize(&self, program: ProgramNumber, size: TerminalSize) -> io::Result<()> {
         self.shared.order(&FarOrder::Resize { program, size })
@@ -322,81 +315,6 @@ impl FarLink {
     /// The layer that was made of what differed at the end; nothing when nothing did. Once.
     pub(super) fn take_brought(&self) -> Option<io::Result<PrivateLayer>> {
         self.shared.brought.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Asks which of `files` are there, in their order.
-    pub(super) async fn find(&self, files: Vec<OsString>) -> io::Result<Vec<bool>> {
-        let (sender, found) = oneshot::channel();
-        {
-            // The order goes out under the lock: answers come in the order in which they were asked for.
-            let mut turns = self.shared.proven()?;
-            turns.finds.push_back((files.len(), sender));
-            self.shared.order(&FarOrder::Find(files))?;
-        }
-        self.shared.answer(ANSWERS, found).await
-    }
-
-    /// Fills the workspace with `nodes`, of which only a few are held at once, and waits until they are there.
-    pub(super) async fn fill(&self, nodes: impl Nodes<Item = io::Result<Node>> + Send) -> io::Result<()> {
-        let (sender, mut filled) = oneshot::channel();
-        {
-            let mut turns = self.shared.proven()?;
-            if !matches!(turns.fill, Fill::Nobody) {
-                return Err(io::ErrorKind::AlreadyExists.into());
-            }
-            turns.fill = Fill::Sending(sender);
-        }
-        tokio::select! {
-            biased;
-            // It may fail before it has everything.
-            failed = &mut filled => return failed.map_err(|_| gone()).and_then(|failed| failed),
-            sent = self.send(nodes) => if let Err(error) = sent {
-                // What is there is no workspace.
-                self.kill();
-                return Err(error);
-            },
-        }
-        {
-            let mut turns = self.shared.turns();
-            turns.fill = match std::mem::replace(&mut turns.fill, Fill::Nobody) {
-                Fill::Sending(sender) => Fill::Sent(sender),
-                other => other,
-            };
-        }
-        self.shared.voice.say(&FarOrder::Made).await;
-        self.shared.answer(ANSWERS, filled).await?
-    }
-
-    async fn send(&self, nodes: impl Nodes<Item = io::Result<Node>>) -> io::Result<()> {
-        let mut nodes = std::pin::pin!(nodes);
-        let (mut batch, mut size) = (Vec::new(), 0);
-        while let Some(node) = nodes.next().await {
-            let node = node?;
-            let weight = bring::weight(&node);
-            if !batch.is_empty() && (batch.len() >= MOST_NODES || size + weight > 2 * PIECE) {
-                self.shared.voice.say(&FarOrder::Make(std::mem::take(&mut batch))).await;
-                size = 0;
-            }
-            size += weight;
-            batch.push(node);
-        }
-        if !batch.is_empty() {
-            self.shared.voice.say(&FarOrder::Make(batch)).await;
-        }
-        Ok(())
-    }
-
-    /// Asks what differs now, and has a layer made of it. Programs go on meanwhile.
-    #[cfg_attr(not(test), allow(dead_code, reason = "only the end of a session is told so far"))]
-    pub(super) async fn collect(&self, bringing: Box<dyn Bringing>) -> io::Result<PrivateLayer> {
-        let mut collector = Collector::begin(bringing)?;
-        let layer = collector.layer.take().ok_or_else(gone)?;
-        {
-            let mut turns = self.shared.proven()?;
-            turns.collectors.push_back(collector);
-            self.shared.order(&FarOrder::Collect)?;
-        }
-        self.shared.answer(COLLECTS, layer).await?
     }
 }
 

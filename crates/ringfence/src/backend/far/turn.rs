@@ -289,7 +289,9 @@ impl Turns {
                 self.begun = Begun::Gone;
                 return Ok(Step::Gone(report));
             }
-            Report::Proven(_) | Report::Layer { .. } | Report::Workspace { .. } => return Err(OutOfTurn),
+            Report::Proven(_) | Report::Door | Report::Layer { .. } | Report::Workspace { .. } => {
+                return Err(OutOfTurn);
+            }
         }
         Ok(Step::Tell(report))
     }

@@ -23,6 +23,7 @@ use crate::backend::spawn::in_a_session;
 use crate::backend::{
     Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable,
 };
+use crate::egress::Egress;
 use crate::plan::Plan;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::merged::Merged;
@@ -31,6 +32,7 @@ use crate::workspace::merged::Merged;
 #[derive(Debug)]
 struct Standing {
     guest: Kept,
+    egress: Option<Egress>,
     workspace: PathBuf,
     root: Option<Root>,
     capabilities: Capabilities,
@@ -56,10 +58,12 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
     let (guest, group) = native.raise_wall(plan, view, None, [null.as_fd(); 3])?;
     let link = Link::new(guest).map_err(|source| StartError::Io { attempt: "watch the guest", source })?;
     let when = |(name, found): (String, String)| (name, format!("{found}, when the session was opened"));
-    let proofs: Proofs = link.proven().await?.into_iter().map(when).collect();
+    let (proofs, egress) = link.proven_for(plan).await?;
+    let proofs: Proofs = proofs.into_iter().map(when).collect();
     let groups = groups_of(group.as_ref());
     Ok(Arc::new(Standing {
         guest: Kept::new(link),
+        egress,
         workspace,
         root,
         capabilities: Capabilities::new(BackendKind::Native, in_a_session(kept(plan.policy(), groups))),
@@ -93,6 +97,7 @@ impl Backend for Standing {
         Box::pin(async move {
             let mut sandbox = in_session(plan, &self.guest, |number| self.start(plan, number))?;
             sandbox.proofs = self.proofs.clone();
+            sandbox.network = self.egress.as_ref().map(Egress::follow);
             sandbox.image = self.root.as_ref().map(|root| root.name().to_owned());
             if let Some(group) = &self.group {
                 sandbox.share(Counters::Cgroup(Arc::clone(group))).await;

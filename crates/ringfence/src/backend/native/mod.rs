@@ -25,6 +25,7 @@ use ringfence_policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, Re
 use self::begun::{Begun, wall_for};
 pub use self::image::ImageError;
 use super::counters::Counters;
+use super::door;
 use super::inside::{self, CODE, search_path, workspace_at};
 use super::pipes::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
@@ -128,6 +129,7 @@ impl Native {
             },
             cgroup: None,
             only,
+            door: (plan.policy().net.mode.value == NetMode::Allowlist).then_some(door::PORT),
         };
         match &group {
             Some(group) => {
@@ -167,7 +169,7 @@ impl Native {
         sandbox.counters = group.map(|group| Counters::Cgroup(Arc::new(group)));
         sandbox.lower = lower;
         sandbox.image = root.map(|root| root.name().to_owned());
-        sandbox.proven().await?;
+        sandbox.proven(plan).await?;
         self.prepare_again(plan);
         Ok(sandbox)
     }
@@ -263,7 +265,16 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
         (Guarantee::FsQuota, Strength::Enforced, "one tmpfs for all that can be written"),
         (Guarantee::FsDeny, Strength::Enforced, "files that matched at the start are absent"),
         (Guarantee::FsWorkspaceMode, Strength::Enforced, "mounts of its own"),
-        (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only"),
+        match policy.net.mode.value {
+            NetMode::Allowlist => (
+                Guarantee::NetAllowlist,
+                Strength::Enforced,
+                "own network namespace with loopback only, and in it one socket of our proxy, which decides host by host",
+            ),
+            NetMode::None | NetMode::Open => {
+                (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only")
+            }
+        },
         (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
         (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
         no_core(),
@@ -363,8 +374,10 @@ fn program(plan: &Plan, workspace: &Path, code: &Path, root: Option<&image::Root
 fn cannot(policy: &ResolvedPolicy) -> Option<&'static str> {
     if policy.net.mode.value == NetMode::Open {
         Some("`net.mode: open`: there is only the network of its own")
-    } else if !policy.net.localhost.is_empty() || !policy.net.unix.is_empty() {
-        Some("`net.localhost` and `net.unix`: nothing of the host can be reached")
+    } else if !policy.net.unix.is_empty() {
+        Some("`net.unix`: no socket of the host is shown")
+    } else if policy.net.mode.value == NetMode::None && !policy.net.localhost.is_empty() {
+        Some("`net.localhost` without `net.mode: allowlist`")
     } else {
         None
     }

@@ -35,17 +35,8 @@ pub(super) struct Member {
     reports: tokio::sync::Mutex<mpsc::Receiver<Received>>,
     /// Until it is released.
     start: Option<(Start, Vec<OwnedFd>)>,
-    /// Whether its guest ends with it.
-    then: Then,
     /// Its end, once told, is all that is waited for.
     ended: Mutex<Option<(Usage, Instant)>>,
-}
-
-/// What becomes of a guest when a program of it has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    GoesOn,
-    Ends,
 }
 
 /// A program that is alone in a place that is far: with it, the place ends.
@@ -71,7 +62,7 @@ pub(in crate::backend) fn in_session(
     guest: &Kept,
     start: impl FnOnce(ProgramNumber) -> Result<Start, StartError>,
 ) -> Result<Sandbox, StartError> {
-    make(plan, guest, start, Then::GoesOn, Supervisor::Kept)
+    make(plan, guest, start, Supervisor::Kept)
 }
 
 /// The sandbox of the only program of `guest`, which is far, has proven its wall and ends with it. `place` is dropped when
@@ -82,14 +73,13 @@ pub(in crate::backend) fn alone(
     start: impl FnOnce(ProgramNumber) -> Result<Start, StartError>,
     place: Box<dyn Any + Send>,
 ) -> Result<Sandbox, StartError> {
-    make(plan, guest, start, Then::Ends, |member| Supervisor::Alone(Alone { member, _place: Mutex::new(place) }))
+    make(plan, guest, start, |member| Supervisor::Alone(Alone { member, _place: Mutex::new(place) }))
 }
 
 fn make(
     plan: &Plan,
     guest: &Kept,
     start: impl FnOnce(ProgramNumber) -> Result<Start, StartError>,
-    then: Then,
     supervisor: impl FnOnce(Member) -> Supervisor,
 ) -> Result<Sandbox, StartError> {
     let typed = match plan.stdin() {
@@ -106,7 +96,6 @@ fn make(
         number,
         reports: tokio::sync::Mutex::new(reports),
         start: Some((start, ends)),
-        then,
         ended: Mutex::new(None),
     };
     if let Some(pipes) = pipes {
@@ -136,10 +125,6 @@ impl Member {
         let is_handed = start.terminal.is_some() && !is_far;
         let given: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
         self.guest.start(start, &given).map_err(watch)?;
-        if let (Then::Ends, Some(far)) = (self.then, self.guest.far()) {
-            // Now, and not when we have heard of its end: what we say is on its way for longer than some programs run.
-            far.end_after(self.number).map_err(watch)?;
-        }
         drop(descriptors);
         let limit = if is_far { STARTS_FAR } else { STARTS };
         let gone = || watch(io::Error::new(io::ErrorKind::UnexpectedEof, "the place that it was to run in is gone"));

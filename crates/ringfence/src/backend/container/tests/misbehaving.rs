@@ -16,6 +16,7 @@ use super::super::spec::tests::spec;
 use super::at;
 
 const LIMIT: Duration = Duration::from_secs(2);
+const GREETING: &[u8] = b"HTTP/1.1 200 OK\r\nApi-Version: 1.41\r\nContent-Length: 2\r\n\r\nOK";
 const VERSION: &str = r#"{"Version":"28.0.0","ApiVersion":"1.41","Components":[{"Name":"runc","Version":"1.1.5"}]}"#;
 
 /// What a false engine does with a request: the bytes that it answers, and whether it then keeps the connection.
@@ -84,7 +85,9 @@ async fn refused(answer: Arc<Answer>) -> Unavailable {
 
 /// An engine that says what it is, and does `more` with everything else.
 async fn connected(more: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (FalseEngine, Engine) {
-    let answer = move |first: &str| if first.contains("/version") { http(200, VERSION) } else { more(first) };
+    let answer = move |first: &str| {
+        if first.starts_with("GET /_ping ") { Reply::Bytes(GREETING.to_vec()) } else { more(first) }
+    };
     let server = listen(Arc::new(answer));
     let engine = Engine::connect(&at(&server.path), LIMIT).await.unwrap();
     (server, engine)
@@ -104,7 +107,7 @@ async fn a_socket_that_is_not_there_or_that_nobody_serves_is_an_engine_that_does
 
 #[tokio::test]
 async fn a_socket_without_permission_says_what_the_group_means() {
-    let server = listen(Arc::new(|_: &str| http(200, VERSION)));
+    let server = listen(Arc::new(|_: &str| Reply::Bytes(GREETING.to_vec())));
     std::fs::set_permissions(&server.path, std::fs::Permissions::from_mode(0o000)).unwrap();
     let connected = Engine::connect(&at(&server.path), LIMIT).await;
     if rustix::process::geteuid().is_root() {
@@ -136,7 +139,10 @@ async fn garbage_is_not_taken_for_an_engine() {
         b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n<!doctype",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\n{\"ApiVersion\":\"one\\u001b\"}  ",
+        b"HTTP/1.1 200 OK\r\nApi-Version: one\r\nContent-Length: 2\r\n\r\nOK",
+        b"HTTP/1.1 200 OK\r\nApi-Version: 1.41.1\r\nContent-Length: 2\r\n\r\nOK",
+        b"HTTP/1.1 200 OK\r\nApi-Version: -1.41\r\nContent-Length: 2\r\n\r\nOK",
+        b"HTTP/1.1 200 OK\r\nApi-Version: 99999999999.1\r\nContent-Length: 2\r\n\r\nOK",
         b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnull",
     ] {
         let said = refused(Arc::new(move |_: &str| Reply::Bytes(bytes.to_vec()))).await;
@@ -157,11 +163,14 @@ async fn an_answer_without_an_end_is_cut_off() {
 #[tokio::test]
 async fn requests_are_of_the_version_that_was_agreed_on() {
     let (_server, engine) = connected(|first| {
+        if first.starts_with("GET /v1.41/version ") {
+            return http(200, VERSION);
+        }
         assert!(first.starts_with("GET /v1.41/info "), "{first}");
-        http(200, r#"{"CgroupVersion":"2","CgroupDriver":"systemd","SecurityOptions":["name=rootless","name=seccomp,profile=x"],"Runtimes":{"runc":{},"runsc":{}}}"#)
+        http(200, r#"{"ServerVersion":"28.0.0","CgroupVersion":"2","CgroupDriver":"systemd","SecurityOptions":["name=rootless","name=seccomp,profile=x"],"Runtimes":{"runc":{},"runsc":{}}}"#)
     })
     .await;
-    let facts = engine.facts(LIMIT).await.unwrap();
+    let facts = engine.all_facts(LIMIT).await.unwrap();
     assert!(facts.rootless && facts.seccomp && facts.runtimes.contains("runsc"), "{facts:?}");
     let warnings = facts.warnings();
     assert!(warnings.iter().any(|warning| warning.contains("CVE-2024-21626")), "{warnings:?}");

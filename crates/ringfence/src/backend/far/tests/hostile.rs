@@ -338,3 +338,34 @@ async fn orders_that_nobody_reads_are_bounded() {
     assert!(given >= 1000, "the twin: some may wait");
     held.is_given_up().await;
 }
+
+#[tokio::test]
+async fn a_guest_that_waits_is_not_over_until_it_speaks_or_ends() {
+    let (held, mut fake) = connect(None);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!held.link.is_over(), "one that says nothing waits");
+    fake.tell(gone(Layer::Unchanged)).await;
+    held.is_given_up().await;
+    assert!(held.link.is_over(), "nobody asked it anything");
+    assert!(held.link.proven(begin()).await.is_err());
+
+    let (held, fake) = connect(None);
+    drop(fake);
+    held.is_given_up().await;
+    assert!(held.link.is_over());
+}
+
+#[tokio::test]
+async fn what_takes_the_changes_is_named_before_the_wall_is_raised_and_never_after() {
+    let (held, fake) = connect(None);
+    tokio::spawn(fake.live());
+    assert!(!held.link.keeps_workspace());
+    held.link.keep(Box::new(Paper::new())).unwrap();
+    assert!(held.link.keeps_workspace());
+    let (held, _guest) = held.proven().await;
+    assert!(held.link.keep(Box::new(Paper::new())).is_err());
+
+    let (held, _guest) = honest().await;
+    assert!(held.link.keep(Box::new(Paper::new())).is_err());
+    assert!(!held.link.keeps_workspace(), "one that was begun without it stays so");
+}

@@ -186,8 +186,7 @@ impl Fake {
                 None => &body,
             };
             match decode(opened).unwrap() {
-                // It ends when it is told to, too.
-                FarOrder::StillHere | FarOrder::EndAfter { .. } => {}
+                FarOrder::StillHere => {}
                 FarOrder::Begin { begin, key } => {
                     self.seals =
                         Some((Seal::new(key.clone(), Direction::Reports), Seal::new(key.clone(), Direction::Orders)));

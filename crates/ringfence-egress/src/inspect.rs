@@ -1,0 +1,259 @@
+//! Opening TLS: a certificate authority for one sandbox, whose key never leaves this process.
+//!
+//! To the inside we are the origin, with a certificate of that authority. To the origin we are a client that verifies.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SerialNumber,
+};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use crate::host::Host;
+
+/// The most hosts whose certificates are kept. When there are more, all are forgotten and made again.
+const MOST_LEAVES: usize = 1024;
+
+const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
+
+/// Which HTTP is spoken inside TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Version {
+    Http1,
+    Http2,
+}
+
+impl Version {
+    /// What was agreed on; nothing means HTTP/1.1.
+    pub(crate) fn agreed(protocol: Option<&[u8]>) -> Self {
+        if protocol == Some(HTTP2) { Self::Http2 } else { Self::Http1 }
+    }
+
+    /// The best that is offered.
+    pub(crate) fn offered<'a>(protocols: Option<impl Iterator<Item = &'a [u8]>>) -> Self {
+        let offered = protocols.into_iter().flatten().any(|protocol| protocol == HTTP2);
+        if offered { Self::Http2 } else { Self::Http1 }
+    }
+
+    fn protocols(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Http1 => vec![HTTP1.to_vec()],
+            Self::Http2 => vec![HTTP2.to_vec(), HTTP1.to_vec()],
+        }
+    }
+}
+
+/// Opens TLS for one sandbox.
+pub struct Inspector {
+    provider: Arc<CryptoProvider>,
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    leaf_key: KeyPair,
+    serial: AtomicU64,
+    leaves: Mutex<HashMap<(Host, Version), Arc<ServerConfig>>>,
+    roots: Vec<CertificateDer<'static>>,
+    to_origin_http1: Arc<ClientConfig>,
+    to_origin_http2: Arc<ClientConfig>,
+}
+
+/// Why TLS cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// A certificate could not be made.
+    #[error("a certificate for a sandbox could not be made")]
+    Certificate(#[from] rcgen::Error),
+    /// TLS could not be set up.
+    #[error("TLS could not be set up")]
+    Tls(#[from] rustls::Error),
+    /// This system trusts nobody, so no origin could be verified.
+    #[error("no root certificates were found; install the system's `ca-certificates`")]
+    NoRoots,
+    /// The system's random numbers failed.
+    #[error("random numbers could not be had")]
+    Random,
+}
+
+impl Inspector {
+    /// A new authority. Origins are verified against the roots of this system and `more_roots`.
+    pub fn new(more_roots: &[CertificateDer<'static>]) -> Result<Self, InspectError> {
+        // A file among the system's that cannot be read leaves its roots out, and trusts nobody more.
+        let mut roots = rustls_native_certs::load_native_certs().certs;
+        roots.extend_from_slice(more_roots);
+        Self::trusting(roots)
+    }
+
+    /// A new authority. Origins are verified against `roots` alone.
+    pub fn trusting(roots: Vec<CertificateDer<'static>>) -> Result<Self, InspectError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named("Ringfence sandbox authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let mut random = [0; 16];
+        provider.secure_random.fill(&mut random).map_err(|_| InspectError::Random)?;
+        let [first, rest @ ..] = random;
+        let mut serial = vec![first & 0x7f];
+        serial.extend(rest);
+        params.serial_number = Some(SerialNumber::from_slice(&serial));
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?.der().clone();
+        let to_origin = |version: Version| -> Result<Arc<ClientConfig>, InspectError> {
+            let mut store = RootCertStore::empty();
+            store.add_parsable_certificates(roots.iter().cloned());
+            if store.is_empty() {
+                return Err(InspectError::NoRoots);
+            }
+            let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+                .with_safe_default_protocol_versions()?
+                .with_root_certificates(store)
+                .with_no_client_auth();
+            config.alpn_protocols = version.protocols();
+            Ok(Arc::new(config))
+        };
+        Ok(Self {
+            to_origin_http1: to_origin(Version::Http1)?,
+            to_origin_http2: to_origin(Version::Http2)?,
+            issuer: Issuer::new(params, key),
+            certificate,
+            leaf_key: KeyPair::generate()?,
+            serial: AtomicU64::new(1),
+            leaves: Mutex::new(HashMap::new()),
+            roots,
+            provider,
+        })
+    }
+
+    /// The authority's certificate, and no key.
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// The authority's certificate alone, for trust stores that add it to others.
+    pub fn certificate_pem(&self) -> String {
+        pem(&self.certificate)
+    }
+
+    /// The authority's certificate and every root that origins are verified against, for variables that name one file:
+    /// hosts that are not inspected still have to be trusted.
+    pub fn bundle_pem(&self) -> String {
+        self.roots.iter().fold(self.certificate_pem(), |text, root| text + &pem(root))
+    }
+
+    /// How we are a client to an origin.
+    pub(crate) fn to_origin(&self, version: Version) -> Arc<ClientConfig> {
+        match version {
+            Version::Http1 => Arc::clone(&self.to_origin_http1),
+            Version::Http2 => Arc::clone(&self.to_origin_http2),
+        }
+    }
+
+    /// How we are `host` to the inside.
+    pub(crate) fn to_inside(&self, host: &Host, version: Version) -> Result<Arc<ServerConfig>, InspectError> {
+        let key = (host.clone(), version);
+        let known = self.leaves.lock().unwrap_or_else(PoisonError::into_inner).get(&key).map(Arc::clone);
+        if let Some(config) = known {
+            return Ok(config);
+        }
+        let mut params = CertificateParams::new(vec![host.to_string()])?;
+        params.distinguished_name = named("Ringfence sandbox");
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        // One key serves all hosts, and a serial made of the key would be the same for all.
+        params.serial_number = Some(SerialNumber::from(self.serial.fetch_add(1, Ordering::Relaxed)));
+        let leaf = params.signed_by(&self.leaf_key, &self.issuer)?.der().clone();
+        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.leaf_key.serialize_der()));
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![leaf, self.certificate.clone()], private)?;
+        config.alpn_protocols = version.protocols();
+        let config = Arc::new(config);
+        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
+        if leaves.len() >= MOST_LEAVES {
+            leaves.clear();
+        }
+        leaves.insert(key, Arc::clone(&config));
+        Ok(config)
+    }
+}
+
+/// The name that an origin has to prove.
+pub(crate) fn server_name(host: &Host) -> Result<ServerName<'static>, rustls::pki_types::InvalidDnsNameError> {
+    ServerName::try_from(host.to_string())
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+fn pem(certificate: &CertificateDer<'_>) -> String {
+    let encoded = STANDARD.encode(certificate);
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    let mut rest = encoded.as_str();
+    while !rest.is_empty() {
+        let (line, next) = rest.split_at_checked(64).unwrap_or((rest, ""));
+        text.push_str(line);
+        text.push('\n');
+        rest = next;
+    }
+    text + "-----END CERTIFICATE-----\n"
+}
+
+/// Shows no key.
+impl fmt::Debug for Inspector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inspector").finish_non_exhaustive()
+    }
+}
+
+/// Variables that lead programs to the bundle ([`Inspector::bundle_pem`]) at `path`, as it is named inside.
+pub fn trust_environment(path: &str) -> Vec<(&'static str, String)> {
+    const VARIABLES: [&str; 15] = [
+        "SSL_CERT_FILE",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "GIT_SSL_CAINFO",
+        "CARGO_HTTP_CAINFO",
+        "PIP_CERT",
+        "npm_config_cafile",
+        "AWS_CA_BUNDLE",
+        "DENO_CERT",
+        "HEX_CACERTS_PATH",
+        "BUNDLE_SSL_CA_CERT",
+        "NIX_SSL_CERT_FILE",
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+        "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
+    ];
+    VARIABLES.into_iter().map(|name| (name, path.to_owned())).collect()
+}
+
+/// Variables that lead programs to a proxy at `address`, such as `127.0.0.1:3128`, as it is named inside. A convenience: there
+/// is no other way out, whether they are obeyed or not.
+pub fn proxy_environment(address: &str) -> Vec<(&'static str, String)> {
+    let http = format!("http://{address}");
+    let socks = format!("socks5h://{address}");
+    vec![
+        ("HTTP_PROXY", http.clone()),
+        ("http_proxy", http.clone()),
+        ("HTTPS_PROXY", http.clone()),
+        ("https_proxy", http),
+        ("ALL_PROXY", socks.clone()),
+        ("all_proxy", socks),
+        ("NO_PROXY", String::new()),
+        ("no_proxy", String::new()),
+        ("NODE_USE_ENV_PROXY", "1".to_owned()),
+    ]
+}

@@ -1,0 +1,59 @@
+//! The way out of a sandbox: a proxy that decides host by host, before it resolves, and writes down what it decided.
+//!
+//! [`decide`] is the one pure function that every path goes through: plain HTTP, `CONNECT`, SOCKS5 and connections whose
+//! target is known already. Names are resolved here alone, once and after the decision; every address is judged, and the
+//! checked address is the one that is dialled.
+//!
+//! [`Proxy`] serves listeners and streams that it is given. It makes no namespace, knows no backend and reads no policy
+//! file. Which sandbox is asking is known from the listener that a connection came from, never from what it says.
+
+mod address;
+mod authority;
+mod body;
+mod budget;
+mod client_hello;
+mod copy;
+mod credential;
+mod decide;
+mod denial;
+mod headers;
+mod host;
+mod inspect;
+mod limits;
+mod origin;
+mod proxy;
+mod record;
+mod request_head;
+mod resolve;
+mod rules;
+mod scan;
+mod site;
+mod socks;
+mod strangers;
+mod stream;
+mod tunnel;
+mod url_path;
+
+pub use address::{AddressKind, kind_of};
+pub use authority::Authority;
+pub use budget::{Budget, Budgets};
+pub use credential::{BadCredential, Credential};
+pub use decide::{Access, Allowed, Decision, ForeignCredentials, Handling, Scheme, Target, decide};
+pub use denial::{Denied, Reason};
+pub use host::{BadHost, Host, Loopback};
+pub use inspect::{InspectError, Inspector, proxy_environment, trust_environment};
+pub use limits::Limits;
+pub use proxy::{Listener, Proxy, ProxyBuilder};
+pub use record::{Ending, Identity, NoSink, Record, Sink, Usage, Via};
+pub use request_head::HeadLimits;
+pub use resolve::{Resolve, SystemResolver};
+pub use rules::{Inspection, Protocol, Rule, Rules, Strangers};
+pub use stream::{Relayed, Stream};
+pub use url_path::{Ambiguous, UrlPath, normalise};
+
+/// Readers of what comes from inside: pure functions over bytes, for those who attack them.
+pub mod wire {
+    pub use crate::client_hello::{BadHello, ClientHello, read_hello};
+    pub use crate::request_head::{BadHead, HeadLimits, RequestHead, read_head};
+    pub use crate::socks::{BadHandshake, ConnectRequest, Read, read_greeting, read_request};
+}

@@ -1,0 +1,131 @@
+//! A connection to an origin that HTTP is spoken over.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::body::Watched;
+use crate::host::Host;
+use crate::inspect::{Version, server_name};
+use crate::limits::Limits;
+
+/// Sends requests over one connection.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    sender: Sender,
+    pub(crate) address: IpAddr,
+}
+
+#[derive(Debug)]
+enum Sender {
+    Http1(http1::SendRequest<Watched>),
+    Http2(http2::SendRequest<Watched>),
+}
+
+/// Why a request was not answered.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// The connection had ended before anything was sent: the request may be sent over another.
+    NotSent(Box<Request<Watched>>),
+    /// Something of it may have been sent.
+    Failed,
+}
+
+impl Origin {
+    /// Speaks HTTP/1.1 over a plain connection.
+    pub(crate) async fn plain(stream: TcpStream, limits: &Limits) -> io::Result<Self> {
+        let address = stream.peer_addr()?.ip();
+        Self::speak(stream, address, Version::Http1, limits).await
+    }
+
+    /// Verifies that `stream` leads to `host`, and speaks what is agreed on.
+    pub(crate) async fn tls(
+        stream: TcpStream,
+        host: &Host,
+        config: Arc<ClientConfig>,
+        limits: &Limits,
+    ) -> io::Result<(Self, Version)> {
+        let address = stream.peer_addr()?.ip();
+        let name = server_name(host).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let stream = timeout(limits.handshake, TlsConnector::from(config).connect(name, stream)).await??;
+        let version = Version::agreed(stream.get_ref().1.alpn_protocol());
+        Ok((Self::speak(stream, address, version, limits).await?, version))
+    }
+
+    async fn speak<S>(stream: S, address: IpAddr, version: Version, limits: &Limits) -> io::Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let io = TokioIo::new(stream);
+        let sender = match version {
+            Version::Http1 => {
+                let mut builder = http1::Builder::new();
+                builder.max_headers(limits.head.headers).max_buf_size(limits.head.bytes.max(8192));
+                let (sender, connection) = builder.handshake(io).await.map_err(io::Error::other)?;
+                // It ends with the sender. What went wrong on it, the request was told.
+                drop(tokio::spawn(connection.with_upgrades()));
+                Sender::Http1(sender)
+            }
+            Version::Http2 => {
+                let mut builder = http2::Builder::new(TokioExecutor::new());
+                builder
+                    .timer(TokioTimer::new())
+                    .initial_stream_window_size(256 * 1024)
+                    .initial_connection_window_size(1024 * 1024)
+                    .max_header_list_size(u32::try_from(limits.head.bytes).unwrap_or(u32::MAX));
+                let (sender, connection) = builder.handshake(io).await.map_err(io::Error::other)?;
+                drop(tokio::spawn(connection));
+                Sender::Http2(sender)
+            }
+        };
+        Ok(Self { sender, address })
+    }
+
+    /// Another sender over the same connection, where requests can go at the same time.
+    pub(crate) fn shared(&self) -> Option<Self> {
+        match &self.sender {
+            Sender::Http1(_) => None,
+            Sender::Http2(sender) => Some(Self { sender: Sender::Http2(sender.clone()), address: self.address }),
+        }
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        match self.sender {
+            Sender::Http1(_) => Version::Http1,
+            Sender::Http2(_) => Version::Http2,
+        }
+    }
+
+    /// Whether a request can be sent now.
+    pub(crate) async fn is_ready(&mut self, limit: Duration) -> bool {
+        let ready = async {
+            match &mut self.sender {
+                Sender::Http1(sender) => sender.ready().await.is_ok(),
+                Sender::Http2(sender) => sender.ready().await.is_ok(),
+            }
+        };
+        timeout(limit, ready).await.unwrap_or(false)
+    }
+
+    pub(crate) async fn send(&mut self, request: Request<Watched>) -> Result<Response<Incoming>, NoAnswer> {
+        let answer = match &mut self.sender {
+            Sender::Http1(sender) => sender.try_send_request(request).await,
+            Sender::Http2(sender) => sender.try_send_request(request).await,
+        };
+        answer.map_err(|mut error| match error.take_message() {
+            Some(request) => NoAnswer::NotSent(Box::new(request)),
+            None => NoAnswer::Failed,
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! Looking names up: once, after the decision, and here alone.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::address;
+use crate::host::Host;
+use crate::rules::Rules;
+
+/// Looks names up. Asked once for each connection, for names that are allowed, in canonical form.
+pub trait Resolve: fmt::Debug + Send + Sync {
+    /// All addresses of `name`, best first.
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
+}
+
+/// The resolver of the system that the proxy runs on: its file of hosts, and then DNS.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemResolver;
+
+/// Where this system keeps names of its own, and how much of it is read.
+const HOSTS: &str = "/etc/hosts";
+const LONGEST_HOSTS: u64 = 1024 * 1024;
+
+impl Resolve for SystemResolver {
+    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async move {
+            let listed = in_hosts(&read_hosts().await?, name);
+            if !listed.is_empty() {
+                return Ok(listed);
+            }
+            // The dot at the end keeps the host's search domains out: `pypi.org` is never `pypi.org.corp.example`. It also
+            // keeps the file of hosts out, which is why that was read before.
+            let found = tokio::net::lookup_host((format!("{name}."), 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+async fn read_hosts() -> io::Result<String> {
+    let reading = tokio::task::spawn_blocking(|| {
+        let mut text = String::new();
+        match File::open(HOSTS) {
+            Ok(file) => file.take(LONGEST_HOSTS).read_to_string(&mut text).map(|_| text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(text),
+            Err(error) => Err(error),
+        }
+    });
+    reading.await?
+}
+
+/// The addresses of `name` in a file of hosts.
+fn in_hosts(text: &str, name: &str) -> Vec<IpAddr> {
+    let listed = |line: &str| {
+        let line = line.split('#').next()?;
+        let (address, names) = line.trim().split_once([' ', '\t'])?;
+        let named = names.split_whitespace().any(|known| known.eq_ignore_ascii_case(name));
+        if named { address.parse().ok() } else { None }
+    };
+    text.lines().filter_map(listed).collect()
+}
+
+/// The most addresses of one answer that are looked at.
+const MOST_ADDRESSES: usize = 64;
+/// The most addresses that are dialled, one after the other.
+const MOST_DIALLED: usize = 4;
+
+/// Addresses that were judged. Nothing else is dialled, so a name that is looked up again can change nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Checked(Vec<SocketAddr>);
+
+/// Why there are none.
+#[derive(Debug)]
+pub(crate) enum Unchecked {
+    /// An address that may not be reached.
+    Denied(String),
+    /// The name could not be looked up.
+    Failed(io::Error),
+}
+
+/// Looks `host` up and judges every address. One that may not be reached spoils the answer: it is not what was allowed.
+pub(crate) async fn check(
+    rules: &Rules,
+    resolver: &dyn Resolve,
+    host: &Host,
+    port: u16,
+    limit: Duration,
+) -> Result<Checked, Unchecked> {
+    let found = match (host.addresses(), host) {
+        (Some(addresses), _) => addresses,
+        (None, host) => match timeout(limit, resolver.resolve(&host.to_string())).await {
+            Ok(answer) => answer.map_err(Unchecked::Failed)?,
+            Err(elapsed) => return Err(Unchecked::Failed(elapsed.into())),
+        },
+    };
+    if found.is_empty() || found.len() > MOST_ADDRESSES {
+        let message = format!("the name has {} addresses", found.len());
+        return Err(Unchecked::Failed(io::Error::new(io::ErrorKind::NotFound, message)));
+    }
+    for address in &found {
+        address::judge(rules, *address, port).map_err(Unchecked::Denied)?;
+    }
+    Ok(Checked(found.into_iter().map(|address| SocketAddr::new(address, port)).collect()))
+}
+
+/// Connects to the first checked address that answers.
+pub(crate) async fn dial(checked: &Checked, limit: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    let Checked(addresses) = checked;
+    for address in addresses.iter().take(MOST_DIALLED) {
+        match timeout(limit, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Ok(Err(error)) => last = error,
+            Err(elapsed) => last = elapsed.into(),
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_hosts_names_addresses_by_whole_names() {
+        let text =
+            "127.0.0.1\tlocalhost\n# 10.0.0.1 a.test\n10.0.0.2  a.test B.test # c.test\n::1 b.test\nnonsense b.test\n";
+        let check = |name: &str, expected: &[&str]| {
+            let expected: Vec<IpAddr> = expected.iter().map(|text| text.parse().unwrap()).collect();
+            assert_eq!(in_hosts(text, name), expected, "{name}");
+        };
+        check("a.test", &["10.0.0.2"]);
+        check("b.test", &["10.0.0.2", "::1"]);
+        check("c.test", &[]);
+        check("test", &[]);
+    }
+
+    #[tokio::test]
+    async fn the_system_knows_itself() {
+        let found = SystemResolver.resolve("localhost").await.unwrap();
+        assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
+    }
+}

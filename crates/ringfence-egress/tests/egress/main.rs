@@ -1,0 +1,12 @@
+//! The proxy over sockets of this machine: origins, resolvers and clients of the test's own. The letter and number in a test's
+//! name are its row in the catalogue of attacks; what counts is what reached an origin, never what a client was told.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod addresses;
+mod bounds;
+mod credentials;
+mod inspection;
+mod requests;
+mod stage;
+mod tunnels;

@@ -1,0 +1,262 @@
+//! The way out of a wall under `net.mode: allowlist`: our proxy at the wall's only door, and what it decided.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use ringfence_egress::{Identity, Proxy, Record, Rules, Sink, Usage, Via};
+use ringfence_policy::NetPolicy;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::backend::door::Door;
+use crate::event::{Event, Violation};
+use crate::run_id::RunId;
+
+/// The most different contacts of one run that are told one by one.
+const MOST_CONTACTS: usize = 256;
+/// The most violations of one run that are told one by one: a program that tries a thousand names is told of enough.
+const MOST_VIOLATIONS: usize = 32;
+
+/// What a program wanted of the network, as often as it wanted it, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Contact {
+    /// The host, in canonical form.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The way that was taken: `http`, `connect`, `socks`, `direct`, `tunnel`, `tls`.
+    pub via: String,
+    /// The method, where there was a request to look at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Its path, without the query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Whether it was let through.
+    pub allowed: bool,
+    /// The rule that decided.
+    pub rule: String,
+    /// Why it was denied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// How often.
+    pub count: u64,
+    /// Bytes out of the sandbox.
+    pub bytes_up: u64,
+    /// Bytes into it.
+    pub bytes_down: u64,
+    /// The last status of an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// How long the last one took to answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<u64>,
+}
+
+impl Contact {
+    fn of(record: &Record) -> Self {
+        Self {
+            host: record.host.clone(),
+            port: record.port,
+            via: via(record.via).to_owned(),
+            method: record.method.clone(),
+            path: record.path.clone(),
+            allowed: record.denied.is_none(),
+            rule: record.rule.to_string(),
+            reason: record.denied.map(|reason| reason.code().to_owned()),
+            count: 0,
+            bytes_up: 0,
+            bytes_down: 0,
+            status: None,
+            latency_ms: None,
+        }
+    }
+
+    /// What was denied, in one line.
+    fn violation(&self) -> Violation {
+        let method = self.method.as_deref().map(|method| format!("{method} ")).unwrap_or_default();
+        let path = self.path.as_deref().unwrap_or_default();
+        // What is built in has no other name than its reason.
+        let reason = self.reason.as_deref().filter(|reason| *reason != self.rule);
+        let reason = reason.map(|reason| format!("{reason}; ")).unwrap_or_default();
+        Violation {
+            rule: "net.allowlist".to_owned(),
+            message: format!("denied: {method}{}:{}{path} ({reason}{})", self.host, self.port, self.rule),
+        }
+    }
+}
+
+fn via(via: Via) -> &'static str {
+    match via {
+        Via::Forward => "http",
+        Via::Connect => "connect",
+        Via::Socks => "socks",
+        Via::Transparent => "direct",
+        Via::Tunnelled => "tunnel",
+        Via::Inspected => "tls",
+    }
+}
+
+/// All that one run wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Contacts {
+    pub(crate) list: Vec<Contact>,
+    /// Different ones that are not in the list.
+    pub(crate) omitted: u64,
+}
+
+impl Contacts {
+    /// What was denied, each once.
+    pub(crate) fn violations(&self) -> Vec<Violation> {
+        let denied = self.list.iter().filter(|contact| !contact.allowed);
+        denied.take(MOST_VIOLATIONS).map(Contact::violation).collect()
+    }
+}
+
+/// Our proxy at the door of one wall. Dropping it ends every connection.
+#[derive(Debug)]
+pub(crate) struct Egress {
+    told: Arc<Told>,
+    serving: AbortHandle,
+}
+
+impl Egress {
+    /// Lets through the door what `policy` allows.
+    pub(crate) fn open(door: Door, policy: &NetPolicy, sandbox: &RunId) -> io::Result<Self> {
+        let listener = door.listen()?;
+        let told = Arc::new(Told::default());
+        let sink: Arc<dyn Sink> = Arc::clone(&told) as _;
+        let identity = Identity::new(sandbox.as_str(), sandbox.as_str());
+        let proxy = Proxy::builder(identity, Rules::of_policy(policy)).sink(sink).build();
+        let serving = tokio::spawn(async move { proxy.serve(listener).await }).abort_handle();
+        Ok(Self { told, serving })
+    }
+
+    /// What is decided from now on, for one run. Of several runs that go on at once behind one wall, nobody can tell which
+    /// one asked: each is told.
+    pub(crate) fn follow(&self) -> Arc<Log> {
+        let log = Arc::new(Log::default());
+        let mut logs = self.told.logs();
+        logs.retain(|log| log.strong_count() > 0);
+        logs.push(Arc::downgrade(&log));
+        log
+    }
+}
+
+impl Drop for Egress {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// Passes decisions on to the runs that go on.
+#[derive(Debug, Default)]
+struct Told {
+    logs: Mutex<Vec<Weak<Log>>>,
+}
+
+impl Told {
+    fn logs(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Log>>> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn each(&self, act: impl Fn(&Log)) {
+        self.logs().iter().filter_map(Weak::upgrade).for_each(|log| act(&log));
+    }
+}
+
+impl Sink for Told {
+    fn decided(&self, record: &Record) {
+        self.each(|log| log.decided(record));
+    }
+
+    fn ended(&self, record: &Record, usage: &Usage) {
+        self.each(|log| log.ended(record, usage));
+    }
+}
+
+/// What was decided for one run.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    book: Mutex<Book>,
+    events: OnceLock<mpsc::Sender<Event>>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    contacts: BTreeMap<Key, Contact>,
+    omitted: u64,
+}
+
+/// What makes two contacts the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    host: String,
+    port: u16,
+    via: &'static str,
+    method: Option<String>,
+    path: Option<String>,
+    denied: Option<&'static str>,
+}
+
+impl Key {
+    fn of(record: &Record) -> Self {
+        Self {
+            host: record.host.clone(),
+            port: record.port,
+            via: via(record.via),
+            method: record.method.clone(),
+            path: record.path.clone(),
+            denied: record.denied.map(ringfence_egress::Reason::code),
+        }
+    }
+}
+
+impl Log {
+    /// Denials are told there, too, as they happen.
+    pub(crate) fn tell(&self, events: mpsc::Sender<Event>) {
+        self.events.get_or_init(|| events);
+    }
+
+    /// All that was decided so far.
+    pub(crate) fn contacts(&self) -> Contacts {
+        let book = self.book();
+        Contacts { list: book.contacts.values().cloned().collect(), omitted: book.omitted }
+    }
+
+    fn book(&self) -> std::sync::MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decided(&self, record: &Record) {
+        let mut book = self.book();
+        let key = Key::of(record);
+        let is_new = !book.contacts.contains_key(&key);
+        if is_new && book.contacts.len() >= MOST_CONTACTS {
+            book.omitted += 1;
+            return;
+        }
+        let contact = book.contacts.entry(key).or_insert_with(|| Contact::of(record));
+        contact.count += 1;
+        if is_new
+            && !contact.allowed
+            && let Some(events) = self.events.get()
+        {
+            // A listener who is slow finds it in the outcome.
+            events.try_send(Event::Violation(contact.violation())).ok();
+        }
+    }
+
+    fn ended(&self, record: &Record, usage: &Usage) {
+        if let Some(contact) = self.book().contacts.get_mut(&Key::of(record)) {
+            contact.bytes_up = contact.bytes_up.saturating_add(usage.bytes_up);
+            contact.bytes_down = contact.bytes_down.saturating_add(usage.bytes_down);
+            contact.status = usage.status.or(contact.status);
+            let latency = usage.latency.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+            contact.latency_ms = latency.or(contact.latency_ms);
+        }
+    }
+}
