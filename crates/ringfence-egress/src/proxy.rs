@@ -156,7 +156,7 @@ impl Proxy {
         ProxyBuilder {
             identity,
             rules,
-            resolver: Arc::new(SystemResolver),
+            resolver: Arc::new(SystemResolver::default()),
             sink: Arc::new(NoSink),
             limits: Limits::default(),
             budgets: Budgets::default(),

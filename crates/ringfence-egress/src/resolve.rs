@@ -4,10 +4,14 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::ResolveHosts;
 use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::address;
@@ -20,9 +24,16 @@ pub trait Resolve: fmt::Debug + Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// The resolver of the system that the proxy runs on: its file of hosts, and then DNS.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SystemResolver;
+/// The resolver of the system that the proxy runs on: its file of hosts, and then the servers that it names. Not by libc,
+/// which loads parts of its resolver while it runs: a static program cannot rely on that.
+#[derive(Clone, Default)]
+pub struct SystemResolver(Arc<OnceCell<TokioResolver>>);
+
+impl fmt::Debug for SystemResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SystemResolver")
+    }
+}
 
 /// Where this system keeps names of its own, and how much of it is read.
 const HOSTS: &str = "/etc/hosts";
@@ -35,12 +46,22 @@ impl Resolve for SystemResolver {
             if !listed.is_empty() {
                 return Ok(listed);
             }
-            // The dot at the end keeps the host's search domains out: `pypi.org` is never `pypi.org.corp.example`. It also
-            // keeps the file of hosts out, which is why that was read before.
-            let found = tokio::net::lookup_host((format!("{name}."), 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
+            let Self(servers) = self;
+            let servers = servers.get_or_try_init(servers_of_this_system).await?;
+            // The dot at the end keeps the host's search domains out: `pypi.org` is never `pypi.org.corp.example`.
+            let found = servers.lookup_ip(format!("{name}.")).await.map_err(io::Error::other)?;
+            Ok(found.iter().collect())
         })
     }
+}
+
+async fn servers_of_this_system() -> io::Result<TokioResolver> {
+    let mut builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
+    let options = builder.options_mut();
+    // That was read before. Nothing is remembered here either: an answer is used once.
+    options.use_hosts_file = ResolveHosts::Never;
+    options.cache_size = 0;
+    builder.build().map_err(io::Error::other)
 }
 
 async fn read_hosts() -> io::Result<String> {
@@ -146,7 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_system_knows_itself() {
-        let found = SystemResolver.resolve("localhost").await.unwrap();
+        let found = SystemResolver::default().resolve("localhost").await.unwrap();
         assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
     }
 }

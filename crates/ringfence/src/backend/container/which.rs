@@ -87,6 +87,11 @@ pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, Sta
             let what = format!("{making} the image {name}");
             Ok(later(name, what))
         }
+        Err(ResolveError::Absent(_)) if let Wanted::Ours(recipe) = wanted(plan)? => Err(failed(format!(
+            "the engine does not have our image {name} yet: make it with `ringfence image build {}` (once), permit it with \
+             `image.pull: allow` in the policy, or name an image of your own there",
+            recipe.name()
+        ))),
         Err(error) => Err(with_hint(&error, &error.hint())),
     }
 }
