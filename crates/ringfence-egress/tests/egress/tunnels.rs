@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ringfence_egress::{Ending, Identity, Protocol, Proxy, Rules, Via};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::stage::{Names, Origin, Pki, Stage, ask, client_config, get_direct, read_to_end, rule};
@@ -190,19 +190,9 @@ async fn a_unix_listener_a_relayed_stream_and_a_known_target_are_served_alike() 
     assert_eq!(origin.seen().len(), 3);
 }
 
-#[tokio::test]
-async fn a_large_transfer_arrives_whole_in_both_directions() {
-    const LENGTH: usize = 24 * 1024 * 1024;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.unwrap();
-        let (mut from, mut to) = stream.into_split();
-        tokio::io::copy(&mut from, &mut to).await.unwrap();
-    });
-    let stage = Stage::new(Rules::none().localhost(port)).await;
-    let stream = stage.connect(&format!("localhost:{port}")).await.unwrap();
-    let (mut from, mut to) = stream.into_split();
+/// Sends much through `stream` to an echo, while it comes back.
+async fn send_much(stream: impl AsyncRead + AsyncWrite + Send + 'static) {
+    let (mut from, mut to) = tokio::io::split(stream);
     let sent: Vec<u8> = (0..LENGTH).map(|index| u8::try_from(index % 251).unwrap()).collect();
     let copy = sent.clone();
     tokio::spawn(async move {
@@ -212,7 +202,32 @@ async fn a_large_transfer_arrives_whole_in_both_directions() {
     let mut received = Vec::new();
     from.read_to_end(&mut received).await.unwrap();
     assert!(sent == received);
-    drop(from);
+}
+
+const LENGTH: usize = 24 * 1024 * 1024;
+
+#[tokio::test]
+async fn a_large_transfer_arrives_whole_in_both_directions_over_every_kind_of_stream() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (mut from, mut to) = stream.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from, &mut to).await.unwrap() });
+        }
+    });
+    let proxy = Proxy::builder(Identity::new("s", "r"), Rules::none().localhost(port)).build();
+    let (inside, outside) = UnixStream::pair().unwrap();
+    let (relayed, outside_relayed) = tokio::io::duplex(4096);
+    let copy = proxy.clone();
+    tokio::spawn(async move { copy.serve_target(outside, "localhost", port).await });
+    let outside_relayed = ringfence_egress::Stream::Relayed(Box::new(outside_relayed));
+    tokio::spawn(async move { proxy.serve_target(outside_relayed, "localhost", port).await });
+    send_much(inside).await;
+    send_much(relayed).await;
+    let stage = Stage::new(Rules::none().localhost(port)).await;
+    send_much(stage.connect(&format!("localhost:{port}")).await.unwrap()).await;
     let (_, usage) = stage.book.ended(1).await.remove(0);
     assert_eq!((usage.bytes_up, usage.bytes_down), (LENGTH as u64, LENGTH as u64));
     assert_eq!(usage.ending, Ending::Complete);
