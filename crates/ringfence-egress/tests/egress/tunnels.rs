@@ -94,6 +94,31 @@ async fn e07_tls_without_a_name_or_anything_else_needs_a_rule_that_says_tcp() {
 }
 
 #[tokio::test]
+async fn e07_a_second_name_that_is_encrypted_is_refused_and_told_by_an_alert() {
+    let pki = Pki::new();
+    let origin = Origin::tls(&pki, "name.test", &[]).await;
+    let stage = Stage::new(rules(&origin)).await;
+    let name = "name.test".try_into().unwrap();
+    let mut client = rustls::ClientConnection::new(client_config(&pki.root, &[]), name).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    let mut hidden = hello.clone();
+    let at = hidden.windows(4).position(|window| window == [0, 23, 0, 0]).unwrap();
+    hidden[at..at + 2].copy_from_slice(&[0xfe, 0x0d]);
+    let target = format!("name.test:{}", origin.port);
+    let mut stream = stage.connect(&target).await.unwrap();
+    stream.write_all(&hidden).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(answer, [21, 3, 3, 0, 2, 2, 49]);
+    assert_eq!(stage.book.denials(), ["net.names-disagree"]);
+    // The twin: the same hello without it is answered by the origin.
+    let mut stream = stage.connect(&target).await.unwrap();
+    stream.write_all(&hello).await.unwrap();
+    assert_eq!(stream.read_u8().await.unwrap(), 22);
+}
+
+#[tokio::test]
 async fn a_rule_that_says_tcp_lets_the_server_speak_first() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
