@@ -185,6 +185,16 @@ mod tests {
     }
 
     #[test]
+    fn a_second_encrypted_hello_is_noticed() {
+        let mut bytes = hello("a.example.com");
+        assert!(!read_hello(&bytes).unwrap().unwrap().encrypted);
+        // The extension for the extended master secret, which is empty, becomes one for an encrypted hello.
+        let at = bytes.windows(4).position(|window| window == [0, 23, 0, 0]).unwrap();
+        bytes[at..at + 2].copy_from_slice(&[0xfe, 0x0d]);
+        assert!(read_hello(&bytes).unwrap().unwrap().encrypted);
+    }
+
+    #[test]
     fn what_is_not_a_hello_is_refused() {
         assert_eq!(read_hello(b"GET / HTTP/1.1\r\n"), Err(BadHello::NotTls));
         assert_eq!(read_hello(&[22, 3, 1, 0, 0]), Err(BadHello::NotTls));

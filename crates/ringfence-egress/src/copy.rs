@@ -4,19 +4,25 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, tcp, unix};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 
 use crate::budget::{Direction, Meter, OverBudget};
 use crate::record::Ending;
 use crate::stream::Stream;
 
-/// Large enough that system calls are few beside the copying.
-const BUFFER: usize = 256 * 1024;
+/// What fits into it is copied; when it is full, there is more to come, and the kernel moves that.
+const BUFFER: usize = 64 * 1024;
+/// What the kernel holds of one direction of a tunnel while it moves it.
+const PIPE: usize = 256 * 1024;
+const SMALL_PIPE: usize = 64 * 1024;
 /// For what cannot say when it has something: its buffer is held all the time.
 const SMALL_BUFFER: usize = 8 * 1024;
 
@@ -50,14 +56,14 @@ pub(crate) async fn copy(inside: Stream, before: Vec<u8>, outside: TcpStream, me
         match inside {
             Stream::Tcp(inside) => {
                 let (from_inside, to_inside) = inside.into_split();
-                let up = pump(from_inside, to_outside, Direction::Up, meter, &clock);
-                let down = pump(from_outside, to_inside, Direction::Down, meter, &clock);
+                let up = pump::<TcpStream, TcpStream>(from_inside, to_outside, Direction::Up, meter, &clock);
+                let down = pump::<TcpStream, TcpStream>(from_outside, to_inside, Direction::Down, meter, &clock);
                 tokio::try_join!(up, down).map(drop)
             }
             Stream::Unix(inside) => {
                 let (from_inside, to_inside) = inside.into_split();
-                let up = pump(from_inside, to_outside, Direction::Up, meter, &clock);
-                let down = pump(from_outside, to_inside, Direction::Down, meter, &clock);
+                let up = pump::<UnixStream, TcpStream>(from_inside, to_outside, Direction::Up, meter, &clock);
+                let down = pump::<TcpStream, UnixStream>(from_outside, to_inside, Direction::Down, meter, &clock);
                 tokio::try_join!(up, down).map(drop)
             }
             Stream::Relayed(inside) => {
@@ -152,44 +158,55 @@ impl Drop for Buffer {
     }
 }
 
-/// The reading half of a socket.
-trait Source {
-    async fn wait(&self) -> io::Result<()>;
-    fn try_take(&self, buffer: &mut [u8]) -> io::Result<usize>;
+/// A socket of ours: one that the kernel can move bytes from and to by itself.
+trait Socket: AsFd {
+    async fn wait_readable(&self) -> io::Result<()>;
+    async fn wait_writable(&self) -> io::Result<()>;
+    fn attempt<T>(&self, interest: Interest, act: impl FnMut() -> io::Result<T>) -> io::Result<T>;
+    fn take(&self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
-impl Source for tcp::OwnedReadHalf {
-    async fn wait(&self) -> io::Result<()> {
-        self.readable().await
-    }
+macro_rules! socket {
+    ($kind:ty) => {
+        impl Socket for $kind {
+            async fn wait_readable(&self) -> io::Result<()> {
+                self.readable().await
+            }
 
-    fn try_take(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.try_read(buffer)
-    }
+            async fn wait_writable(&self) -> io::Result<()> {
+                self.writable().await
+            }
+
+            fn attempt<T>(&self, interest: Interest, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+                self.try_io(interest, act)
+            }
+
+            fn take(&self, buffer: &mut [u8]) -> io::Result<usize> {
+                self.try_read(buffer)
+            }
+        }
+    };
 }
 
-impl Source for unix::OwnedReadHalf {
-    async fn wait(&self) -> io::Result<()> {
-        self.readable().await
-    }
+socket!(TcpStream);
+socket!(UnixStream);
 
-    fn try_take(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.try_read(buffer)
-    }
-}
-
-async fn pump(
-    from: impl Source,
-    mut to: impl AsyncWrite + Unpin,
+/// Passes what one half of a socket reads to the half of another that writes. Little things go through a buffer; when there is more
+/// than it holds, the kernel moves the rest without showing it to us.
+async fn pump<F: Socket, T: Socket>(
+    from: impl AsRef<F>,
+    mut to: impl AsRef<T> + AsyncWrite + Unpin,
     direction: Direction,
     meter: &Meter,
     clock: &Clock,
 ) -> Result<(), Stopped> {
     loop {
-        from.wait().await?;
+        from.as_ref().wait_readable().await?;
         let mut buffer = Buffer::take();
         loop {
-            match from.try_take(&mut buffer.0) {
+            // A stream that never runs dry must not keep others from their turn.
+            consume_budget().await;
+            match from.as_ref().take(&mut buffer.0) {
                 Ok(0) => {
                     to.shutdown().await?;
                     return Ok(());
@@ -199,8 +216,50 @@ async fn pump(
                     meter.count(direction, length)?;
                     to.write_all(buffer.0.get(..length).unwrap_or_default()).await?;
                     clock.tick();
+                    if length == buffer.0.len() {
+                        splice_all(from.as_ref(), to.as_ref(), direction, meter, clock).await?;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Moves bytes through a pipe until nothing is there to be read. Whether that is the end, the next reading tells.
+async fn splice_all<F: Socket, T: Socket>(
+    from: &F,
+    to: &T,
+    direction: Direction,
+    meter: &Meter,
+    clock: &Clock,
+) -> Result<(), Stopped> {
+    let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+    let (pipe_out, pipe_in) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
+    // A user who has many pipes gets small ones: slower, and no other difference.
+    let size = fcntl_setpipe_size(&pipe_in, PIPE).unwrap_or(SMALL_PIPE);
+    loop {
+        consume_budget().await;
+        let taken = from.attempt(Interest::READABLE, || Ok(splice(from, None, &pipe_in, None, size, flags)?));
+        let mut left = match taken {
+            Ok(0) => return Ok(()),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            // This kind of socket cannot be spliced, and nothing was taken from it.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        clock.tick();
+        meter.count(direction, left)?;
+        while left > 0 {
+            match to.attempt(Interest::WRITABLE, || Ok(splice(&pipe_out, None, to, None, left, flags)?)) {
+                Ok(0) => return Err(Stopped(Ending::Broken)),
+                Ok(length) => {
+                    left = left.saturating_sub(length);
+                    clock.tick();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.wait_writable().await?,
                 Err(error) => return Err(error.into()),
             }
         }

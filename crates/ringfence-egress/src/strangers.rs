@@ -21,12 +21,12 @@ pub(crate) fn is_channel(name: &str) -> bool {
 
 /// The names above `name` that have at most `deepest` labels, nearest first. What is longer need not be hashed.
 pub(crate) fn parents(name: &str, deepest: usize) -> impl Iterator<Item = &str> {
-    let above = |name: &'_ str| name.find('.').map(|dot| dot + 1);
-    let too_deep = labels(name).saturating_sub(deepest + 1);
-    let first = above(name);
-    std::iter::successors(first, move |start| name.get(*start..).and_then(above).map(|next| start + next))
-        .skip(too_deep)
-        .filter_map(move |start| name.get(start..))
+    let first = name.rmatch_indices('.').take(deepest).last().map(|(dot, _)| dot + 1);
+    std::iter::successors(first, move |start| {
+        let rest = name.get(*start..)?;
+        rest.find('.').map(|dot| start + dot + 1)
+    })
+    .filter_map(move |start| name.get(start..))
 }
 
 pub(crate) fn labels(name: &str) -> usize {

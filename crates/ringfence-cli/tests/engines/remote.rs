@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use base64::Engine as _;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use ringfence_testkit::canary::until;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -85,9 +86,13 @@ impl Authority {
 /// The folder that `DOCKER_CERT_PATH` names: who is trusted, and who we are.
 fn certificates(folder: PathBuf, trusted: &Authority, own: &Signed) -> String {
     std::fs::create_dir(&folder).unwrap();
-    std::fs::write(folder.join("ca.pem"), trusted.certificate.pem()).unwrap();
-    std::fs::write(folder.join("cert.pem"), own.certificate.pem()).unwrap();
-    std::fs::write(folder.join("key.pem"), own.key.serialize_pem()).unwrap();
+    let write = |name: &str, label: &str, bytes: &[u8]| {
+        let text = base64::engine::general_purpose::STANDARD.encode(bytes);
+        std::fs::write(folder.join(name), format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")).unwrap();
+    };
+    write("ca.pem", "CERTIFICATE", trusted.certificate.der());
+    write("cert.pem", "CERTIFICATE", own.certificate.der());
+    write("key.pem", "PRIVATE KEY", &own.key.serialize_der());
     folder.to_str().unwrap().to_owned()
 }
 

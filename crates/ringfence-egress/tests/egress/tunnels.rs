@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ringfence_egress::{Ending, Identity, Protocol, Proxy, Rules, Via};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::stage::{Names, Origin, Pki, Stage, ask, client_config, get_direct, read_to_end, rule};
@@ -91,6 +91,31 @@ async fn e07_tls_without_a_name_or_anything_else_needs_a_rule_that_says_tcp() {
     let stage = Stage::new(Rules::none().allow(tcp).localhost(origin.port)).await;
     let mut stream = stage.tls(&at, "127.0.0.1", &config).await.unwrap();
     assert!(ask(&mut stream, &get_direct(&at, "/")).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn e07_a_second_name_that_is_encrypted_is_refused_and_told_by_an_alert() {
+    let pki = Pki::new();
+    let origin = Origin::tls(&pki, "name.test", &[]).await;
+    let stage = Stage::new(rules(&origin)).await;
+    let name = "name.test".try_into().unwrap();
+    let mut client = rustls::ClientConnection::new(client_config(&pki.root, &[]), name).unwrap();
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).unwrap();
+    let mut hidden = hello.clone();
+    let at = hidden.windows(4).position(|window| window == [0, 23, 0, 0]).unwrap();
+    hidden[at..at + 2].copy_from_slice(&[0xfe, 0x0d]);
+    let target = format!("name.test:{}", origin.port);
+    let mut stream = stage.connect(&target).await.unwrap();
+    stream.write_all(&hidden).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(answer, [21, 3, 3, 0, 2, 2, 49]);
+    assert_eq!(stage.book.denials(), ["net.names-disagree"]);
+    // The twin: the same hello without it is answered by the origin.
+    let mut stream = stage.connect(&target).await.unwrap();
+    stream.write_all(&hello).await.unwrap();
+    assert_eq!(stream.read_u8().await.unwrap(), 22);
 }
 
 #[tokio::test]
@@ -190,19 +215,9 @@ async fn a_unix_listener_a_relayed_stream_and_a_known_target_are_served_alike() 
     assert_eq!(origin.seen().len(), 3);
 }
 
-#[tokio::test]
-async fn a_large_transfer_arrives_whole_in_both_directions() {
-    const LENGTH: usize = 24 * 1024 * 1024;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.unwrap();
-        let (mut from, mut to) = stream.into_split();
-        tokio::io::copy(&mut from, &mut to).await.unwrap();
-    });
-    let stage = Stage::new(Rules::none().localhost(port)).await;
-    let stream = stage.connect(&format!("localhost:{port}")).await.unwrap();
-    let (mut from, mut to) = stream.into_split();
+/// Sends much through `stream` to an echo, while it comes back.
+async fn send_much(stream: impl AsyncRead + AsyncWrite + Send + 'static) {
+    let (mut from, mut to) = tokio::io::split(stream);
     let sent: Vec<u8> = (0..LENGTH).map(|index| u8::try_from(index % 251).unwrap()).collect();
     let copy = sent.clone();
     tokio::spawn(async move {
@@ -212,7 +227,32 @@ async fn a_large_transfer_arrives_whole_in_both_directions() {
     let mut received = Vec::new();
     from.read_to_end(&mut received).await.unwrap();
     assert!(sent == received);
-    drop(from);
+}
+
+const LENGTH: usize = 24 * 1024 * 1024;
+
+#[tokio::test]
+async fn a_large_transfer_arrives_whole_in_both_directions_over_every_kind_of_stream() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (mut from, mut to) = stream.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from, &mut to).await.unwrap() });
+        }
+    });
+    let proxy = Proxy::builder(Identity::new("s", "r"), Rules::none().localhost(port)).build();
+    let (inside, outside) = UnixStream::pair().unwrap();
+    let (relayed, outside_relayed) = tokio::io::duplex(4096);
+    let copy = proxy.clone();
+    tokio::spawn(async move { copy.serve_target(outside, "localhost", port).await });
+    let outside_relayed = ringfence_egress::Stream::Relayed(Box::new(outside_relayed));
+    tokio::spawn(async move { proxy.serve_target(outside_relayed, "localhost", port).await });
+    send_much(inside).await;
+    send_much(relayed).await;
+    let stage = Stage::new(Rules::none().localhost(port)).await;
+    send_much(stage.connect(&format!("localhost:{port}")).await.unwrap()).await;
     let (_, usage) = stage.book.ended(1).await.remove(0);
     assert_eq!((usage.bytes_up, usage.bytes_down), (LENGTH as u64, LENGTH as u64));
     assert_eq!(usage.ending, Ending::Complete);

@@ -265,16 +265,12 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
         (Guarantee::FsQuota, Strength::Enforced, "one tmpfs for all that can be written"),
         (Guarantee::FsDeny, Strength::Enforced, "files that matched at the start are absent"),
         (Guarantee::FsWorkspaceMode, Strength::Enforced, "mounts of its own"),
-        match policy.net.mode.value {
-            NetMode::Allowlist => (
-                Guarantee::NetAllowlist,
-                Strength::Enforced,
-                "own network namespace with loopback only, and in it one socket of our proxy, which decides host by host",
-            ),
-            NetMode::None | NetMode::Open => {
-                (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only")
-            }
-        },
+        (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only"),
+        (
+            Guarantee::NetAllowlist,
+            Strength::Enforced,
+            "own network namespace with loopback only, and in it one socket of our proxy, which decides host by host",
+        ),
         (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
         (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
         no_core(),
@@ -378,6 +374,8 @@ fn cannot(policy: &ResolvedPolicy) -> Option<&'static str> {
         Some("`net.unix`: no socket of the host is shown")
     } else if policy.net.mode.value == NetMode::None && !policy.net.localhost.is_empty() {
         Some("`net.localhost` without `net.mode: allowlist`")
+    } else if policy.net.allow.iter().any(|rule| rule.value.credential.is_some()) {
+        Some("`credential` under `net.allow`: there is no way yet to say where one comes from")
     } else {
         None
     }
