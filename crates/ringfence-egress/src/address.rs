@@ -1,10 +1,10 @@
 //! Which addresses are public. A name that is allowed says nothing about where it leads.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use crate::host::Host;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 
 /// What kind of place an address is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -105,14 +105,25 @@ fn kind_of_v6(address: Ipv6Addr) -> AddressKind {
     }
 }
 
+/// How an address was come by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CameBy {
+    /// A name leads to it.
+    Name,
+    /// It was asked for itself.
+    Itself,
+}
+
 /// Whether a connection to `address` may be made for a name, or for the address itself, that is allowed on `port`.
-pub(crate) fn judge(rules: &Rules, address: IpAddr, port: u16) -> Result<(), String> {
+pub(crate) fn judge(rules: &Rules, address: IpAddr, port: u16, came_by: CameBy) -> Result<(), String> {
     let host = Host::of_address(address);
     if let Some(rule) = rules.denying(&host).find(|rule| rule.covers_port(port)) {
         return Err(format!("it leads to {address}, which `{}` denies", rule.name));
     }
-    let kind = kind_of(address);
-    if kind == AddressKind::Public || rules.allowing(&host).any(|rule| rule.covers_port(port)) {
+    let kind = if is_our_own(address) { AddressKind::Loopback } else { kind_of(address) };
+    // What a rule says of requests to the address does not hold for a name that leads there.
+    let names_it = |rule: &Rule| rule.covers_port(port) && (came_by == CameBy::Itself || !rule.judges_requests());
+    if kind == AddressKind::Public || rules.allowing(&host).any(names_it) {
         return Ok(());
     }
     if kind == AddressKind::Loopback && rules.localhost_rule(port).is_some() {
@@ -120,6 +131,20 @@ pub(crate) fn judge(rules: &Rules, address: IpAddr, port: u16) -> Result<(), Str
     }
     // Which address it is stays unsaid: names of the inside of a network are not for a program that may not go there.
     Err(format!("it leads to {kind}, which no rule names"))
+}
+
+/// Whether it is one of this machine's own, which is then no more public than its loopback. The kernel says from where it would
+/// speak to it; nothing is sent.
+fn is_our_own(address: IpAddr) -> bool {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let from = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    from.is_ok_and(|from| from.ip() == address)
 }
 
 #[cfg(test)]
@@ -186,7 +211,7 @@ mod tests {
             .allow(crate::Rule::new("10.0.0.7:5432".parse().unwrap(), "r"))
             .deny(crate::Rule::new(ringfence_policy::NetRule::new("1.2.3.4".parse().unwrap()), "d"))
             .localhost(8080);
-        let allowed = |text: &str, port: u16| judge(&rules, text.parse().unwrap(), port).is_ok();
+        let allowed = |text: &str, port: u16| judge(&rules, text.parse().unwrap(), port, CameBy::Name).is_ok();
         assert!(allowed("10.0.0.7", 5432));
         assert!(!allowed("10.0.0.7", 80));
         assert!(!allowed("10.0.0.8", 5432));

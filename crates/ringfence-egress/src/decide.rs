@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringfence_policy::NetMode;
+use ringfence_policy::{Glob, NetMode};
 
 use crate::denial::{Denied, Reason};
 use crate::host::{Host, Loopback};
@@ -168,10 +168,10 @@ fn judge_denials(rules: &Rules, target: &Target<'_>) -> Result<Seen, Refused> {
             Access::Connection => seen.undecided = Some(Arc::clone(&rule.name)),
             Access::Request { method, path, .. } => {
                 seen.looked_at_request = true;
-                if !rule.covers_method(method) {
+                if !rule.denies_method(method) {
                     continue;
                 }
-                match covers_path(rule, path) {
+                match denies_path(rule, path) {
                     Ok(false) => {}
                     Ok(true) => return refuse(Reason::Denied, Some(rule)),
                     Err(reason) => return refuse(reason, Some(rule)),
@@ -188,6 +188,22 @@ fn covers_path(rule: &Rule, path: &UrlPath) -> Result<bool, Reason> {
     }
     let normal = path.normal().map_err(|_| Reason::AmbiguousPath)?;
     Ok(rule.net.paths.iter().any(|glob| glob.matches(normal)))
+}
+
+/// Likewise for a deny rule: some servers ignore the case of a path, and parameters of its segments.
+fn denies_path(rule: &Rule, path: &UrlPath) -> Result<bool, Reason> {
+    if covers_path(rule, path)? {
+        return Ok(true);
+    }
+    let normal = path.normal().map_err(|_| Reason::AmbiguousPath)?;
+    let segments = normal.split('/').map(|segment| segment.split(';').next().unwrap_or_default());
+    let bare = segments.collect::<Vec<_>>().join("/");
+    let folded = bare.to_ascii_lowercase();
+    let forms = [&bare, &folded, &normal.to_ascii_lowercase()];
+    Ok(rule.net.paths.iter().any(|glob| {
+        let folded_glob = glob.as_str().to_ascii_lowercase().parse::<Glob>().ok();
+        forms.iter().any(|form| glob.matches(form) || folded_glob.as_ref().is_none_or(|glob| glob.matches(form)))
+    }))
 }
 
 /// Which of two refusals says more: the one that came further.

@@ -240,14 +240,21 @@ impl Proxy {
     async fn speak_http(&self, mut stream: Stream, mut before: Vec<u8>, permit: Arc<OwnedSemaphorePermit>) {
         let shared = &self.0;
         let reading = async {
+            let mut searched = 0;
             loop {
-                match read_head(&before, shared.limits.head) {
-                    Ok(Some(head)) => return Ok(Some(head)),
-                    Err(bad) => return Err(bad),
-                    Ok(None) => match read_some(&mut stream, &mut before).await {
-                        Ok(0) | Err(_) => return Ok(None),
-                        Ok(_) => {}
-                    },
+                // Only what is new is searched, and a head is read when it is whole: one that drips costs no more than another.
+                let is_whole = before.get(searched..).is_some_and(|new| new.windows(4).any(|end| end == b"\r\n\r\n"));
+                if is_whole || before.len() > shared.limits.head.bytes {
+                    match read_head(&before, shared.limits.head) {
+                        Ok(Some(head)) => return Ok(Some(head)),
+                        Err(bad) => return Err(bad),
+                        Ok(None) => {}
+                    }
+                }
+                searched = before.len().saturating_sub(3);
+                match read_some(&mut stream, &mut before).await {
+                    Ok(0) | Err(_) => return Ok(None),
+                    Ok(_) => {}
                 }
             }
         };
@@ -299,7 +306,7 @@ impl Proxy {
                 tunnel.open(host, port).await;
             }
             Err(error) => {
-                let what = format!("CONNECT {}", head.target);
+                let what = format!("CONNECT {}", head.target.rsplit('@').next().unwrap_or_default());
                 let denied = shared.deny_unnamed(Via::Connect, Reason::BadHost, &what, &error.to_string());
                 answer_denied(&mut stream, 403, &denied.text).await;
             }

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use crate::address;
+use crate::address::{self, CameBy};
 use crate::host::Host;
 use crate::rules::Rules;
 
@@ -113,6 +113,7 @@ pub(crate) async fn check(
     port: u16,
     limit: Duration,
 ) -> Result<Checked, Unchecked> {
+    let came_by = if host.addresses().is_some() { CameBy::Itself } else { CameBy::Name };
     let found = match (host.addresses(), host) {
         (Some(addresses), _) => addresses,
         (None, host) => match timeout(limit, resolver.resolve(&host.to_string())).await {
@@ -125,7 +126,7 @@ pub(crate) async fn check(
         return Err(Unchecked::Failed(io::Error::new(io::ErrorKind::NotFound, message)));
     }
     for address in &found {
-        address::judge(rules, *address, port).map_err(Unchecked::Denied)?;
+        address::judge(rules, *address, port, came_by).map_err(Unchecked::Denied)?;
     }
     Ok(Checked(found.into_iter().map(|address| SocketAddr::new(address, port)).collect()))
 }

@@ -71,6 +71,11 @@ impl Rule {
         self.net.methods.is_empty() || self.net.methods.iter().any(|known| known == method)
     }
 
+    /// Likewise for a deny rule: some servers take `Post` for `POST`.
+    pub(crate) fn denies_method(&self, method: &str) -> bool {
+        self.net.methods.is_empty() || self.net.methods.iter().any(|known| known.eq_ignore_ascii_case(method))
+    }
+
     /// Whether the rule can only be held against a request, not against a connection.
     pub(crate) fn judges_requests(&self) -> bool {
         !self.net.methods.is_empty() || !self.net.paths.is_empty()

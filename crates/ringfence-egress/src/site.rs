@@ -436,7 +436,8 @@ impl Site {
 
     /// A request that names no host in a way that can be judged.
     fn bad_request(&self, parts: &Parts, reason: Reason, why: &str) -> Refused {
-        let what = format!("{} {}", parts.method, parts.uri);
+        // Neither a password nor the query.
+        let what = format!("{} {}{}", parts.method, parts.uri.host().unwrap_or_default(), parts.uri.path());
         Refused::Denied(Box::new(self.shared.deny_unnamed(self.via, reason, &what, why)))
     }
 }

@@ -36,7 +36,16 @@ pub(crate) fn sample_of(processes: &[i32]) -> Sample {
         found.tasks += threads(pid).len().max(1) as u64;
         found.resident_bytes += resident_pages(pid).saturating_mul(page);
     }
+    // Who cannot open a file any more sees nothing, and must not take that for little.
+    found.capped |= is_blind();
     found
+}
+
+fn is_blind() -> bool {
+    match fs::File::open("/proc/self/stat") {
+        Ok(_) => false,
+        Err(error) => matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
+    }
 }
 
 /// Kills everything below `root`, stopping it first so that it cannot fork away from under us.

@@ -3,19 +3,25 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
-use ringfence_egress::{Identity, Proxy, Record, Rules, Sink, Usage, Via};
+use ringfence_egress::{Identity, Limits, Proxy, Record, Rules, Sink, Usage, Via};
 use ringfence_policy::NetPolicy;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use crate::backend::door::Door;
 use crate::event::{Event, Violation};
 use crate::run_id::RunId;
 
-/// The most different contacts of one run that are told one by one.
-const MOST_CONTACTS: usize = 256;
+/// The most different contacts of one run that are told one by one: of those that were let through, and of those that were
+/// denied. Together with what follows they fit into a line of the ledger.
+const MOST_CONTACTS: usize = 96;
+/// The most characters of what a program wrote.
+const LONGEST_HOST: usize = 256;
+const LONGEST_METHOD: usize = 16;
+const LONGEST_PATH: usize = 128;
 /// The most violations of one run that are told one by one: a program that tries a thousand names is told of enough.
 const MOST_VIOLATIONS: usize = 32;
 
@@ -59,11 +65,11 @@ pub struct Contact {
 impl Contact {
     fn of(record: &Record) -> Self {
         Self {
-            host: record.host.clone(),
+            host: shown(&record.host, LONGEST_HOST),
             port: record.port,
             via: via(record.via).to_owned(),
-            method: record.method.clone(),
-            path: record.path.clone(),
+            method: record.method.as_deref().map(|method| shown(method, LONGEST_METHOD)),
+            path: record.path.as_deref().map(|path| shown(path, LONGEST_PATH)),
             allowed: record.denied.is_none(),
             rule: record.rule.to_string(),
             reason: record.denied.map(|reason| reason.code().to_owned()),
@@ -89,6 +95,16 @@ impl Contact {
     }
 }
 
+/// What a program wrote, short and plain.
+fn shown(text: &str, longest: usize) -> String {
+    let plain = text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' });
+    let mut shown: String = plain.take(longest).collect();
+    if text.chars().nth(longest).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
 fn via(via: Via) -> &'static str {
     match via {
         Via::Forward => "http",
@@ -102,17 +118,32 @@ fn via(via: Via) -> &'static str {
 
 /// All that one run wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Contacts {
+pub struct Contacts {
     pub(crate) list: Vec<Contact>,
-    /// Different ones that are not in the list.
+    /// How many are not in the list.
     pub(crate) omitted: u64,
+    /// How many of those were denied.
+    omitted_denied: u64,
 }
 
 impl Contacts {
     /// What was denied, each once.
     pub(crate) fn violations(&self) -> Vec<Violation> {
         let denied = self.list.iter().filter(|contact| !contact.allowed);
-        denied.take(MOST_VIOLATIONS).map(Contact::violation).collect()
+        let more =
+            u64::try_from(denied.clone().skip(MOST_VIOLATIONS).count()).unwrap_or(u64::MAX) + self.omitted_denied;
+        let mut violations: Vec<Violation> = denied.take(MOST_VIOLATIONS).map(Contact::violation).collect();
+        if more > 0 {
+            let message = format!("denied: {more} more");
+            violations.push(Violation { rule: "net.allowlist".to_owned(), message });
+        }
+        violations
+    }
+
+    /// For the ledger; nothing when nothing was wanted.
+    pub(crate) fn body(&self) -> Option<serde_json::Value> {
+        let is_empty = self.list.is_empty() && self.omitted == 0;
+        (!is_empty).then(|| serde_json::json!({ "contacts": self.list, "omitted": self.omitted }))
     }
 }
 
@@ -120,7 +151,23 @@ impl Contacts {
 #[derive(Debug)]
 pub(crate) struct Egress {
     told: Arc<Told>,
-    serving: AbortHandle,
+    serving: JoinHandle<()>,
+}
+
+/// How long connections may take to be put away at the end.
+const ENDS: Duration = Duration::from_secs(1);
+/// Descriptors that are kept for everything else.
+const RESERVED_DESCRIPTORS: u64 = 128;
+/// The most descriptors of one connection: both ends, and two pipes.
+const DESCRIPTORS_OF_ONE: u64 = 6;
+
+/// As many connections as this process has descriptors for.
+fn limits() -> Limits {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = most.saturating_sub(RESERVED_DESCRIPTORS) / DESCRIPTORS_OF_ONE;
+    let usual = Limits::default();
+    let connections = usize::try_from(room).unwrap_or(usize::MAX).clamp(4, usual.connections);
+    Limits { connections, ..usual }
 }
 
 impl Egress {
@@ -130,8 +177,8 @@ impl Egress {
         let told = Arc::new(Told::default());
         let sink: Arc<dyn Sink> = Arc::clone(&told) as _;
         let identity = Identity::new(sandbox.as_str(), sandbox.as_str());
-        let proxy = Proxy::builder(identity, Rules::of_policy(policy)).sink(sink).build();
-        let serving = tokio::spawn(async move { proxy.serve(listener).await }).abort_handle();
+        let proxy = Proxy::builder(identity, Rules::of_policy(policy)).sink(sink).limits(limits()).build();
+        let serving = tokio::spawn(async move { drop(proxy.serve(listener).await) });
         Ok(Self { told, serving })
     }
 
@@ -143,6 +190,23 @@ impl Egress {
         logs.retain(|log| log.strong_count() > 0);
         logs.push(Arc::downgrade(&log));
         log
+    }
+
+    /// Ends every connection, and returns when all that they carried is counted.
+    pub(crate) async fn close(&mut self) {
+        self.serving.abort();
+        // Whoever carries something holds the sink.
+        let counted = async {
+            while Arc::strong_count(&self.told) > 1 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(ENDS, counted).await.ok();
+    }
+
+    /// What was wanted while no run went on: by what a run of a session had left behind.
+    pub(crate) fn between_runs(&self) -> Contacts {
+        self.told.between.contacts()
     }
 }
 
@@ -156,6 +220,8 @@ impl Drop for Egress {
 #[derive(Debug, Default)]
 struct Told {
     logs: Mutex<Vec<Weak<Log>>>,
+    /// What no run can be told.
+    between: Log,
 }
 
 impl Told {
@@ -164,7 +230,11 @@ impl Told {
     }
 
     fn each(&self, act: impl Fn(&Log)) {
-        self.logs().iter().filter_map(Weak::upgrade).for_each(|log| act(&log));
+        let logs: Vec<Arc<Log>> = self.logs().iter().filter_map(Weak::upgrade).collect();
+        if logs.is_empty() {
+            act(&self.between);
+        }
+        logs.iter().for_each(|log| act(log));
     }
 }
 
@@ -189,6 +259,23 @@ pub(crate) struct Log {
 struct Book {
     contacts: BTreeMap<Key, Contact>,
     omitted: u64,
+    omitted_denied: u64,
+}
+
+impl Book {
+    /// The entry for `record`, if there is room for it; and whether it is new.
+    fn entry(&mut self, record: &Record) -> Option<(&mut Contact, bool)> {
+        let key = Key::of(record);
+        let is_new = !self.contacts.contains_key(&key);
+        let is_denied = record.denied.is_some();
+        let alike = self.contacts.values().filter(|contact| contact.allowed != is_denied).count();
+        if is_new && alike >= MOST_CONTACTS {
+            self.omitted += 1;
+            self.omitted_denied += u64::from(is_denied);
+            return None;
+        }
+        Some((self.contacts.entry(key).or_insert_with(|| Contact::of(record)), is_new))
+    }
 }
 
 /// What makes two contacts the same.
@@ -205,11 +292,11 @@ struct Key {
 impl Key {
     fn of(record: &Record) -> Self {
         Self {
-            host: record.host.clone(),
+            host: shown(&record.host, LONGEST_HOST),
             port: record.port,
             via: via(record.via),
-            method: record.method.clone(),
-            path: record.path.clone(),
+            method: record.method.as_deref().map(|method| shown(method, LONGEST_METHOD)),
+            path: record.path.as_deref().map(|path| shown(path, LONGEST_PATH)),
             denied: record.denied.map(ringfence_egress::Reason::code),
         }
     }
@@ -224,7 +311,8 @@ impl Log {
     /// All that was decided so far.
     pub(crate) fn contacts(&self) -> Contacts {
         let book = self.book();
-        Contacts { list: book.contacts.values().cloned().collect(), omitted: book.omitted }
+        let list = book.contacts.values().cloned().collect();
+        Contacts { list, omitted: book.omitted, omitted_denied: book.omitted_denied }
     }
 
     fn book(&self) -> std::sync::MutexGuard<'_, Book> {
@@ -233,13 +321,7 @@ impl Log {
 
     fn decided(&self, record: &Record) {
         let mut book = self.book();
-        let key = Key::of(record);
-        let is_new = !book.contacts.contains_key(&key);
-        if is_new && book.contacts.len() >= MOST_CONTACTS {
-            book.omitted += 1;
-            return;
-        }
-        let contact = book.contacts.entry(key).or_insert_with(|| Contact::of(record));
+        let Some((contact, is_new)) = book.entry(record) else { return };
         contact.count += 1;
         if is_new
             && !contact.allowed
@@ -251,7 +333,8 @@ impl Log {
     }
 
     fn ended(&self, record: &Record, usage: &Usage) {
-        if let Some(contact) = self.book().contacts.get_mut(&Key::of(record)) {
+        // One that was begun in another run is new here.
+        if let Some((contact, _)) = self.book().entry(record) {
             contact.bytes_up = contact.bytes_up.saturating_add(usage.bytes_up);
             contact.bytes_down = contact.bytes_down.saturating_add(usage.bytes_down);
             contact.status = usage.status.or(contact.status);

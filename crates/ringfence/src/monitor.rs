@@ -112,6 +112,7 @@ pub(crate) async fn watch(
             message: format!("all of the {size} that may be written was in use at the end, or as many files as may be"),
         });
     }
+    sandbox.close_network().await;
     let network = sandbox.network().map(|log| log.contacts()).unwrap_or_default();
     seen.violations.extend(network.violations());
     let layer = sandbox.take_layer();

@@ -212,6 +212,8 @@ impl Outcome {
     /// The exit code of a command that stands for this run: the program's own, or the convention's.
     pub fn conventional_exit_code(&self) -> u8 {
         match self.status {
+            // It ran, and nothing shows how it ended: nobody may take that for success.
+            _ if self.error.as_ref().is_some_and(|error| error.kind == FailureKind::Ledger) => 125,
             Status::Exited => self.exit_code.and_then(|code| u8::try_from(code).ok()).unwrap_or(125),
             Status::Signalled | Status::OutOfMemory | Status::TooManyProcesses | Status::Cancelled => {
                 let signal = self.signal.unwrap_or(9);

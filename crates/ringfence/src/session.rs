@@ -418,7 +418,11 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
         error,
     };
     let listed = found.map(|found| changes_body(found.set.counts(), Some(&found.list)));
-    let entry = engine.entry(&open.with.id, Kind::Ended, json!({ "session": ended, "changes": listed }));
+    let mut body = json!({ "session": ended, "changes": listed });
+    if let Some(network) = open.with.wall.between_runs().body() {
+        body["network"] = network;
+    }
+    let entry = engine.entry(&open.with.id, Kind::Ended, body);
     // The session is over either way; a ledger that cannot be written stops the next start.
     engine.append(&[entry], Durability::Written).ok();
     open.ended.send_replace(Some(ended));

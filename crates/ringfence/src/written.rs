@@ -65,7 +65,7 @@ pub(crate) fn ended_body(outcome: &Outcome, list: Option<&str>) -> Value {
         "error": outcome.error,
         "changes": outcome.changes.map(|counts| changes_body(counts, list)),
     });
-    if !outcome.network.is_empty() {
+    if !outcome.network.is_empty() || outcome.network_omitted > 0 {
         body["network"] = json!({ "contacts": outcome.network, "omitted": outcome.network_omitted });
     }
     body

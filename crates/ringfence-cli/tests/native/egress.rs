@@ -236,3 +236,44 @@ with urllib.request.urlopen(sys.argv[1], timeout=20) as answer: print(answer.rea
     let Some(ended) = python(&stage, Wall::Native, code, &[&url]) else { return };
     assert_eq!(ended.text(), "True\nhello\n", "{ended:?}");
 }
+
+#[test]
+fn whatever_a_program_asks_for_its_end_and_its_denials_are_in_the_ledger() {
+    let origin = Origin::start();
+    let Some(stage) = stage(&format!("localhost: [{}]", origin.port)) else { return };
+    let code = "
+import socket, sys
+def get(url):
+    with socket.create_connection(('127.0.0.1', 3128), 5) as s:
+        s.sendall(f'GET {url} HTTP/1.1\\r\\nHost: {url.split(\"/\")[2]}\\r\\nConnection: close\\r\\n\\r\\n'.encode()); s.recv(99)
+for number in range(120): get(f'http://localhost:{sys.argv[1]}/{number}/' + 'a' * 3000)
+for number in range(5): get(f'http://evil.test/{number}/' + 'a' * 60000)
+";
+    let outcome =
+        run(&stage, Wall::Native, &["--json"], &["python3", "-c", code, &origin.port.to_string()]).run().json();
+    assert_eq!((&outcome["exitCode"], origin.asked().len()), (&0.into(), 120), "{}", outcome["stderr"]);
+    let denied = outcome["violations"].as_array().unwrap().iter().filter(|one| one["rule"] == "net.allowlist").count();
+    assert!(denied > 0 && outcome["networkOmitted"].as_u64().unwrap() > 0, "{outcome:#}");
+    let ledger = std::fs::read_to_string(stage.ledger()).unwrap();
+    assert!(ledger.lines().last().unwrap().contains("\"kind\":\"ended\""), "the end is missing");
+}
+
+#[test]
+fn what_a_tunnel_carried_is_counted_when_its_program_ends_first() {
+    let sink = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = sink.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in sink.incoming().flatten() {
+            std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+        }
+    });
+    let Some(stage) = stage(&format!("localhost: [{port}]")) else { return };
+    let code = "
+import os, socket, sys, time
+s = socket.create_connection(('127.0.0.1', 3128), 5)
+s.sendall(f'CONNECT localhost:{sys.argv[1]} HTTP/1.1\\r\\nHost: localhost:{sys.argv[1]}\\r\\n\\r\\n'.encode()); s.recv(99)
+s.sendall(b'x' * 300000); time.sleep(0.5); os._exit(0)
+";
+    let outcome = run(&stage, Wall::Native, &["--json"], &["python3", "-c", code, &port.to_string()]).run().json();
+    assert_eq!(outcome["network"][0]["bytesUp"], 300_000, "{:#}", outcome["network"]);
+}

@@ -309,3 +309,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_deny_rule_is_not_avoided_by_the_spelling_of_a_method_or_a_path() {
+    let rules = allowlist(
+        "  allow: [a.test]\n  deny: [{ host: a.test, paths: [\"/Admin/**\"] }, { host: a.test, methods: [POST] }]\n",
+    );
+    let host = Host::parse("a.test").unwrap();
+    let allowed = |method: &str, path: &str| {
+        let path = UrlPath::new(path);
+        let access = Access::Request { scheme: Scheme::Http, method, path: &path };
+        matches!(decide(&rules, &Target { host: &host, port: 80, access }), Decision::Allowed(_))
+    };
+    for (method, path) in [
+        ("Post", "/"),
+        ("POST", "/"),
+        ("GET", "/admin/x"),
+        ("GET", "/ADMIN/x"),
+        ("GET", "/Admin;a/x"),
+        ("GET", "/admin;a=b/x;c"),
+    ] {
+        assert!(!allowed(method, path), "{method} {path}");
+    }
+    assert!(allowed("GET", "/administration/x") && allowed("PUT", "/a;b/admin"));
+}

@@ -9,6 +9,7 @@ use ringfence_linux::Stage;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
 use crate::BoxFuture;
+use crate::egress::Contacts;
 use crate::guarantee::{Guarantee, Strength};
 use crate::language::Language;
 use crate::outcome::{Failure, FailureKind};
@@ -91,6 +92,10 @@ pub trait KeptWall: Backend {
     fn end(&self);
     /// Likewise, without the guest's help.
     fn kill(&self);
+    /// What was wanted of the network while no run went on.
+    fn between_runs(&self) -> Contacts {
+        Contacts::default()
+    }
     /// Whether a wall that was told to end still tells what is left of it, and is waited for.
     fn still_tells(&self) -> bool {
         false

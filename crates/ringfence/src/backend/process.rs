@@ -238,6 +238,13 @@ impl Sandbox {
         Ok(())
     }
 
+    /// Ends the way out of a wall that was there for this program alone.
+    pub(crate) async fn close_network(&mut self) {
+        if let Some(egress) = &mut self.egress {
+            egress.close().await;
+        }
+    }
+
     /// What the program wanted of the network, where that is decided host by host.
     pub(crate) fn network(&self) -> Option<&Arc<Log>> {
         self.network.as_ref()

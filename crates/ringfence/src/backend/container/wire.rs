@@ -262,7 +262,11 @@ impl AsyncRead for Capped {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
         let read = buffer.filled().len().saturating_sub(before);
-        self.left.store(left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX)), Ordering::Relaxed);
+        if read > 0 {
+            let read = u64::try_from(read).unwrap_or(u64::MAX);
+            let less = |left: u64| Some(left.saturating_sub(read));
+            self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
+        }
         polled
     }
 }

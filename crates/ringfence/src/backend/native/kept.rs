@@ -23,7 +23,7 @@ use crate::backend::spawn::in_a_session;
 use crate::backend::{
     Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable,
 };
-use crate::egress::Egress;
+use crate::egress::{Contacts, Egress};
 use crate::plan::Plan;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::merged::Merged;
@@ -126,6 +126,10 @@ impl KeptWall for Standing {
     fn sample(&self) -> InUse {
         let sample = self.guest.sample();
         InUse { tasks: sample.tasks, memory_bytes: sample.resident_bytes }
+    }
+
+    fn between_runs(&self) -> Contacts {
+        self.egress.as_ref().map(Egress::between_runs).unwrap_or_default()
     }
 
     fn kill_programs(&self) -> io::Result<()> {
