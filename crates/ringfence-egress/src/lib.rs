@@ -6,6 +6,29 @@
 //!
 //! [`Proxy`] serves listeners and streams that it is given. It makes no namespace, knows no backend and reads no policy
 //! file. Which sandbox is asking is known from the listener that a connection came from, never from what it says.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use ringfence_egress::{Identity, Inspector, Proxy, Rules};
+//!
+//! # async fn example(policy: ringfence_policy::NetPolicy, listener: std::net::TcpListener) -> Result<(), Box<dyn std::error::Error>> {
+//! let rules = Rules::of_policy(&policy);
+//! let inspects = rules.need_inspection();
+//! let mut builder = Proxy::builder(Identity::new("sandbox", "run"), rules);
+//! if inspects {
+//!     builder = builder.inspector(Arc::new(Inspector::new(&[])?));
+//! }
+//! let proxy = builder.build();
+//! // Made in the sandbox's own network namespace, and handed out: a socket stays where it was made.
+//! listener.set_nonblocking(true)?;
+//! let listener = tokio::net::TcpListener::from_std(listener)?;
+//! let serving = tokio::spawn(async move { proxy.serve(listener).await });
+//! // When the sandbox ends, so does all that it had open.
+//! serving.abort();
+//! # Ok(())
+//! # }
+//! ```
 
 mod address;
 mod authority;

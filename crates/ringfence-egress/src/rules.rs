@@ -174,6 +174,11 @@ impl Rules {
         self
     }
 
+    /// Whether a rule wants TLS opened, so that the proxy needs an [`crate::Inspector`] and the sandbox its certificate.
+    pub fn need_inspection(&self) -> bool {
+        self.allow.iter().any(Rule::opens_tls)
+    }
+
     fn index(&mut self, host: &HostPattern, position: usize, list: List) {
         let (slot, below) = match host {
             HostPattern::Name(name) => (self.names.entry(name.as_str().into()).or_default(), false),

@@ -201,6 +201,7 @@ fn methods_and_paths_are_held_against_requests_and_need_a_look_inside() {
     let mut inspected = rule("a.test");
     inspected.inspection = Inspection::Inspected;
     let inspected = Rules::none().allow(inspected);
+    assert!(inspected.need_inspection() && !rules.need_inspection());
     let host = Host::parse("a.test").unwrap();
     let target = Target { host: &host, port: 443, access: Access::Connection };
     assert!(matches!(decide(&inspected, &target), Decision::Allowed(Allowed { handling: Handling::Inspect, .. })));

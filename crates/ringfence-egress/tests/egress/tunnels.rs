@@ -259,6 +259,33 @@ async fn a_large_transfer_arrives_whole_in_both_directions_over_every_kind_of_st
 }
 
 #[tokio::test]
+async fn when_serving_stops_nothing_that_was_open_goes_on() {
+    let origin = Origin::plain().await;
+    let at = format!("name.test:{}", origin.port);
+    let proxy = Proxy::builder(Identity::new("s", "r"), rules(&origin)).resolver(Names::of(&[])).build();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy_at = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move { proxy.serve(listener).await });
+    let mut open = Vec::new();
+    for text in [
+        format!("CONNECT localhost:{} HTTP/1.1\r\n\r\n", origin.port),
+        format!("GET http://{at}/ws HTTP/1.1\r\nHost: {at}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"),
+    ] {
+        let mut stream = TcpStream::connect(proxy_at).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 "), "{answer:?}");
+        open.push(stream);
+    }
+    serving.abort();
+    for mut stream in open {
+        drop(read_to_end(&mut stream).await);
+    }
+    assert!(TcpStream::connect(proxy_at).await.is_err());
+}
+
+#[tokio::test]
 async fn a_refused_socks_command_is_answered_as_the_protocol_says() {
     let stage = Stage::new(Rules::none().allow(rule("name.test"))).await;
     for (request, code) in [
