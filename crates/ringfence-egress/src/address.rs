@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
+use rustix::io::Errno;
+
 use crate::host::Host;
 use crate::rules::{Rule, Rules};
 
@@ -140,10 +142,16 @@ fn is_our_own(address: IpAddr) -> bool {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let from = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((address, 9))?;
-        socket.local_addr()
-    });
+    let socket = match UdpSocket::bind((any, 0)) {
+        Ok(socket) => socket,
+        // A machine without that protocol has no address of it. Who cannot ask for another reason takes it for ours.
+        Err(error) => {
+            let known = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
+            return !error.raw_os_error().is_some_and(|errno| known.contains(&errno));
+        }
+    };
+    // Where there is no way to it, it is not here.
+    let from = socket.connect((address, 9)).and_then(|()| socket.local_addr());
     from.is_ok_and(|from| from.ip() == address)
 }
 
@@ -220,5 +228,17 @@ mod tests {
         assert!(allowed("8.8.8.8", 443));
         assert!(!allowed("1.2.3.4", 443));
         assert!(!allowed("::ffff:1.2.3.4", 443));
+    }
+
+    #[test]
+    fn an_address_of_this_machine_is_not_public_whatever_it_looks_like() {
+        assert!(is_our_own("127.0.0.1".parse().unwrap()));
+        assert!(!is_our_own("192.0.2.1".parse().unwrap()), "nobody has it");
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        let own = socket.connect(("192.0.2.1", 9)).and_then(|()| socket.local_addr());
+        match own {
+            Ok(own) => assert!(is_our_own(own.ip()), "{own}"),
+            Err(_) => eprintln!("SKIPPED: this machine has no address but loopback"),
+        }
     }
 }

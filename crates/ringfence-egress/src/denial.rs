@@ -99,10 +99,14 @@ impl Denied {
 
 /// Text that came from inside as it may be shown: nothing but printable ASCII, and not much of it.
 pub(crate) fn plain(text: &str) -> String {
-    const SHOWN: usize = 400;
+    plain_and_short(text, 400)
+}
+
+/// Plain ASCII of what a program or an origin said, with so many characters at most.
+pub fn plain_and_short(text: &str, longest: usize) -> String {
     let mut shown: String =
-        text.chars().take(SHOWN).map(|c| if c == ' ' || c.is_ascii_graphic() { c } else { '?' }).collect();
-    if text.chars().nth(SHOWN).is_some() {
+        text.chars().take(longest).map(|c| if c == ' ' || c.is_ascii_graphic() { c } else { '?' }).collect();
+    if text.chars().nth(longest).is_some() {
         shown.push_str("...");
     }
     shown

@@ -62,7 +62,7 @@ pub use authority::Authority;
 pub use budget::{Budget, Budgets};
 pub use credential::{BadCredential, Credential};
 pub use decide::{Access, Allowed, Decision, ForeignCredentials, Handling, Scheme, Target, decide};
-pub use denial::{Denied, Reason};
+pub use denial::{Denied, Reason, plain_and_short};
 pub use host::{BadHost, Host, Loopback};
 pub use inspect::{InspectError, Inspector, proxy_environment, trust_environment};
 pub use limits::Limits;

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use ringfence_egress::{Identity, Limits, Proxy, Record, Rules, Sink, Usage, Via};
+use ringfence_egress::{Identity, Limits, Proxy, Record, Rules, Sink, Usage, Via, plain_and_short};
 use ringfence_policy::NetPolicy;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -65,11 +65,11 @@ pub struct Contact {
 impl Contact {
     fn of(record: &Record) -> Self {
         Self {
-            host: shown(&record.host, LONGEST_HOST),
+            host: plain_and_short(&record.host, LONGEST_HOST),
             port: record.port,
             via: via(record.via).to_owned(),
-            method: record.method.as_deref().map(|method| shown(method, LONGEST_METHOD)),
-            path: record.path.as_deref().map(|path| shown(path, LONGEST_PATH)),
+            method: record.method.as_deref().map(|method| plain_and_short(method, LONGEST_METHOD)),
+            path: record.path.as_deref().map(|path| plain_and_short(path, LONGEST_PATH)),
             allowed: record.denied.is_none(),
             rule: record.rule.to_string(),
             reason: record.denied.map(|reason| reason.code().to_owned()),
@@ -93,16 +93,6 @@ impl Contact {
             message: format!("denied: {method}{}:{}{path} ({reason}{})", self.host, self.port, self.rule),
         }
     }
-}
-
-/// What a program wrote, short and plain.
-fn shown(text: &str, longest: usize) -> String {
-    let plain = text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' });
-    let mut shown: String = plain.take(longest).collect();
-    if text.chars().nth(longest).is_some() {
-        shown.push_str("...");
-    }
-    shown
 }
 
 fn via(via: Via) -> &'static str {
@@ -292,11 +282,11 @@ struct Key {
 impl Key {
     fn of(record: &Record) -> Self {
         Self {
-            host: shown(&record.host, LONGEST_HOST),
+            host: plain_and_short(&record.host, LONGEST_HOST),
             port: record.port,
             via: via(record.via),
-            method: record.method.as_deref().map(|method| shown(method, LONGEST_METHOD)),
-            path: record.path.as_deref().map(|path| shown(path, LONGEST_PATH)),
+            method: record.method.as_deref().map(|method| plain_and_short(method, LONGEST_METHOD)),
+            path: record.path.as_deref().map(|path| plain_and_short(path, LONGEST_PATH)),
             denied: record.denied.map(ringfence_egress::Reason::code),
         }
     }

@@ -277,3 +277,26 @@ s.sendall(b'x' * 300000); time.sleep(0.5); os._exit(0)
     let outcome = run(&stage, Wall::Native, &["--json"], &["python3", "-c", code, &port.to_string()]).run().json();
     assert_eq!(outcome["network"][0]["bytesUp"], 300_000, "{:#}", outcome["network"]);
 }
+
+#[test]
+fn what_is_asked_for_between_the_runs_of_a_session_is_in_the_ledger() {
+    let Some(stage) = stage("allow: [a.test]") else { return };
+    let name = "between";
+    stage.ringfence(["session", "start", name]).run().expect(0, &[]);
+    // Leaves its session, so that nobody takes it for a part of the run that started it.
+    let code = "
+import os, socket, time
+if os.fork() == 0:
+    os.setsid()
+    for number in range(3): os.close(number)
+    time.sleep(1.5)
+    with socket.create_connection(('127.0.0.1', 3128), 5) as s:
+        s.sendall(b'GET http://later.test/ HTTP/1.1\\r\\nHost: later.test\\r\\n\\r\\n'); s.recv(99)
+";
+    let run = stage.ringfence(["session", "exec", "--json", name, "--", "python3", "-c", code]).run().json();
+    assert!(run["network"].is_null(), "it asked while it ran: {run:#}");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    stage.ringfence(["session", "stop", name]).run();
+    let ledger = std::fs::read_to_string(stage.ledger()).unwrap();
+    assert!(ledger.contains("\"host\":\"later.test\""), "{ledger}");
+}

@@ -3,6 +3,7 @@
 use super::super::attack::{Attack, Control, Found, Probe};
 use super::super::host::{Service, secret};
 use crate::Guarantee;
+use crate::backend::door;
 
 /// Either can connect to any kind of socket without a module.
 const NEEDS: &[&str] = &["perl", "python3"];
@@ -21,6 +22,29 @@ pub(super) const ATTACKS: &[Attack] = &[
                 perl -e 'socket(my $s, 2, 1, 0); connect($s, pack("S n C4 x8", 2, shift, 127, 0, 0, 1))' "$1"
             else python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])), 2)' "$1"; fi"#;
             Ok(connects(script, service).with(port.to_string()))
+        },
+    },
+    Attack {
+        id: "E12-allowlist",
+        guarantee: Guarantee::NetAllowlist,
+        tries: "reach the host's loopback through the proxy and past it",
+        control: Control::WithoutWall,
+        needs: &["python3"],
+        applies: |_| true,
+        set: |_, _| {
+            let (service, port) = Service::tcp()?;
+            // Without the wall there is no proxy, and the second way is open.
+            let script = r#"python3 - "$1" "$2" <<'END'
+import socket, sys
+port, door = sys.argv[1], int(sys.argv[2])
+try:
+    with socket.create_connection(("127.0.0.1", door), 2) as s:
+        s.sendall(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        s.recv(99)
+except OSError: pass
+socket.create_connection(("127.0.0.1", int(port)), 2)
+END"#;
+            Ok(connects(script, service).with(port.to_string()).with(door::PORT.to_string()))
         },
     },
     Attack {
