@@ -2,7 +2,7 @@
 //! compiler flags, so neither cargo-fuzz nor a nightly toolchain is needed.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::step::{Failure, Screen, capture};
 use crate::workspace::Workspace;
@@ -47,29 +47,54 @@ pub(crate) fn fuzz(workspace: &Workspace, choice: &Choice, screen: &mut Screen) 
     build.arg("--target-dir").arg(home.join("build")).env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS");
     capture(screen, build)?.required()?;
 
-    let mut runs = 0;
-    for name in &targets {
-        let corpus = folder(home.join("corpus").join(name))?;
-        let finds = folder(home.join("artifacts").join(name))?;
-        let mut run = workspace.command(home.join("build").join(&host).join("release").join(name));
-        run.arg(format!("-max_total_time={}", choice.seconds));
-        run.arg(format!("-timeout={TIMEOUT}")).arg(format!("-rss_limit_mb={MEMORY}")).arg("-print_final_stats=1");
-        run.arg(format!("-artifact_prefix={}/", finds.display())).arg(&corpus);
-        // Seeds that are committed; libFuzzer reads every folder and writes only to the first.
-        let seeds = workspace.root.join("fuzz/seeds").join(name);
-        if seeds.is_dir() {
-            run.arg(seeds);
-        }
-        let text = capture(screen, run)?.required().map_err(|failure| Failure {
-            what: format!("fuzz target `{name}` found something; the input lies in `{}`", finds.display()),
-            output: failure.output,
-        })?;
-        runs += executed(&text).filter(|runs| *runs > 0).ok_or_else(|| Failure {
-            what: format!("fuzz target `{name}` ended well but says of no input that it ran"),
-            output: text.clone(),
-        })?;
-    }
+    let programs = home.join("build").join(&host).join("release");
+    let one = |name: &String| run_one(workspace, &programs, name, choice.seconds, screen);
+    let runs: u64 = one_per_processor(&targets, one)?.into_iter().sum();
     Ok(format!("{}: {} s each, {runs} inputs", targets.join(", "), choice.seconds))
+}
+
+/// Runs one target, and says how many inputs it saw.
+fn run_one(workspace: &Workspace, programs: &Path, name: &str, seconds: u32, screen: &Screen) -> Result<u64, Failure> {
+    let home = workspace.target.join("fuzz");
+    let corpus = folder(home.join("corpus").join(name))?;
+    let finds = folder(home.join("artifacts").join(name))?;
+    let mut run = workspace.command(programs.join(name));
+    run.arg(format!("-max_total_time={seconds}"));
+    run.arg(format!("-timeout={TIMEOUT}")).arg(format!("-rss_limit_mb={MEMORY}")).arg("-print_final_stats=1");
+    run.arg(format!("-artifact_prefix={}/", finds.display())).arg(&corpus);
+    // Seeds that are committed; libFuzzer reads every folder and writes only to the first.
+    let seeds = workspace.root.join("fuzz/seeds").join(name);
+    if seeds.is_dir() {
+        run.arg(seeds);
+    }
+    let text = capture(screen, run)?.required().map_err(|failure| Failure {
+        what: format!("fuzz target `{name}` found something; the input lies in `{}`", finds.display()),
+        output: failure.output,
+    })?;
+    executed(&text).filter(|runs| *runs > 0).ok_or_else(|| Failure {
+        what: format!("fuzz target `{name}` ended well but says of no input that it ran"),
+        output: text,
+    })
+}
+
+/// Does the same with each, as many at once as there are processors. The first failure is the answer; what runs then ends first.
+fn one_per_processor<T: Sync, R: Send>(
+    items: &[T],
+    act: impl Fn(&T) -> Result<R, Failure> + Sync,
+) -> Result<Vec<R>, Failure> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut results = Vec::new();
+    for some in items.chunks(processors) {
+        let ended: Vec<Result<R, Failure>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = some.iter().map(|item| scope.spawn(|| act(item))).collect();
+            let died = || Err(Failure::new("a thread of this program died"));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| died())).collect()
+        });
+        for result in ended {
+            results.push(result?);
+        }
+    }
+    Ok(results)
 }
 
 fn targets(workspace: &Workspace) -> Result<Vec<String>, Failure> {
@@ -109,5 +134,13 @@ mod tests {
         assert_eq!(executed("Done\nstat::number_of_executed_units: 4711\nstat::peak_rss_mb: 30\n"), Some(4711));
         assert_eq!(executed("stat::number_of_executed_units: many\n"), None);
         assert_eq!(executed(""), None);
+    }
+
+    #[test]
+    fn each_is_done_once_and_a_failure_is_not_lost_among_successes() {
+        let items: Vec<u64> = (0..7).collect();
+        assert_eq!(one_per_processor(&items, |item| Ok(*item)).unwrap(), items);
+        let odd = |item: &u64| if *item == 5 { Err(Failure::new("five")) } else { Ok(*item) };
+        assert_eq!(one_per_processor(&items, odd).unwrap_err().what, "five");
     }
 }

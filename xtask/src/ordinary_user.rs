@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::footprint::{Scratch, keep_apart, open_to_all, reachable_by_all};
 use crate::step::{Failure, Outcome, Screen, capture};
-use crate::test::{BACKENDS_REQUIRED, nextest_ended, required_backends};
+use crate::test::{BACKENDS_REQUIRED, at_once, nextest_ended, required_backends};
 use crate::tools::NEXTEST;
 use crate::workspace::{Workspace, current_uid};
 
@@ -89,7 +89,7 @@ impl Built {
         keep_apart(&mut command, temporary, state);
         // Snapshots are looked up in the copy and never rewritten there.
         command.env("INSTA_WORKSPACE_ROOT", &tree).env("INSTA_UPDATE", "no");
-        command.env("CARGO_TERM_COLOR", "never").envs(more.iter().cloned());
+        command.env("CARGO_TERM_COLOR", "never").envs([at_once()]).envs(more.iter().cloned());
         // Root's supplementary groups go with its number: the standard library drops them before it changes the user.
         command.gid(ORDINARY).uid(ORDINARY);
         let summary = nextest_ended(capture(screen, command)?)?;

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use crate::footprint::{Footprint, Scratch};
 use crate::step::{Captured, Failure, Outcome, Paint, Screen, Verbosity, capture};
 use crate::tools::{self, DENY, NEXTEST};
-use crate::workspace::Workspace;
+use crate::workspace::{BUILD_EVERYTHING, Workspace};
 use crate::{docs, engines, fuzz, ordinary_user, readme, static_binary, tidy};
 
 /// Tells the tests what may not be skipped, as a list with commas. A missing backend that it names is a failure.
@@ -13,7 +13,9 @@ pub(crate) const BACKENDS_REQUIRED: &str = "RINGFENCE_TEST_REQUIRE";
 /// What every Linux machine can offer.
 const BACKENDS_ALWAYS: &str = "native,none,spawn";
 /// Long enough to see that a fuzz target runs and finds nothing near the surface.
-const FUZZ_SECONDS: u32 = 10;
+const FUZZ_SECONDS: u32 = 5;
+/// How many tests run at once on each processor. Most of them wait for a program, a time limit or the disk.
+const TESTS_PER_PROCESSOR: usize = 2;
 
 /// What the developer asked for.
 #[derive(Debug, Default)]
@@ -201,8 +203,7 @@ fn tidy_up(bench: &mut Bench<'_>) -> Result<Outcome, Failure> {
 }
 
 fn build(bench: &mut Bench<'_>) -> Result<Outcome, Failure> {
-    let words = ["build", "--workspace", "--all-targets", "--all-features"];
-    let text = capture(bench.screen, bench.workspace.cargo(words))?.required()?;
+    let text = capture(bench.screen, bench.workspace.cargo(BUILD_EVERYTHING))?.required()?;
     Ok(Outcome::Passed(format!(
         "{} crates compiled",
         text.lines().filter(|l| l.trim().starts_with("Compiling")).count()
@@ -271,6 +272,14 @@ pub(crate) fn for_tests(command: &mut Command, scratch: &Scratch) {
     scratch.apply(command);
     // A snapshot that differs is a failure here, never a new file in the tree.
     command.env(BACKENDS_REQUIRED, required_backends()).env("INSTA_UPDATE", "no");
+    let (name, value) = at_once();
+    command.env(name, value);
+}
+
+/// What tells nextest how many tests to run at once.
+pub(crate) fn at_once() -> (&'static str, String) {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    ("NEXTEST_TEST_THREADS", (processors * TESTS_PER_PROCESSOR).to_string())
 }
 
 fn last_line(text: &str) -> String {

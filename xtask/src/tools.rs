@@ -15,10 +15,18 @@ pub(crate) struct Tool {
     version: &'static str,
     /// The oldest that understands how we call it.
     minimum: &'static str,
+    /// What of it is built.
+    features: &'static [&'static str],
 }
 
-pub(crate) const NEXTEST: Tool = Tool { name: "cargo-nextest", version: "0.9.143", minimum: "0.9.100" };
-pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", minimum: "0.20.0" };
+pub(crate) const NEXTEST: Tool = Tool {
+    name: "cargo-nextest",
+    version: "0.9.143",
+    minimum: "0.9.100",
+    // It need not fetch newer versions of itself.
+    features: &["--no-default-features", "--features", "default-no-update"],
+};
+pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", minimum: "0.20.0", features: &[] };
 
 /// Programs, and the Debian package that brings each.
 pub(crate) type Packages = &'static [(&'static str, &'static str)];
@@ -53,8 +61,11 @@ impl Tool {
     }
 
     fn install(&self, workspace: &Workspace, screen: &Screen) -> Result<(), Failure> {
-        let mut command = workspace.cargo(["install", "--locked", "--root"]);
-        command.arg(self.home(workspace)).arg(format!("{}@{}", self.name, self.version));
+        let home = self.home(workspace);
+        // They run for seconds and are built for minutes: built quickly, and what both need once.
+        let mut command = workspace.cargo(["install", "--locked", "--debug", "--root"]);
+        command.env("CARGO_PROFILE_DEV_DEBUG", "0").arg(&home).arg("--target-dir").arg(home.join("build"));
+        command.arg(format!("{}@{}", self.name, self.version)).args(self.features);
         capture(screen, command)?.required().map(drop)
     }
 }

@@ -6,6 +6,9 @@ use std::process::Command;
 
 use crate::step::Failure;
 
+/// What the tests start is built by these words and no others, so that nothing is compiled twice.
+pub(crate) const BUILD_EVERYTHING: [&str; 4] = ["build", "--workspace", "--all-targets", "--all-features"];
+
 /// The checkout that `cargo xtask` was started in.
 #[derive(Debug)]
 pub(crate) struct Workspace {
@@ -68,14 +71,16 @@ impl Workspace {
     }
 
     /// Where the built `ringfence` lies. Cargo is asked: its settings decide on the folder.
+    ///
+    /// It is built together with everything else: by itself it would have dependencies with fewer features, which are then
+    /// compiled once more.
     pub(crate) fn binary(&self) -> Result<PathBuf, Failure> {
-        let words =
-            ["build", "--package", "ringfence-cli", "--all-features", "--message-format", "json-render-diagnostics"];
+        let words = BUILD_EVERYTHING.into_iter().chain(["--message-format", "json-render-diagnostics"]);
         let output = self.cargo(words).output().map_err(|error| Failure::io("start `cargo build`", &error))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let binary = text.lines().filter_map(executable_in).find(|path| path.file_name() == Some("ringfence".as_ref()));
         binary.filter(|_| output.status.success()).ok_or_else(|| Failure {
-            what: "`cargo build --package ringfence-cli` made no binary `ringfence`".to_owned(),
+            what: format!("`cargo {}` made no binary `ringfence`", BUILD_EVERYTHING.join(" ")),
             output: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
     }
