@@ -39,7 +39,13 @@ const TARGETS: &[(&str, Limit)] = &[
 ];
 
 /// Whom we measure ourselves against, and the Debian package that brings each.
-const NEIGHBOURS: &[(&str, &str)] = &[("bwrap", "bubblewrap"), ("crun", "crun"), ("hyperfine", "hyperfine")];
+const NEIGHBOURS: &[(&str, &str)] = &[
+    ("bwrap", "bubblewrap"),
+    ("crun", "crun"),
+    ("hyperfine", "hyperfine"),
+    ("squid", "squid"),
+    ("tinyproxy", "tinyproxy-bin"),
+];
 
 #[derive(Debug, PartialEq)]
 struct Measure {

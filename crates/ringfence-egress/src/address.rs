@@ -122,7 +122,11 @@ pub(crate) fn judge(rules: &Rules, address: IpAddr, port: u16, came_by: CameBy) 
     if let Some(rule) = rules.denying(&host).find(|rule| rule.covers_port(port)) {
         return Err(format!("it leads to {address}, which `{}` denies", rule.name));
     }
-    let kind = if is_our_own(address) { AddressKind::Loopback } else { kind_of(address) };
+    let kind = match kind_of(address) {
+        AddressKind::Loopback => AddressKind::Loopback,
+        _ if is_our_own(address) => AddressKind::Loopback,
+        kind => kind,
+    };
     // What a rule says of requests to the address does not hold for a name that leads there.
     let names_it = |rule: &Rule| rule.covers_port(port) && (came_by == CameBy::Itself || !rule.judges_requests());
     if kind == AddressKind::Public || rules.allowing(&host).any(names_it) {
