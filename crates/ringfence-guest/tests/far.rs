@@ -127,7 +127,8 @@ impl Host {
     }
 
     fn begin(&mut self, contained: Contained, workspace: FarWorkspace) {
-        let order = FarOrder::Begin { begin: Box::new(Begin { contained, workspace }), key: self.key.clone() };
+        let order =
+            FarOrder::Begin { begin: Box::new(Begin { contained, workspace, door: None }), key: self.key.clone() };
         self.send(&order);
         self.seal = Some(Seal::new(self.key.clone(), Direction::Orders));
     }
@@ -578,7 +579,7 @@ fn a_host_that_goes_away_takes_everything_with_it() {
 
 #[test]
 fn orders_that_make_no_sense_end_the_guest() {
-    let begin = Begin { contained: contained(), workspace: FarWorkspace::AsItIs };
+    let begin = Begin { contained: contained(), workspace: FarWorkspace::AsItIs, door: None };
     let again = FarOrder::Begin { begin: Box::new(begin), key: FrameKey::known([1; 32]) };
     for order in [again, FarOrder::Made, FarOrder::Order(Order::Release)] {
         let Some(mut host) = Host::begun() else { return };

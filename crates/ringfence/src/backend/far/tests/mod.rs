@@ -64,7 +64,7 @@ pub(super) fn begin() -> Begin {
         processes: None,
         processors: None,
     };
-    Begin { contained, workspace: FarWorkspace::Kept }
+    Begin { contained, workspace: FarWorkspace::Kept, door: None }
 }
 
 /// The order for the program that `plan` names, as a guest of these tests understands it.
