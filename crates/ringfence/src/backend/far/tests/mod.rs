@@ -36,6 +36,7 @@ use crate::workspace::layer::{Lower, PrivateLayer};
 mod hostile;
 mod lone;
 mod programs;
+mod relay;
 
 /// What a test waits for at most.
 pub(super) const SOON: Duration = Duration::from_secs(20);
