@@ -191,9 +191,17 @@ async fn check_door(wall: &Wall) {
         Presence::Fail(line) => panic!("{line}"),
     }
     let request = |port: u16| Request::argv(["bash", "-c", ASKS, &port.to_string()]);
-    for (port, answer) in [(listed.port(), "HTTP/1.1 200"), (other.port(), "HTTP/1.1 403")] {
+    let mut narrower = request(listed.port());
+    narrower.overrides.net.localhost = Some(Vec::new());
+    let asked = [
+        (request(listed.port()), "HTTP/1.1 200"),
+        (request(other.port()), "HTTP/1.1 403"),
+        // The same kind of container, and the rules of this run.
+        (narrower, "HTTP/1.1 403"),
+    ];
+    for (request, answer) in asked {
         assert_eq!(engine.warm().await.unwrap(), 1);
-        let outcome = engine.start(request(port)).unwrap().outcome().await.unwrap();
+        let outcome = engine.start(request).unwrap().outcome().await.unwrap();
         assert_eq!((outcome.stdout.as_str(), outcome.container), (answer, Some(ContainerFrom::Waited)), "{outcome:?}");
         assert_eq!(outcome.network.len(), 1, "{wall}: each is told its own: {:?}", outcome.network);
     }
@@ -202,6 +210,7 @@ async fn check_door(wall: &Wall) {
     assert_eq!(engine.warm().await.unwrap(), 1);
     let mut closed = request(listed.port());
     closed.overrides.net.mode = Some(NetMode::None);
+    closed.overrides.net.localhost = Some(Vec::new());
     let outcome = engine.start(closed).unwrap().outcome().await.unwrap();
     assert_eq!((outcome.exit_code, outcome.container), (Some(7), Some(ContainerFrom::Made)), "{outcome:?}");
     engine.drain().await;

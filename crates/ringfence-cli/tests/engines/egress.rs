@@ -13,13 +13,13 @@ use crate::walls::{Walled, for_each_engine, has_violation};
 
 /// A server on the host's loopback that answers every request with as much as it asks for, and remembers its first line. What it is
 /// sent it counts.
-struct Origin {
+pub(crate) struct Origin {
     port: u16,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Origin {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -33,20 +33,20 @@ impl Origin {
         Self { port, asked }
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.asked.lock().unwrap().clear();
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://localhost:{}{path}", self.port)
     }
 
     /// A policy that lists this server and nothing else.
-    fn listed(&self) -> String {
+    pub(crate) fn listed(&self) -> String {
         format!("net: {{ mode: allowlist, localhost: [{}], allow: [a.test] }}\n", self.port)
     }
 }
@@ -80,7 +80,7 @@ fn answer(stream: &TcpStream, asked: &Mutex<Vec<String>>) {
 }
 
 /// Asks for each URL as a program would that heeds the variables, and says what came.
-const FETCH: &str = "
+pub(crate) const FETCH: &str = "
 import sys, urllib.request, urllib.error
 for url in sys.argv[1:]:
     try:

@@ -245,6 +245,26 @@ async fn where_nobody_serves_connections_are_closed_inside() {
 }
 
 #[tokio::test]
+async fn connections_that_come_and_go_before_anybody_serves_them_are_bounded() {
+    let (held, mut fake, mut arrives) = open().await;
+    for number in 1..=100 {
+        fake.tell(of(number, OfConnection::Opened)).await;
+        fake.tell(bytes(number, PIECE)).await;
+        fake.tell(of(number, OfConnection::Closed)).await;
+    }
+    let (found, ()) = tokio::join!(held.link.find(vec!["a".into()]), async {
+        while !matches!(fake.order().await, Some(FarOrder::Find(_))) {}
+        fake.tell(FarReport::Found(vec![true])).await;
+    });
+    found.unwrap();
+    let mut waiting = 0;
+    while arrives.try_recv().is_ok() {
+        waiting += 1;
+    }
+    assert_eq!(waiting, MOST, "as many as may be there at once");
+}
+
+#[tokio::test]
 async fn a_guest_that_is_gone_takes_its_connections_with_it() {
     let (held, mut fake, mut arrives) = open().await;
     fake.tell(of(1, OfConnection::Opened)).await;
