@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -123,6 +123,8 @@ pub enum Listener {
     Tcp(TcpListener),
     /// Over a unix socket.
     Unix(UnixListener),
+    /// As somebody relays them, one by one.
+    Relayed(mpsc::Receiver<Stream>),
 }
 
 impl From<TcpListener> for Listener {
@@ -137,8 +139,14 @@ impl From<UnixListener> for Listener {
     }
 }
 
+impl From<mpsc::Receiver<Stream>> for Listener {
+    fn from(relayed: mpsc::Receiver<Stream>) -> Self {
+        Self::Relayed(relayed)
+    }
+}
+
 impl Listener {
-    async fn accept(&self) -> io::Result<Stream> {
+    async fn accept(&mut self) -> io::Result<Stream> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
@@ -146,6 +154,8 @@ impl Listener {
                 Ok(stream.into())
             }
             Self::Unix(listener) => listener.accept().await.map(|(stream, _)| stream.into()),
+            // Who relays is gone, and with it every connection.
+            Self::Relayed(relayed) => relayed.recv().await.ok_or_else(|| io::ErrorKind::BrokenPipe.into()),
         }
     }
 }
@@ -169,7 +179,7 @@ impl Proxy {
     ///
     /// Whatever arrives here is taken for the sandbox of this proxy: the listener must be reachable from there alone.
     pub async fn serve(&self, listener: impl Into<Listener>) -> io::Error {
-        let listener = listener.into();
+        let mut listener = listener.into();
         let mut connections = JoinSet::new();
         loop {
             // Taken before accepting: what is over the bound waits in the kernel, and costs nothing here.

@@ -10,6 +10,7 @@ use ringfence_linux::wall::{Contained, TerminalSize};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{MOST_ORDER, MOST_WORDS, Message, Order, ProgramNumber, Report, shorten};
+use crate::relay::{ConnectionNumber, FarDoor, OfConnection, ToConnection};
 use crate::seal::FrameKey;
 
 /// The first argument of our binary that makes it live as a far guest.
@@ -86,6 +87,13 @@ pub enum FarOrder {
         /// What it writes to.
         stream: Stream,
     },
+    /// About a connection that came through the door.
+    Connection {
+        /// Which one.
+        connection: ConnectionNumber,
+        /// What is wanted of it.
+        what: ToConnection,
+    },
 }
 
 /// How long a host may be silent before its guest takes it for gone.
@@ -98,6 +106,8 @@ pub struct Begin {
     pub contained: Contained,
     /// What becomes of the workspace.
     pub workspace: FarWorkspace,
+    /// Where connections are accepted for the host; nowhere when there is no way out at all.
+    pub door: Option<FarDoor>,
 }
 
 /// What a far guest does with the workspace, which is at [`Contained::workspace`].
@@ -172,6 +182,13 @@ pub enum FarReport {
     Differs(Vec<Node>),
     /// That was all that differs, or why it could not be found out.
     Collected(Result<(), String>),
+    /// About a connection that came through the door.
+    Connection {
+        /// Which one.
+        connection: ConnectionNumber,
+        /// What became of it.
+        what: OfConnection,
+    },
 }
 
 /// A file, folder or link of the workspace.
@@ -250,6 +267,7 @@ impl Message for FarOrder {
             Self::Input { bytes, .. } => bytes.len() <= PIECE,
             Self::Find(files) => files.len() <= MOST_FILES,
             Self::Make(nodes) => fit(nodes),
+            Self::Connection { what, .. } => what.fits(),
             _ => true,
         };
         fits.then_some(self)
@@ -268,6 +286,7 @@ impl Message for FarReport {
             Self::Output { bytes, .. } if bytes.len() > PIECE => return None,
             Self::Found(found) if found.len() > MOST_FILES => return None,
             Self::Differs(nodes) if !fit(&nodes) => return None,
+            Self::Connection { what, .. } if !what.fits() => return None,
             other => other,
         })
     }
@@ -317,6 +336,11 @@ mod tests {
                 node("e", What::Gone),
             ]),
             FarReport::Collected(Ok(())),
+            FarReport::Connection { connection: 1, what: OfConnection::Opened },
+            FarReport::Connection { connection: u64::MAX, what: OfConnection::Bytes(vec![5; PIECE]) },
+            FarReport::Connection { connection: 1, what: OfConnection::End },
+            FarReport::Connection { connection: 1, what: OfConnection::Taken(u32::MAX) },
+            FarReport::Connection { connection: 1, what: OfConnection::Closed },
             FarReport::Report(Report::Gone { usage: Usage::default(), layer: Layer::Changed, room: Room::Left }),
         ]
     }
@@ -347,12 +371,14 @@ mod tests {
         let found = |count| FarReport::Found(vec![true; count]);
         let differs = |count| FarReport::Differs(vec![node("a".to_owned()); count]);
         let long = |length| FarReport::Differs(vec![node("a".repeat(length))]);
+        let up = |length| FarReport::Connection { connection: 1, what: OfConnection::Bytes(vec![0; length]) };
         let output = |length| FarReport::Output { program: 1, stream: Stream::Output, bytes: vec![0; length] };
         for (fits, too_much) in [
             (found(MOST_FILES), found(MOST_FILES + 1)),
             (differs(MOST_NODES), differs(MOST_NODES + 1)),
             (long(MOST_PATH), long(MOST_PATH + 1)),
             (output(PIECE), output(PIECE + 1)),
+            (up(PIECE), up(PIECE + 1)),
         ] {
             let frame = encode(&fits, MOST_FAR_REPORT).unwrap();
             assert_eq!(read(&frame, frame.len()), Ok(vec![fits]));

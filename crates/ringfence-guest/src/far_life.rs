@@ -16,6 +16,7 @@ use ringfence_linux::wall::{Behind, Failed, Kernel, ProcessOne};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::door::{AtTheDoor, Door};
 use crate::far::{Begin, FarOrder, FarReport, MOST_FAR_REPORT, SILENCE_SECONDS};
 use crate::far_workspace::Keeping;
 use crate::programs::{Next, Programs};
@@ -30,6 +31,9 @@ const SILENCE: Duration = Duration::from_secs(SILENCE_SECONDS);
 
 /// How long a last word may take to the host.
 const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Pieces of connections that are sent before orders and programs get their turn.
+const PIECES: usize = 16;
 
 /// A kernel of its own may not wake us when a program closes its input, and says it when it is asked.
 const LOOKS_EVERY: Duration = Duration::from_millis(250);
@@ -81,14 +85,23 @@ fn live(process: ProcessOne, voice: &Voice) -> Option<Failed> {
         Ok(behind) => behind,
         Err(failed) => return Some(failed),
     };
+    // Before any program is there that could listen in its place.
+    let door = match begin.door.map(Door::open).transpose() {
+        Ok(door) => door,
+        Err(failed) => return Some(failed),
+    };
     let proofs = match behind.rehearse() {
         Ok(proofs) => proofs,
         Err(failed) => return Some(failed),
     };
+    if door.is_some() {
+        voice.tell(&FarReport::Report(Report::Door));
+    }
     voice.tell(&FarReport::Report(Report::Proven(proofs)));
     let workspace = Keeping::new(&begin.contained.workspace, begin.workspace);
     let kernel = begin.contained.kernel;
-    FarLife { behind, kernel, programs: Programs::default(), streams: BTreeMap::new(), workspace, ear, voice }.serve()
+    let (programs, streams) = (Programs::default(), BTreeMap::new());
+    FarLife { behind, kernel, programs, streams, door, workspace, ear, voice }.serve()
 }
 
 /// The first order; nothing when another came, or none.
@@ -230,6 +243,7 @@ struct FarLife<'a> {
     programs: Programs,
     /// Of programs that run, and of those that ended and whose streams somebody holds.
     streams: BTreeMap<ProgramNumber, Streams>,
+    door: Option<Door>,
     workspace: Keeping,
     ear: Ear,
     voice: &'a Voice,
@@ -250,6 +264,7 @@ enum Woken {
     Order,
     Child,
     Stream(ProgramNumber, Waits, PollFlags),
+    Door(AtTheDoor, PollFlags),
 }
 
 impl FarLife<'_> {
@@ -276,12 +291,15 @@ impl FarLife<'_> {
     }
 
     fn go_on(&mut self) -> Result<(), End> {
-        let Self { behind, programs, streams, voice, .. } = self;
+        let Self { behind, programs, streams, door, voice, .. } = self;
         let next = programs.reap(behind, &mut |report| note(streams, voice, report));
         for streams in streams.values_mut() {
             streams.settle(Instant::now(), &mut |report| voice.tell(&report));
         }
         streams.retain(|_, streams| !streams.is_over());
+        if let Some(door) = door {
+            door.settle(Instant::now(), &mut |report| voice.tell(&report));
+        }
         if next == Next::End {
             // What a program left could not be killed by itself; the end kills all.
             return Err(End::Asked);
@@ -289,6 +307,7 @@ impl FarLife<'_> {
         if self.voice.lost.get() {
             return Err(End::Alone);
         }
+        let mut pieces = 0;
         for woken in self.wait()? {
             match woken {
                 Woken::Child => self.behind.heed(),
@@ -306,6 +325,15 @@ impl FarLife<'_> {
                         streams.go_on(what, found, &mut |report| voice.tell(&report));
                     }
                 }
+                // What is left is found again, and first.
+                Woken::Door(..) if pieces == PIECES => {}
+                Woken::Door(what, found) => {
+                    pieces += 1;
+                    let voice = self.voice;
+                    if let Some(door) = &mut self.door {
+                        door.go_on(what, found, &mut |report| voice.tell(&report));
+                    }
+                }
             }
         }
         Ok(())
@@ -319,9 +347,13 @@ impl FarLife<'_> {
             let waits = streams.waits();
             what.extend(waits.map(|(waits, fd, flags)| (Woken::Stream(program, waits, flags), fd, flags)));
         }
+        if let Some(door) = &self.door {
+            what.extend(door.waits().map(|(waits, fd, flags)| (Woken::Door(waits, flags), fd, flags)));
+        }
         let mut polls: Vec<PollFd<'_>> =
             what.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-        let mut deadline = self.streams.values().filter_map(Streams::deadline).min();
+        let at_the_door = self.door.as_ref().and_then(Door::deadline);
+        let mut deadline = self.streams.values().filter_map(Streams::deadline).chain(at_the_door).min();
         if self.kernel == Kernel::Own && self.streams.values().any(Streams::feeds) {
             let look = Instant::now() + LOOKS_EVERY;
             deadline = Some(deadline.map_or(look, |deadline| deadline.min(look)));
@@ -335,6 +367,7 @@ impl FarLife<'_> {
             .filter(|(_, poll)| !poll.revents().is_empty())
             .map(|((woken, _, _), poll)| match *woken {
                 Woken::Stream(program, waits, _) => Woken::Stream(program, waits, poll.revents()),
+                Woken::Door(waits, _) => Woken::Door(waits, poll.revents()),
                 other => other,
             })
             .collect();
@@ -388,6 +421,10 @@ impl FarLife<'_> {
                 self.workspace.collect(tell);
                 Ok(())
             }
+            FarOrder::Connection { connection, what } => match &mut self.door {
+                Some(door) => door.obey(connection, what, tell),
+                None => Err(OutOfTurn),
+            },
             FarOrder::StillHere => Ok(()),
             FarOrder::Begin { .. } => Err(OutOfTurn),
         };

@@ -4,6 +4,7 @@
 //! says is read as if an enemy had written it: frames have a cap, a version and one meaning, or the guest is given up.
 
 mod bytes;
+mod door;
 pub mod far;
 mod far_life;
 mod far_workspace;
@@ -13,6 +14,7 @@ mod life;
 pub mod nodes;
 mod programs;
 pub mod protocol;
+pub mod relay;
 pub mod seal;
 mod streams;
 #[doc(hidden)]

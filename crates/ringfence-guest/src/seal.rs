@@ -212,7 +212,7 @@ mod tests {
             processes: None,
             processors: None,
         };
-        let begin = Box::new(Begin { contained, workspace: FarWorkspace::AsItIs });
+        let begin = Box::new(Begin { contained, workspace: FarWorkspace::AsItIs, door: None });
         let key = FrameKey::known(*b"the letters that are not printed");
         let seal = Seal::new(key.clone(), Direction::Orders);
         let order = FarOrder::Begin { begin, key: key.clone() };

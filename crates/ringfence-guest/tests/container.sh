@@ -2,6 +2,7 @@
 # $1: an empty folder for the root. $2: the guest. Runs as root in new namespaces.
 set -e
 root=$1
+ip link set lo up
 mount --bind / "$root"
 mount -o remount,bind,ro "$root"
 mount -t proc proc "$root/proc"

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use ringfence_guest::far::{Begin, FarOrder, FarReport, FarWorkspace, PIECE, Stream, WINDOW};
 use ringfence_guest::protocol::{MOST_ORDER, ProgramNumber, Reader, encode};
+use ringfence_guest::relay::{CONNECTION_WINDOW, ConnectionNumber, FarDoor, OfConnection, ToConnection};
 use ringfence_guest::seal::{Direction, FrameKey, Seal};
 use ringfence_guest::{InputFile, Order, Report, Start, Why};
 use ringfence_linux::keeper::{Rlimit, RlimitKind};
@@ -20,6 +21,8 @@ use ringfence_linux::wall::{Access, Contained, Ground, Kernel, Program, Terminal
 
 const GUEST: &str = env!("CARGO_BIN_EXE_ringfence-far-guest");
 const LIMIT: Duration = Duration::from_secs(20);
+/// Where the doors of these tests are.
+const DOOR: u16 = 3128;
 
 fn kernel() -> Kernel {
     match std::env::var("RINGFENCE_TEST_FAR_KERNEL") {
@@ -126,10 +129,39 @@ impl Host {
         }
     }
 
+    /// A guest that has opened a door for so many connections, and proven its wall.
+    fn with_a_door(connections: u32) -> Option<Self> {
+        let mut host = Self::bare()?;
+        let door = Some(FarDoor { port: DOOR, connections });
+        host.begin_as(Begin { contained: contained(), workspace: FarWorkspace::AsItIs, door });
+        assert_eq!(host.next(), FarReport::Report(Report::Door));
+        assert!(matches!(host.next(), FarReport::Report(Report::Proven(_))));
+        Some(host)
+    }
+
     fn begin(&mut self, contained: Contained, workspace: FarWorkspace) {
-        let order = FarOrder::Begin { begin: Box::new(Begin { contained, workspace }), key: self.key.clone() };
+        self.begin_as(Begin { contained, workspace, door: None });
+    }
+
+    fn begin_as(&mut self, begin: Begin) {
+        let order = FarOrder::Begin { begin: Box::new(begin), key: self.key.clone() };
         self.send(&order);
         self.seal = Some(Seal::new(self.key.clone(), Direction::Orders));
+    }
+
+    /// Says something of a connection.
+    fn connection(&mut self, connection: ConnectionNumber, what: ToConnection) {
+        self.send(&FarOrder::Connection { connection, what });
+    }
+
+    /// The next report about a connection.
+    #[track_caller]
+    fn next_of_connections(&self) -> (ConnectionNumber, OfConnection) {
+        loop {
+            if let FarReport::Connection { connection, what } = self.next() {
+                return (connection, what);
+            }
+        }
     }
 
     fn send(&mut self, order: &FarOrder) {
@@ -578,7 +610,7 @@ fn a_host_that_goes_away_takes_everything_with_it() {
 
 #[test]
 fn orders_that_make_no_sense_end_the_guest() {
-    let begin = Begin { contained: contained(), workspace: FarWorkspace::AsItIs };
+    let begin = Begin { contained: contained(), workspace: FarWorkspace::AsItIs, door: None };
     let again = FarOrder::Begin { begin: Box::new(begin), key: FrameKey::known([1; 32]) };
     for order in [again, FarOrder::Made, FarOrder::Order(Order::Release)] {
         let Some(mut host) = Host::begun() else { return };
@@ -651,4 +683,117 @@ fn started_by_a_person_it_says_what_it_is() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("inside a container"));
     assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_door_carries_bytes_both_ways_and_its_ends() {
+    let Some(mut host) = Host::with_a_door(4) else { return };
+    // Its last process holds the connection only to read it, and so the shell has written all when it is told what comes.
+    host.start(1, "exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; echo hello >&3; cat <&3; echo over'", None);
+    assert_eq!(host.next_of_connections(), (1, OfConnection::Opened));
+    assert_eq!(host.next_of_connections(), (1, OfConnection::Bytes(b"hello\n".to_vec())));
+    host.connection(1, ToConnection::Taken(6));
+    let big = vec![b'b'; PIECE];
+    let pieces = 2 * CONNECTION_WINDOW / PIECE;
+    let (mut taken, mut sent, mut output) = (0, 0, 0);
+    let mut ends = Vec::new();
+    while ends.len() < 3 {
+        while sent < pieces && sent * PIECE - taken + PIECE <= CONNECTION_WINDOW {
+            host.connection(1, ToConnection::Bytes(big.clone()));
+            sent += 1;
+            if sent == pieces {
+                host.connection(1, ToConnection::End);
+            }
+        }
+        match host.next() {
+            FarReport::Connection { connection: 1, what: OfConnection::Taken(bytes) } => taken += bytes as usize,
+            FarReport::Connection { connection: 1, what: what @ (OfConnection::End | OfConnection::Closed) } => {
+                ends.push(Some(what))
+            }
+            FarReport::Output { program: 1, stream, bytes } => {
+                output += bytes.len();
+                host.send(&FarOrder::Taken { program: 1, stream, bytes: bytes.len().try_into().unwrap() });
+            }
+            FarReport::Report(Report::Ended { wait_status: 0, .. }) => ends.push(None),
+            FarReport::OutputEnd { .. } | FarReport::InputClosed { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(output, pieces * PIECE + "over\n".len(), "all arrived, and then the end");
+    let closed: Vec<_> = ends.into_iter().flatten().collect();
+    assert_eq!(closed, [OfConnection::End, OfConnection::Closed]);
+    // What was on its way to one that is closed harms nobody.
+    host.connection(1, ToConnection::Close);
+    assert_eq!(host.run(2, "true").status, 0);
+}
+
+#[test]
+fn at_its_bound_a_door_takes_nobody_and_later_everybody() {
+    let Some(mut host) = Host::with_a_door(2) else { return };
+    let line = "exec bash -c 'for n in 1 2 3; do exec {fd}<>/dev/tcp/127.0.0.1/3128; echo $n >&$fd; done; sleep 100'";
+    host.start(1, line, None);
+    let mut opened = Vec::new();
+    while opened.len() < 2 {
+        if let (number, OfConnection::Bytes(bytes)) = host.next_of_connections() {
+            opened.push((number, bytes));
+        }
+    }
+    opened.sort();
+    assert_eq!(opened, [(1, b"1\n".to_vec()), (2, b"2\n".to_vec())]);
+    assert!(host.reports.recv_timeout(Duration::from_millis(300)).is_err(), "a third is taken");
+    host.connection(1, ToConnection::Close);
+    assert_eq!(host.next_of_connections(), (1, OfConnection::Closed));
+    assert_eq!(host.next_of_connections(), (3, OfConnection::Opened));
+    assert_eq!(host.next_of_connections(), (3, OfConnection::Bytes(b"3\n".to_vec())));
+    // With its program, what it held is closed.
+    host.order(Order::Kill { program: 1 });
+    let (mut left, mut closed) = (Vec::new(), 0);
+    while closed < 2 {
+        let (number, what) = host.next_of_connections();
+        if what == OfConnection::End {
+            host.connection(number, ToConnection::Close);
+            left.push(number);
+        } else {
+            assert_eq!(what, OfConnection::Closed);
+            closed += 1;
+        }
+    }
+}
+
+#[test]
+fn orders_about_connections_that_make_no_sense_end_the_guest() {
+    let opened = |host: &mut Host| {
+        host.start(1, "exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; sleep 100'", None);
+        assert_eq!(host.next_of_connections(), (1, OfConnection::Opened));
+    };
+    let bytes = || ToConnection::Bytes(vec![0; PIECE]);
+    let orders: [(&str, Vec<(ConnectionNumber, ToConnection)>); 5] = [
+        ("nobody", vec![(0, ToConnection::Close)]),
+        ("not opened yet", vec![(2, ToConnection::Close)]),
+        ("nothing to be taken", vec![(1, ToConnection::Taken(1))]),
+        ("after its end", vec![(1, ToConnection::End), (1, bytes())]),
+        ("two ends", vec![(1, ToConnection::End), (1, ToConnection::End)]),
+    ];
+    for (name, orders) in orders {
+        let Some(mut host) = Host::with_a_door(4) else { return };
+        opened(&mut host);
+        for (connection, what) in orders {
+            host.connection(connection, what);
+        }
+        assert!(host.is_gone(), "{name}");
+    }
+    // A host that never waits is cut off at the window, however much the kernel inside takes before.
+    let Some(mut host) = Host::with_a_door(4) else { return };
+    opened(&mut host);
+    for _ in 0..100_000 {
+        let frame = host.frame(&FarOrder::Connection { connection: 1, what: bytes() });
+        if host.orders.as_mut().unwrap().write_all(&frame).is_err() {
+            break;
+        }
+    }
+    assert!(host.is_gone());
+    // Without a door there is nothing that such an order could be about.
+    let Some(mut host) = Host::begun() else { return };
+    host.connection(1, ToConnection::Close);
+    assert!(host.is_gone());
 }

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use ringfence::outcome::ContainerFrom;
 use ringfence::{Engine, Outcome, Request, Status};
+use ringfence_policy::NetMode;
 use ringfence_testkit::backends::{Presence, REQUIRED, Wall, presence};
+use ringfence_testkit::canary::Listener;
 use ringfence_testkit::place::Place;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -171,6 +173,58 @@ async fn containers_that_wait_are_used_once_prove_the_same_and_are_gone_when_dra
     for wall in walls {
         eprintln!("on {wall}");
         check(&wall).await;
+    }
+}
+
+/// Asks the proxy for a port of the host, and prints the beginning of the answer; without a door it ends with 7.
+const ASKS: &str = "exec 3<>/dev/tcp/127.0.0.1/3128 || exit 7
+printf 'CONNECT localhost:%s HTTP/1.1\\r\\nHost: localhost:%s\\r\\n\\r\\n' $0 $0 >&3; head -c 12 <&3";
+
+async fn check_door(wall: &Wall) {
+    let place = Place::new(launcher()).unwrap();
+    let (listed, other) = (Listener::start().unwrap(), Listener::start().unwrap());
+    let net = format!("net: {{ mode: allowlist, localhost: [{}] }}", listed.port());
+    let engine = place.warm_engine(&format!("version: 1\n{}{net}\n", wall.policy()), wall.environment(), 1).unwrap();
+    match presence(&engine, wall.kind, &std::env::var(REQUIRED).unwrap_or_default()).await {
+        Presence::Here(_) => {}
+        Presence::Skip(line) => return eprintln!("{line}"),
+        Presence::Fail(line) => panic!("{line}"),
+    }
+    let request = |port: u16| Request::argv(["bash", "-c", ASKS, &port.to_string()]);
+    let mut narrower = request(listed.port());
+    narrower.overrides.net.localhost = Some(Vec::new());
+    let asked = [
+        (request(listed.port()), "HTTP/1.1 200"),
+        (request(other.port()), "HTTP/1.1 403"),
+        // The same kind of container, and the rules of this run.
+        (narrower, "HTTP/1.1 403"),
+    ];
+    for (request, answer) in asked {
+        assert_eq!(engine.warm().await.unwrap(), 1);
+        let outcome = engine.start(request).unwrap().outcome().await.unwrap();
+        assert_eq!((outcome.stdout.as_str(), outcome.container), (answer, Some(ContainerFrom::Waited)), "{outcome:?}");
+        assert_eq!(outcome.network.len(), 1, "{wall}: each is told its own: {:?}", outcome.network);
+    }
+    assert!(listed.hits() > 0 && other.hits() == 0);
+    // One that is to have no network has no door, and none that was to have one is used for it.
+    assert_eq!(engine.warm().await.unwrap(), 1);
+    let mut closed = request(listed.port());
+    closed.overrides.net.mode = Some(NetMode::None);
+    closed.overrides.net.localhost = Some(Vec::new());
+    let outcome = engine.start(closed).unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.exit_code, outcome.container), (Some(7), Some(ContainerFrom::Made)), "{outcome:?}");
+    engine.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_waited_has_the_door_of_its_run_and_no_other() {
+    let (walls, missing) = Wall::engines();
+    for line in missing {
+        eprintln!("{line}");
+    }
+    for wall in walls {
+        eprintln!("on {wall}");
+        check_door(&wall).await;
     }
 }
 

@@ -160,6 +160,11 @@ fn limits() -> Limits {
     Limits { connections, ..usual }
 }
 
+/// The most connections that the way out of one wall has at once.
+pub(crate) fn most_connections() -> usize {
+    limits().connections
+}
+
 impl Egress {
     /// Lets through the door what `policy` allows.
     pub(crate) fn open(door: Door, policy: &NetPolicy, sandbox: &RunId) -> io::Result<Self> {

@@ -11,6 +11,7 @@
 mod api;
 mod breakdowns;
 mod calls;
+mod egress;
 mod files;
 mod processes;
 mod remote;

@@ -15,12 +15,13 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use crate::api::socket;
+use crate::egress::{FETCH, Origin};
 use crate::stage::{Ended, SOON};
 use crate::walls::{Walled, for_each_engine};
 
 /// Docker's `docker` engine alone: the rest is the same for all.
-fn for_docker(act: impl Fn(&Walled)) {
-    for_each_engine("", |place| {
+fn for_docker(more: &str, act: impl Fn(&Walled)) {
+    for_each_engine(more, |place| {
         if place.wall.to_string() == "docker" {
             act(place);
         }
@@ -41,6 +42,19 @@ fn is_changed(place: &Walled, ended: &Ended) {
     assert_eq!((ended.code, ended.text().as_str()), (0, "as it was\n"), "{ended:?}");
     assert_eq!(place.stage.read("note").as_deref(), Some("changed\n"));
     assert!(place.is_soon_empty(), "a container is left");
+}
+
+/// What is listed is this machine's, wherever the engine is.
+fn is_reached(place: &Walled, environment: &[(&str, String)], origin: &Origin) {
+    origin.forget();
+    let argv = ["run", "-q", "--", "python3", "-c", FETCH, &origin.url("/far"), "http://evil.test/"];
+    let mut run = place.stage.ringfence(argv);
+    for (name, value) in environment {
+        run = run.env(name, value);
+    }
+    let ended = run.run();
+    assert!(ended.text().starts_with("200 hello\n403 Ringfence denied"), "{ended:?}");
+    assert_eq!(origin.asked(), ["GET /far 0"]);
 }
 
 fn is_untouched(place: &Walled, ended: &Ended, why: &str) {
@@ -156,7 +170,8 @@ fn carry(config: &Arc<ServerConfig>, mut near: TcpStream, engine: &Path) -> Opti
 
 #[test]
 fn an_engine_over_tls_runs_programs_for_who_has_its_certificates_or_is_skipped_loudly() {
-    for_docker(|place| {
+    let origin = Origin::start();
+    for_docker(&origin.listed(), |place| {
         let (authority, stranger) = (Authority::new(), Authority::new());
         let server = authority.sign("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
         let client = authority.sign("client", ExtendedKeyUsagePurpose::ClientAuth);
@@ -171,7 +186,8 @@ fn an_engine_over_tls_runs_programs_for_who_has_its_certificates_or_is_skipped_l
         };
         let folder = |name: &str| place.stage.path().join(name);
         let ours = certificates(folder("ours"), &authority, &client);
-        is_changed(place, &changed(place, &at(ours)));
+        is_changed(place, &changed(place, &at(ours.clone())));
+        is_reached(place, &at(ours), &origin);
         let deceived = certificates(folder("deceived"), &stranger, &client);
         is_untouched(place, &changed(place, &at(deceived)), "could not agree on TLS");
         let unknown = certificates(folder("unknown"), &authority, &foreign);
@@ -250,10 +266,13 @@ fn an_engine_is_reached_through_ssh_by_known_keys_alone_or_is_skipped_loudly() {
         eprintln!("SKIPPED: ssh: it takes root and an installed openssh-server to have a server here");
         return;
     }
-    for_docker(|place| {
+    let origin = Origin::start();
+    for_docker(&origin.listed(), |place| {
         let (engine, _) = place.wall.engine.clone().unwrap();
         let sshd = Sshd::start(place.stage.path().join("ssh"), &engine);
-        is_changed(place, &changed(place, &sshd.environment("user", "known")));
+        let environment = sshd.environment("user", "known");
+        is_changed(place, &changed(place, &environment));
+        is_reached(place, &environment, &origin);
         let stranger = changed(place, &sshd.environment("stranger", "known"));
         is_untouched(place, &stranger, "Permission denied");
         let unknown = changed(place, &sshd.environment("user", "nobody"));

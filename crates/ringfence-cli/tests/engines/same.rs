@@ -19,19 +19,29 @@ const OWN: [&str; 9] = [
     "envWithheld",
 ];
 
-/// One request: the words after `ringfence run --json`, and its standard input.
+/// One request: the words after `ringfence run --json`, its standard input, and what else the policy says.
 struct Asked {
     words: Vec<&'static str>,
     stdin: &'static str,
+    policy: &'static str,
 }
 
 fn requests() -> Vec<Asked> {
-    let plain = |words: &[&'static str]| Asked { words: words.to_vec(), stdin: "" };
-    let sh = |script: &'static str| Asked { words: vec!["--", "sh", "-c", script], stdin: "" };
-    let line = |line: &'static str| Asked { words: vec!["--shell", line], stdin: "" };
-    let python = |code: &'static str| Asked { words: vec!["--lang", "python", "--code", code], stdin: "" };
-    let bash = |code: &'static str| Asked { words: vec!["--lang", "bash", "--code", code], stdin: "" };
-    let fed = |stdin: &'static str, words: &[&'static str]| Asked { words: [&["--stdin"], words].concat(), stdin };
+    let plain = |words: &[&'static str]| Asked { words: words.to_vec(), stdin: "", policy: "" };
+    let sh = |script: &'static str| plain(&["--", "sh", "-c", script]);
+    let line = |line: &'static str| plain(&["--shell", line]);
+    let python = |code: &'static str| plain(&["--lang", "python", "--code", code]);
+    let bash = |code: &'static str| plain(&["--lang", "bash", "--code", code]);
+    let fed = |stdin: &'static str, words: &[&'static str]| Asked {
+        words: [&["--stdin"], words].concat(),
+        stdin,
+        policy: "",
+    };
+    let allowlist = |code: &'static str| Asked {
+        words: vec!["--lang", "python", "--code", code],
+        stdin: "",
+        policy: "net: { mode: allowlist, allow: [a.test], localhost: [9] }\n",
+    };
     vec![
         plain(&["--", "true"]),
         plain(&["--", "false"]),
@@ -86,6 +96,13 @@ fn requests() -> Vec<Asked> {
         plain(&["--cwd", "../..", "--", "true"]),
         plain(&["--timeout", "1s", "--", "sleep", "30"]),
         plain(&["--timeout", "1s", "--", "sh", "-c", "trap '' TERM; echo begun; sleep 30"]),
+        allowlist("import os; print(sorted((k, v) for k, v in os.environ.items() if k.lower().endswith('proxy')))"),
+        allowlist(
+            "import urllib.request, urllib.error\ntry: urllib.request.urlopen('http://evil.test/x', timeout=20)\nexcept urllib.error.HTTPError as e: print(e.code, e.read())",
+        ),
+        allowlist(
+            "import socket\nfor host in ('127.0.0.1', '192.0.2.1'):\n  try: socket.create_connection((host, 9), 5); print('reached')\n  except OSError: print('none')",
+        ),
         plain(&["--output", "4KiB", "--", "sh", "-c", "yes | head -c 100000; echo end"]),
     ]
 }
@@ -109,7 +126,7 @@ fn neutral(mut outcome: Value) -> Value {
 }
 
 fn answer(wall: &Wall, asked: &Asked) -> Value {
-    let place = Walled::new(wall.clone(), "");
+    let place = Walled::new(wall.clone(), asked.policy);
     place.stage.write("note", "a note\n");
     place.stage.write("sub/inner", "inner\n");
     let script = place.stage.write("script.sh", "#!/bin/sh\necho \"script $# $1\"\n");

@@ -205,6 +205,15 @@ async fn a_unix_listener_a_relayed_stream_and_a_known_target_are_served_alike() 
     tokio::spawn(async move { server.serve_stream(ringfence_egress::Stream::Relayed(Box::new(outside))).await });
     assert!(ask(&mut inside, &tunnelled).await.contains("GET /unix"));
 
+    let (relay, relayed) = tokio::sync::mpsc::channel(1);
+    let server = proxy.clone();
+    let served = tokio::spawn(async move { server.serve(relayed).await });
+    let (mut inside, outside) = tokio::io::duplex(1024);
+    relay.send(ringfence_egress::Stream::Relayed(Box::new(outside))).await.unwrap();
+    assert!(ask(&mut inside, &tunnelled).await.contains("GET /unix"));
+    drop(relay);
+    served.await.unwrap();
+
     for (host, reached) in [("name.test", true), ("evil.test", false)] {
         let (mut inside, outside) = UnixStream::pair().unwrap();
         let (server, port) = (proxy.clone(), origin.port);
@@ -212,7 +221,7 @@ async fn a_unix_listener_a_relayed_stream_and_a_known_target_are_served_alike() 
         let answer = ask(&mut inside, &get_direct(&at, "/known")).await;
         assert_eq!(answer.contains("GET /known"), reached, "{answer}");
     }
-    assert_eq!(origin.seen().len(), 3);
+    assert_eq!(origin.seen().len(), 4);
 }
 
 /// Sends much through `stream` to an echo, while it comes back.

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 const WAITING: i32 = 1024;
 
 /// Listens at a port of this network's loopback. Whoever is given the socket accepts what comes, wherever it is itself.
-pub(super) fn open(port: u16) -> rustix::io::Result<OwnedFd> {
+pub fn open(port: u16) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;

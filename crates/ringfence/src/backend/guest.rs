@@ -111,22 +111,8 @@ impl Link {
 
     /// Waits until the guest has proven its wall, and opens the way out that the policy of `plan` allows.
     pub(super) async fn proven_for(&self, plan: &Plan) -> Result<(Proofs, Option<Egress>), StartError> {
-        let (mut proofs, door) = self.proven().await?;
-        let policy = &plan.policy().net;
-        let egress = match (policy.mode.value, door) {
-            (NetMode::Allowlist, Some(door)) => Egress::open(door, policy, plan.run_id()),
-            (NetMode::Allowlist, None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest sent no socket")),
-            (NetMode::None | NetMode::Open, _) => return Ok((proofs, None)),
-        };
-        let egress = egress.map_err(|source| StartError::Io { attempt: "listen in the wall's network", source })?;
-        // The same look, and besides what it found there is one socket, which is not a way out by itself.
-        for (name, found) in &mut proofs {
-            if *name == Guarantee::NetNone.name() {
-                *name = Guarantee::NetAllowlist.name().to_owned();
-                *found = format!("{found}, and our proxy at 127.0.0.1:{}", door::PORT);
-            }
-        }
-        Ok((proofs, Some(egress)))
+        let (proofs, door) = self.proven().await?;
+        way_out(proofs, door, plan)
     }
 
     /// Waits until the guest has proven its wall. A far one is asked to do so by itself.
@@ -464,4 +450,27 @@ pub(super) fn terminal(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     } else {
         Err(io::Error::new(io::ErrorKind::InvalidData, "the guest sent something that is no terminal"))
     }
+}
+
+/// Opens the way out that the policy of `plan` allows, at the `door` of a wall of which `proofs` were found.
+pub(super) fn way_out(
+    mut proofs: Proofs,
+    door: Option<Door>,
+    plan: &Plan,
+) -> Result<(Proofs, Option<Egress>), StartError> {
+    let policy = &plan.policy().net;
+    let egress = match (policy.mode.value, door) {
+        (NetMode::Allowlist, Some(door)) => Egress::open(door, policy, plan.run_id()),
+        (NetMode::Allowlist, None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest sent no socket")),
+        (NetMode::None | NetMode::Open, _) => return Ok((proofs, None)),
+    };
+    let egress = egress.map_err(|source| StartError::Io { attempt: "listen in the wall's network", source })?;
+    // The same look, and besides what it found there is one socket, which is not a way out by itself.
+    for (name, found) in &mut proofs {
+        if *name == Guarantee::NetNone.name() {
+            *name = Guarantee::NetAllowlist.name().to_owned();
+            *found = format!("{found}, and our proxy at 127.0.0.1:{}", door::PORT);
+        }
+    }
+    Ok((proofs, Some(egress)))
 }

@@ -232,10 +232,15 @@ impl Sandbox {
         if let Supervisor::Guest(link) = &self.supervisor {
             let (proofs, egress) = link.proven_for(plan).await?;
             self.proofs = proofs;
-            self.network = egress.as_ref().map(Egress::follow);
-            self.egress = egress;
+            self.lead_out(egress);
         }
         Ok(())
+    }
+
+    /// Gives it the way out of a wall that is there for this program alone, if it has one.
+    pub(super) fn lead_out(&mut self, egress: Option<Egress>) {
+        self.network = egress.as_ref().map(Egress::follow);
+        self.egress = egress;
     }
 
     /// Ends the way out of a wall that was there for this program alone.

@@ -23,6 +23,7 @@ use crate::backend::spawn::in_a_session;
 use crate::backend::{
     Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable,
 };
+use crate::egress::{Contacts, Egress};
 use crate::plan::Plan;
 use crate::workspace::layer::{Life, PrivateLayer};
 use crate::workspace::merged::Merged;
@@ -115,6 +116,7 @@ impl Backend for Session {
             let start = |number| inside::start(plan, number, |code| found.program(plan, code));
             let mut sandbox = in_session(plan, &self.standing.guest, start)?;
             sandbox.proofs = self.proofs.clone();
+            sandbox.network = self.standing.egress.as_ref().map(Egress::follow);
             sandbox.image = Some(named(&self.standing.prepared.image));
             sandbox.share(counters(&self.standing)).await;
             Ok(sandbox)
@@ -137,6 +139,10 @@ impl KeptWall for Session {
     fn sample(&self) -> InUse {
         let sample = self.standing.guest.sample();
         InUse { tasks: sample.tasks, memory_bytes: sample.resident_bytes }
+    }
+
+    fn between_runs(&self) -> Contacts {
+        self.standing.egress.as_ref().map(Egress::between_runs).unwrap_or_default()
     }
 
     fn kill_programs(&self) -> io::Result<()> {

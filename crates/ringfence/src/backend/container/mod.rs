@@ -203,18 +203,19 @@ impl Containers {
     }
 
     async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
-        let standing = standing::raise(self, plan, ContainerKind::Once).await?;
+        let mut standing = standing::raise(self, plan, ContainerKind::Once).await?;
         let found = kept::find(&standing, plan).await?;
         let layer = standing.laid.as_ref().map(|laid| laid.layer(crate::workspace::layer::Life::Over)).transpose();
         let layer = layer.map_err(|source| StartError::Io { attempt: "open the private layer", source })?;
         let (proofs, image, guest) = (standing.proofs.clone(), named(&standing.prepared.image), standing.guest.clone());
-        let (counters, from) = (kept::counters(&standing), standing.from);
+        let (counters, from, egress) = (kept::counters(&standing), standing.from, standing.egress.take());
         let start = |number| inside::start(plan, number, |code| found.program(plan, code));
         let mut sandbox = alone(plan, &guest, start, Box::new(standing))?;
         sandbox.proofs = proofs;
         sandbox.image = Some(image);
         sandbox.container = from;
         sandbox.counters = Some(counters);
+        sandbox.lead_out(egress);
         sandbox.hold(layer);
         Ok(sandbox)
     }

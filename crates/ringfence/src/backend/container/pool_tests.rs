@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use ringfence_guest::far::{Begin, FarWorkspace};
+use ringfence_guest::relay::FarDoor;
 use ringfence_linux::wall::{Contained, Kernel};
 
 use super::super::cgroup_view::CgroupView;
@@ -221,7 +222,7 @@ fn the_key_knows_of_everything_inside_and_of_no_run() {
             processes: None,
             processors: None,
         };
-        Begin { contained, workspace }
+        Begin { contained, workspace, door: None }
     };
     let told = begin(1000, FarWorkspace::Kept);
     let of = |spec: &Spec| hash(spec, &told, Way::Filled).unwrap();
@@ -257,7 +258,9 @@ fn the_key_knows_of_everything_inside_and_of_no_run() {
         assert_ne!(of(&plain), of(&other), "{other:?}");
     }
     assert_ne!(of(&plain), hash(&plain, &told, Way::Laid).unwrap());
-    for told in [begin(1001, FarWorkspace::Kept), begin(1000, FarWorkspace::Forgotten)] {
+    let door = Some(FarDoor { port: 3128, connections: 1 });
+    let with_a_door = Begin { door, ..begin(1000, FarWorkspace::Kept) };
+    for told in [begin(1001, FarWorkspace::Kept), begin(1000, FarWorkspace::Forgotten), with_a_door] {
         assert_ne!(of(&plain), hash(&plain, &told, Way::Filled).unwrap(), "{told:?}");
     }
 }

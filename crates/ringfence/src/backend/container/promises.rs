@@ -17,8 +17,8 @@ pub(super) fn cannot(policy: &ResolvedPolicy, facts: &Facts, way: Way) -> Option
     let no = |what: &str, fix: &str| {
         Some(Unavailable { reason: format!("in this version a container does not know {what}"), fix: fix.to_owned() })
     };
-    if policy.net.mode.value != NetMode::None || !policy.net.localhost.is_empty() || !policy.net.unix.is_empty() {
-        return no("any network but its own loopback", "say `net: { mode: none }`, with no `localhost` and no `unix`");
+    if let Some((what, fix)) = network(policy) {
+        return no(what, fix);
     }
     let host = |mount: &Mount| match mount {
         Mount::Host { mode, .. } => Some(*mode),
@@ -57,6 +57,25 @@ pub(super) fn cannot(policy: &ResolvedPolicy, facts: &Facts, way: Way) -> Option
     None
 }
 
+/// What of a policy's network cannot be had: what, and what to do instead.
+fn network(policy: &ResolvedPolicy) -> Option<(&'static str, &'static str)> {
+    let net = &policy.net;
+    if net.mode.value == NetMode::Open {
+        Some(("`net.mode: open`", "say `net: { mode: allowlist, allow: [HOST] }`, or `mode: none`"))
+    } else if !net.unix.is_empty() {
+        Some(("`net.unix`: no socket of the host is shown", "take it out of the policy"))
+    } else if net.mode.value == NetMode::None && !net.localhost.is_empty() {
+        Some((
+            "`net.localhost` without `net.mode: allowlist`",
+            "say `net.mode: allowlist`, or take it out of the policy",
+        ))
+    } else if net.allow.iter().any(|rule| rule.value.credential.is_some()) {
+        Some(("`credential` under `net.allow`", "take it out of the policy"))
+    } else {
+        None
+    }
+}
+
 /// All that is kept.
 pub(super) fn kept(
     policy: &ResolvedPolicy,
@@ -75,6 +94,11 @@ pub(super) fn kept(
         (Guarantee::FsConfined, Strength::Enforced, "the container's own root, read-only"),
         (Guarantee::FsQuota, Strength::Enforced, size),
         (Guarantee::NetNone, Strength::Enforced, "the engine's network `none`: loopback only"),
+        (
+            Guarantee::NetAllowlist,
+            Strength::Enforced,
+            "the engine's network `none`, and on its loopback one socket of the guest, which relays to our proxy",
+        ),
         (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
         (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
         (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 1, which no program can change"),

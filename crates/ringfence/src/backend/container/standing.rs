@@ -21,8 +21,9 @@ use super::ways::Way;
 use super::{Containers, Prepared};
 use crate::backend::copied::{self, Copied};
 use crate::backend::far::{Bringing, FarLink};
-use crate::backend::guest::{Kept, Link, Proofs};
+use crate::backend::guest::{Kept, Link, Proofs, way_out};
 use crate::backend::{StartError, WallError};
+use crate::egress::Egress;
 use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
 use crate::scratch::Scratch;
@@ -42,6 +43,8 @@ pub(super) struct Standing {
     pub(super) workspace: PathBuf,
     pub(super) prepared: Prepared,
     pub(super) laid: Option<LaidWorkspace>,
+    /// The way out, where the policy allows one.
+    pub(super) egress: Option<Egress>,
     /// Where the container came from, where some wait.
     pub(super) from: Option<ContainerFrom>,
     // Last: nobody is in it then.
@@ -124,8 +127,9 @@ async fn furnish(
             Some(first) => lay(containers, plan, &workspace, first)?,
             None => None,
         };
-        let proofs = match made.far.proven(begin).await {
-            Ok(proofs) => proofs,
+        // Not before: one that waited for a run has no door until it is known whose it is.
+        let (proofs, egress) = match made.far.proven(begin).await {
+            Ok((proofs, door)) => way_out(proofs, door, plan)?,
             Err(error) => return Err(complaining(error, &made.complaint, &made.place).await),
         };
         if let Some(from) = from {
@@ -136,13 +140,13 @@ async fn furnish(
             made.far.fill(stream::iter(nodes)).await.map_err(io("fill the workspace of the container"))?;
         }
         drop(held);
-        Ok((proofs, laid))
+        Ok((proofs, egress, laid))
     };
     match work.await {
-        Ok((proofs, laid)) => {
+        Ok((proofs, egress, laid)) => {
             let Made { far, place, .. } = made;
             let guest = Kept::new(Link::Far(Arc::clone(&far)));
-            Ok(Standing { guest, far, proofs, workspace, prepared, laid, from: None, _place: place })
+            Ok(Standing { guest, far, proofs, workspace, prepared, laid, egress, from: None, _place: place })
         }
         Err(error) => {
             // Now, and not when nobody is there any more to do it: what was started may not be what we meant to start.

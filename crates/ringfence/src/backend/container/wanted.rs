@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringfence_guest::far::{Begin, FarWorkspace};
+use ringfence_guest::relay::{FarDoor, MOST_CONNECTIONS};
 use ringfence_linux::RlimitKind;
 use ringfence_linux::wall::{Access, Contained, Ground, Writable};
-use ringfence_policy::{Mount, WorkspaceMode};
+use ringfence_policy::{Mount, NetMode, WorkspaceMode};
 
 use super::cgroup_view::cgroup_view;
 use super::labels::{ContainerKind, Labels};
@@ -21,8 +22,10 @@ use super::spec::{GuestFrom, GuestPlace, Spec, Tmpfs, TmpfsOwner, User};
 use super::ways::Way;
 use super::{Containers, Prepared, could_not};
 use crate::backend::StartError;
+use crate::backend::door;
 use crate::backend::inside::workspace_at;
 use crate::backend::spawn::rlimits;
+use crate::egress::most_connections;
 use crate::plan::Plan;
 
 /// The name of the machine inside, as behind every wall.
@@ -204,5 +207,10 @@ fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], m
             (Way::Filled, WorkspaceMode::Review | WorkspaceMode::Direct) => FarWorkspace::Kept,
             (Way::Filled, WorkspaceMode::ReadOnly) => FarWorkspace::Forgotten,
         },
+        door: (plan.policy().net.mode.value == NetMode::Allowlist).then(|| FarDoor {
+            port: door::PORT,
+            // More could not be served here.
+            connections: u32::try_from(most_connections()).unwrap_or(u32::MAX).min(MOST_CONNECTIONS),
+        }),
     }
 }

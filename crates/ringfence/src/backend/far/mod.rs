@@ -21,9 +21,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use self::bring::Collector;
+use self::relay::Relay;
 use self::turn::{Begun, Ends, Last, Program, Step, Turns, said_by_the_guest};
 use self::wire::{Ear, Frame, Heard, Voice};
 use super::StartError;
+use super::door::Door;
 use super::guest::{Proofs, start_error};
 use crate::BoxFuture;
 use crate::request::TerminalSize;
@@ -31,6 +33,7 @@ use crate::workspace::layer::PrivateLayer;
 
 mod ask;
 mod bring;
+mod relay;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -171,15 +174,17 @@ impl FarLink {
         *self.shared.over.borrow() || self.tasks.iter().any(tokio::task::AbortHandle::is_finished)
     }
 
-    /// Has the guest raise its wall, and waits until it has proven it.
-    pub(super) async fn proven(&self, begin: Begin) -> Result<Proofs, StartError> {
+    /// Has the guest raise its wall, and waits until it has proven it; with its door, when it is to open one.
+    pub(super) async fn proven(&self, begin: Begin) -> Result<(Proofs, Option<Door>), StartError> {
         let watch = |source| StartError::Io { attempt: "watch the guest", source };
         let (sender, proven) = oneshot::channel();
+        let (relay, door) = begin.door.map(Relay::new).unzip();
         {
             let mut turns = self.shared.turns();
             if !matches!(turns.begun, Begun::NotYet) {
                 return Err(watch(gone()));
             }
+            turns.relay = relay;
             turns.begun = Begun::Asked(sender);
         }
         let key = FrameKey::generate().map_err(watch)?;
@@ -187,7 +192,10 @@ impl FarLink {
         self.shared.key.set(key.clone()).map_err(|_| watch(gone()))?;
         self.shared.order(&FarOrder::Begin { begin: Box::new(begin), key }).map_err(watch)?;
         match self.shared.answer(PROVES, proven).await.map_err(watch)? {
-            Ok(proofs) => Ok(proofs.into_iter().map(|proof| (proof.name, proof.found)).collect()),
+            Ok(proofs) => {
+                let proofs = proofs.into_iter().map(|proof| (proof.name, proof.found)).collect();
+                Ok((proofs, door.map(Door::Relayed)))
+            }
             Err(why) => Err(start_error(why)),
         }
     }

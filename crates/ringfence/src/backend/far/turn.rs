@@ -14,6 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::OutOfTurn;
 use super::bring::{self, Bringing, Collector, Parts};
+use super::relay::Relay;
 use super::stream::{AtTheEnd, Inlet, Outlet};
 use super::wire::Voice;
 
@@ -44,6 +45,8 @@ pub(super) struct Turns {
     pub(super) may_end: bool,
     /// What was counted of everything in its place, as it last said.
     pub(super) counted: Option<CgroupUsage>,
+    /// The way out, where there is one.
+    pub(super) relay: Option<Relay>,
 }
 
 /// How far the guest is with its wall.
@@ -194,6 +197,7 @@ impl Turns {
             last: bringing.map_or(Last::Nothing, Last::Waiting),
             may_end: false,
             counted: None,
+            relay: None,
         }
     }
 
@@ -250,15 +254,24 @@ impl Turns {
                 return Ok(Step::Bring(self.collecting()?, nodes));
             }
             FarReport::Collected(all) => return self.collected(all),
+            FarReport::Connection { connection, what } => {
+                self.relay.as_mut().ok_or(OutOfTurn)?.take(connection, what, &self.voice)?;
+            }
         }
         Ok(Step::Nothing)
     }
 
     fn take_report(&mut self, report: Report) -> Result<Step, OutOfTurn> {
         if let Begun::Asked(_) = self.begun {
-            let answer = match report {
-                Report::Proven(proofs) => Ok(proofs),
-                Report::Failed { why, .. } => Err(why),
+            let is_open = self.relay.as_ref().is_none_or(|relay| relay.is_open);
+            let answer = match (report, &mut self.relay) {
+                (Report::Door, Some(relay)) if !relay.is_open => {
+                    relay.is_open = true;
+                    return Ok(Step::Nothing);
+                }
+                // Nothing is proven of a wall whose only door may be anybody's.
+                (Report::Proven(proofs), _) if is_open => Ok(proofs),
+                (Report::Failed { why, .. }, _) => Err(why),
                 _ => return Err(OutOfTurn),
             };
             let after = if answer.is_ok() { Begun::Proven } else { Begun::Gone };
@@ -348,6 +361,9 @@ impl Turns {
         self.fill = Fill::Nobody;
         self.collectors.clear();
         self.last = Last::Nothing;
+        self.relay.as_mut().into_iter().for_each(Relay::cut);
+        // Who serves it learns that nothing more comes.
+        self.relay = None;
         self.programs.values_mut().for_each(|program| {
             program.cut();
             program.ends = None;

@@ -36,6 +36,7 @@ use crate::workspace::layer::{Lower, PrivateLayer};
 mod hostile;
 mod lone;
 mod programs;
+mod relay;
 
 /// What a test waits for at most.
 pub(super) const SOON: Duration = Duration::from_secs(20);
@@ -64,7 +65,7 @@ pub(super) fn begin() -> Begin {
         processes: None,
         processors: None,
     };
-    Begin { contained, workspace: FarWorkspace::Kept }
+    Begin { contained, workspace: FarWorkspace::Kept, door: None }
 }
 
 /// The order for the program that `plan` names, as a guest of these tests understands it.

@@ -169,6 +169,6 @@ async fn a_layer_that_cannot_be_written_is_an_error_and_the_guest_lives_on() {
 async fn a_guest_that_has_proven_its_wall_says_what_was_seen() {
     let (held, mut fake) = connect(None);
     let (proven, ()) = tokio::join!(held.link.proven(begin()), fake.prove());
-    assert_eq!(proven.unwrap(), [("net.none".to_owned(), "nothing".to_owned())]);
+    assert_eq!(proven.unwrap().0, [("net.none".to_owned(), "nothing".to_owned())]);
     assert_eq!(held.kills(), 0);
 }
