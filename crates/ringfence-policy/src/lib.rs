@@ -23,6 +23,7 @@ mod overrides;
 mod path;
 mod policy;
 mod preset;
+mod propose;
 mod reader;
 mod resolve;
 mod runtime;
@@ -51,6 +52,7 @@ pub use overrides::{EnvOverrides, FsOverrides, NetOverrides, Overrides, ProcOver
 pub use path::{Glob, LiteralPath, check_source};
 pub use policy::*;
 pub use preset::default_text;
+pub use propose::{NetAddition, NotWritable};
 pub use resolve::{LayerInput, resolve};
 pub use runtime::Runtime;
 pub use schema::{json_schema, overrides_schema};

@@ -208,7 +208,7 @@ pub(crate) fn write_mount(f: &mut fmt::Formatter<'_>, mount: &Mount) -> fmt::Res
 }
 
 /// `implied` are the ports that a rule in this list means when it names none.
-fn rule_text(rule: &NetRule, implied: &[u16]) -> String {
+pub(crate) fn rule_text(rule: &NetRule, implied: &[u16]) -> String {
     let host = scalar(&rule.host.to_string());
     let NetRule { ports, methods, paths, credential, .. } = rule;
     if ports == implied && methods.is_empty() && paths.is_empty() && credential.is_none() {

@@ -19,6 +19,7 @@ mod direct;
 pub mod egress;
 pub mod engine;
 pub mod event;
+pub mod explain;
 pub mod guarantee;
 pub mod host;
 pub mod image;
