@@ -479,6 +479,8 @@ impl Split for Overrides {
                 Field::NetAllow => left.net.allow = None,
                 Field::NetLocalhost => left.net.localhost = None,
                 Field::NetUnix => left.net.unix = None,
+                Field::NetBudget => left.net.budget = None,
+                Field::NetUnknown => left.net.unknown = None,
                 Field::Cpus => left.proc.cpus = None,
                 Field::Memory => left.proc.memory = None,
                 Field::Processes => left.proc.processes = None,

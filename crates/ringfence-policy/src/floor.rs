@@ -32,6 +32,10 @@ pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin:
     floor.unite(&mut policy.fs.protect, &file.fs.protect);
     floor.lower(&mut policy.fs.size, &file.fs.size);
     floor.hold_net(policy, file);
+    // A definition permits nothing by itself; rules do. Of two with one name the operator's is the one.
+    for (name, written) in file.credentials.iter().flatten() {
+        policy.credentials.insert(name.clone(), floor.source(written));
+    }
 
     let proc = &mut policy.proc;
     if let Some(user) = &file.proc.user {
@@ -175,7 +179,10 @@ impl Floor<'_> {
                 net.mode = Sourced { value: NetMode::Allowlist, origin };
             }
             if was == NetMode::Open {
-                net.allow = allow.iter().map(|rule| self.source(rule)).collect();
+                // A rule with a secret that nobody below has would be more than they have.
+                let has =
+                    |rule: &NetRule| rule.credential.is_none() || net.allow.iter().any(|it| it.value.covers(rule));
+                net.allow = allow.iter().filter(|rule| has(&rule.value)).map(|rule| self.source(rule)).collect();
             } else {
                 self.intersect(&mut net.allow, allow, NetRule::meet);
             }
@@ -186,6 +193,16 @@ impl Floor<'_> {
         }
         if let Some(unix) = &file.net.unix {
             self.intersect(&mut net.unix, unix, same);
+        }
+        if let Some(budget) = &file.net.budget {
+            let both = net.budget.value.meet(&budget.value);
+            if both != net.budget.value {
+                net.budget = self.source(budget).map(|_| both);
+            }
+        }
+        self.lower(&mut net.unknown, &file.net.unknown);
+        if let Some(upstream) = &file.net.upstream {
+            net.upstream = Some(self.source(upstream));
         }
     }
 }
