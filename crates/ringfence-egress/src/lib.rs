@@ -31,6 +31,7 @@
 //! ```
 
 mod address;
+mod ask;
 mod authority;
 mod body;
 mod budget;
@@ -56,9 +57,11 @@ mod socks;
 mod strangers;
 mod stream;
 mod tunnel;
+mod upstream;
 mod url_path;
 
 pub use address::{AddressKind, kind_of};
+pub use ask::{Answer, Ask, may_be_asked_about};
 pub use authority::Authority;
 pub use budget::{Budget, Budgets};
 pub use credential::{BadCredential, Credential};
@@ -74,6 +77,7 @@ pub use request_head::HeadLimits;
 pub use resolve::{Resolve, SystemResolver};
 pub use rules::{Inspection, Protocol, Rule, Rules, Strangers};
 pub use stream::{Relayed, Stream};
+pub use upstream::{BadAuthorization, Upstream};
 pub use url_path::{Ambiguous, UrlPath, normalise};
 
 /// Readers of what comes from inside: pure functions over bytes, for those who attack them.

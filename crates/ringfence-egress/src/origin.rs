@@ -19,12 +19,15 @@ use crate::body::Watched;
 use crate::host::Host;
 use crate::inspect::{Version, server_name};
 use crate::limits::Limits;
+use crate::upstream::Gate;
 
 /// Sends requests over one connection.
 #[derive(Debug)]
 pub(crate) struct Origin {
     sender: Sender,
     pub(crate) address: IpAddr,
+    /// The proxy above ours that each request is written for, with its whole URL.
+    pub(crate) gate: Option<Arc<Gate>>,
 }
 
 #[derive(Debug)]
@@ -47,6 +50,12 @@ impl Origin {
     pub(crate) async fn plain(stream: TcpStream, limits: &Limits) -> io::Result<Self> {
         let address = stream.peer_addr()?.ip();
         Self::speak(stream, address, Version::Http1, limits).await
+    }
+
+    /// Speaks HTTP/1.1 to the proxy above ours.
+    pub(crate) async fn gate(gate: &Arc<Gate>, limits: &Limits) -> io::Result<Self> {
+        let origin = Self::plain(gate.reach(limits.connect).await?, limits).await?;
+        Ok(Self { gate: Some(Arc::clone(gate)), ..origin })
     }
 
     /// Verifies that `stream` leads to `host`, and speaks what is agreed on.
@@ -89,14 +98,16 @@ impl Origin {
                 Sender::Http2(sender)
             }
         };
-        Ok(Self { sender, address })
+        Ok(Self { sender, address, gate: None })
     }
 
     /// Another sender over the same connection, where requests can go at the same time.
     pub(crate) fn shared(&self) -> Option<Self> {
         match &self.sender {
             Sender::Http1(_) => None,
-            Sender::Http2(sender) => Some(Self { sender: Sender::Http2(sender.clone()), address: self.address }),
+            Sender::Http2(sender) => {
+                Some(Self { sender: Sender::Http2(sender.clone()), address: self.address, gate: self.gate.clone() })
+            }
         }
     }
 

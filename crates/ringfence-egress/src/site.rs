@@ -27,7 +27,7 @@ use crate::body::{Cut, Filter, Watched};
 use crate::budget::Direction;
 use crate::copy;
 use crate::credential::{self, Handled};
-use crate::decide::{Access, Allowed, Decision, Scheme, Target, decide, deny_because};
+use crate::decide::{Access, Allowed, Decision, Scheme, Target, deny_because};
 use crate::denial::{Denied, Reason, plain};
 use crate::headers;
 use crate::host::Host;
@@ -169,7 +169,7 @@ impl Site {
         let method = parts.method.clone();
         let access = Access::Request { scheme, method: method.as_str(), path: &path };
         let target = Target { host: &host, port, access };
-        let allowed = match decide(&self.shared.rules, &target) {
+        let allowed = match self.shared.decide(&target).await {
             Decision::Allowed(allowed) => allowed,
             Decision::Denied(denied) => return Err(self.denied(&target, denied)),
         };
@@ -292,10 +292,21 @@ impl Site {
         for _ in 0..3 {
             ticket.dialled(origin.address);
             address_request(&mut request, target, scheme, origin.version())
+                .and_then(|()| origin.gate.as_ref().map_or(Ok(()), |gate| gate.address(&mut request)))
                 .map_err(|()| self.refuse(target, Reason::BadRequest, "the host does not fit into a header"))?;
+            if let Some(gate) = &origin.gate {
+                ticket.goes_through(gate.name());
+            }
             let answer = timeout(self.shared.limits.response, origin.send(request)).await;
             match answer {
                 Ok(Ok(response)) => {
+                    let wants = origin.gate.as_ref().map(|gate| (gate.name(), gate.wants_credential()));
+                    if let Some((gate, wants)) = wants
+                        && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+                    {
+                        let text = format!("the upstream proxy {gate} {wants}.\n");
+                        return Err(Refused::Failed(StatusCode::BAD_GATEWAY, text));
+                    }
                     self.keep(target, origin).await;
                     return Ok(response);
                 }
@@ -342,11 +353,16 @@ impl Site {
                     .connection(&target.host.to_string())
                     .map_err(|over| self.refuse(target, Reason::Budget, &over.to_string()))?;
                 let resolver = &*self.shared.resolver;
-                let checked = check(&self.shared.rules, resolver, target.host, target.port, limits.resolve).await;
+                let gate = self.shared.gate.as_ref();
+                let checked = check(&self.shared.rules, resolver, gate, target.host, target.port, limits.resolve).await;
                 let checked = checked.map_err(|unchecked| match unchecked {
                     Unchecked::Denied(why) => self.refuse(target, Reason::Address, &why),
                     Unchecked::Failed(error) => failed(error),
                 })?;
+                // Not by CONNECT: many let that through for port 443 alone.
+                if let Some(gate) = checked.through() {
+                    return Origin::gate(gate, limits).await.map_err(failed);
+                }
                 let stream = dial(&checked, limits.connect).await.map_err(failed)?;
                 Origin::plain(stream, limits).await.map_err(failed)
             }

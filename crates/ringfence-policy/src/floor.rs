@@ -3,7 +3,7 @@
 use crate::file::{PolicyFile, Written};
 use crate::host::NetRule;
 use crate::order::{backend_rank, choice_rank, meet_mount, mode_rank};
-use crate::policy::{BackendChoice, Layer, Mount, NetMode, Origin, ResolvedPolicy, Sourced};
+use crate::policy::{BackendChoice, Layer, Mount, NetMode, Origin, ResolvedPolicy, Sourced, UnknownHosts};
 use crate::variable::covers_pass;
 
 /// Narrows `policy` to what `file` permits. `origin` replaces the places of a file that nobody can open.
@@ -96,6 +96,12 @@ impl Floor<'_> {
             && written.value < slot.value
         {
             *slot = self.source(written);
+        }
+    }
+
+    fn lower_to<T: PartialOrd>(&self, slot: &mut Sourced<T>, value: T, origin: Origin) {
+        if value < slot.value {
+            *slot = Sourced { value, origin };
         }
     }
 
@@ -201,8 +207,17 @@ impl Floor<'_> {
             }
         }
         self.lower(&mut net.unknown, &file.net.unknown);
-        if let Some(upstream) = &file.net.upstream {
-            net.upstream = Some(self.source(upstream));
+        if let Some(first) = file.net.allow.as_ref().filter(|_| !says_open && file.net.unknown.is_none()) {
+            // Nor may somebody be asked for more than these, unless the operator says so.
+            let operator = || Origin { layer: Layer::Operator, place: None };
+            let origin = first.first().map_or_else(operator, |first| self.source(first).origin);
+            self.lower_to(&mut net.unknown, UnknownHosts::Deny, origin);
+        }
+        match &file.net.upstream {
+            Some(upstream) => net.upstream = Some(self.source(upstream)),
+            // Whoever chooses the proxy that everything goes through chooses which hosts are reached.
+            None if file.net.allow.is_some() || file.net.deny.is_some() => net.upstream = None,
+            None => {}
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::grant::Grant;
 use crate::name::Named;
 use crate::order::{choice_rank, mode_rank};
 use crate::overrides::Overrides;
-use crate::policy::{BackendChoice, Field, Layer, NetMode, Origin, Place, ResolvedPolicy, Sourced};
+use crate::policy::{BackendChoice, Field, Layer, NetMode, Origin, Place, ResolvedPolicy, Sourced, UnknownHosts};
 use crate::variable::{changes_code, covers_pass};
 
 /// One wish that goes beyond the policy.
@@ -153,6 +153,10 @@ impl Narrowing<'_> {
             } else {
                 self.refuse(Field::NetBudget, asked, net.budget.value, &net.budget.origin);
             }
+        }
+        // Who lists hosts means only these: nobody is asked for others.
+        if overrides.net.allow.is_some() && overrides.net.unknown.is_none() && net.unknown.value > UnknownHosts::Deny {
+            self.result.net.unknown = called(UnknownHosts::Deny);
         }
         if let Some(asked) = overrides.net.unknown {
             if asked <= net.unknown.value {

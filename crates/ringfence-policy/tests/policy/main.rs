@@ -12,6 +12,7 @@ mod order;
 mod pages;
 mod paths;
 mod units;
+mod unknown;
 mod words;
 
 use ringfence_policy::{Layer, LayerInput, PolicyFile, ResolvedPolicy, parse, resolve};
