@@ -112,9 +112,8 @@ impl Link {
     /// Waits until the guest has proven its wall, and opens the way out that the policy of `plan` allows.
     pub(super) async fn proven_for(&self, plan: &Plan) -> Result<(Proofs, Option<Egress>), StartError> {
         let (mut proofs, door) = self.proven().await?;
-        let policy = &plan.policy().net;
-        let egress = match (policy.mode.value, door) {
-            (NetMode::Allowlist, Some(door)) => Egress::open(door, policy, plan.run_id()),
+        let egress = match (plan.policy().net.mode.value, door) {
+            (NetMode::Allowlist, Some(door)) => Egress::open(door, plan),
             (NetMode::Allowlist, None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest sent no socket")),
             (NetMode::None | NetMode::Open, _) => return Ok((proofs, None)),
         };
