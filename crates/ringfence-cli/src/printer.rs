@@ -6,11 +6,14 @@ use std::thread::JoinHandle;
 use ringfence::capture::marker;
 use ringfence::{Event, Outcome, Stream};
 use ringfence_policy::BackendKind;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::args::OutputArgs;
 use crate::chatter;
 use crate::terminal::Harmless;
+
+/// Whoever holds it holds back what programs write.
+pub(crate) static HELD_BACK: Mutex<()> = Mutex::const_new(());
 
 /// Events that wait for the thread.
 const WAITING: usize = 4;
@@ -81,6 +84,7 @@ impl Printer {
 
 fn print_all(mut screen: Screen, mut events: mpsc::Receiver<Event>) -> (Screen, io::Result<()>) {
     while let Some(event) = events.blocking_recv() {
+        let _turn = HELD_BACK.blocking_lock();
         if let Err(error) = screen.show(&event) {
             return (screen, Err(error));
         }

@@ -6,10 +6,11 @@ use std::net::IpAddr;
 
 use ringfence_egress::{
     Access, AddressKind, Authority, BadHost, Decision, Denied, Handling, Host, Loopback, Reason, Rules, Scheme, Target,
-    UrlPath, describe, foresee, is_channel_to_strangers, kind_of, plain_and_short,
+    UrlPath, describe, foresee, is_channel_to_strangers, kind_of, may_be_asked_about, plain_and_short,
 };
 use ringfence_policy::{
-    Glob, HostPattern, Layer, LayerInput, NetAddition, NetMode, NetPolicy, NetRule, Origin, Place, resolve,
+    Glob, HostPattern, Layer, LayerInput, NetAddition, NetMode, NetPolicy, NetRule, Origin, Place, UnknownHosts,
+    resolve,
 };
 use serde::Serialize;
 
@@ -221,6 +222,10 @@ pub fn explain(loaded: &Loaded, question: &Question) -> Explanation {
             explanation.reason = Some(denied.reason.code().to_owned());
             explanation.why = Some(denied.why.clone());
             explanation.https = Https::Denied;
+            if policy.unknown.value == UnknownHosts::Ask && may_be_asked_about(host, denied) {
+                let said = "`net.unknown: ask` has a person asked about it, where there is one, and a yes allows it";
+                explanation.later.push(said.to_owned());
+            }
         }
     }
     if let Some(origin) = origin_of(policy, &explanation.rule) {
@@ -335,17 +340,24 @@ fn later(policy: &NetPolicy, host: &Host) -> Vec<String> {
     if matches!(host, Host::Name(_)) {
         said.push("the name is looked up when it is used; an address that is not public is refused then".to_owned());
     }
+    if let Some(upstream) = policy.upstream.as_ref().filter(|_| !matches!(host, Host::ThisMachine(_))) {
+        said.push(format!("it goes out through {}, which looks names up itself", upstream.value));
+    }
     if policy.mode.value == NetMode::Open {
-        said.push("no wall that isolates offers `net.mode: open`, and behind one that does not nothing is judged".to_owned());
+        said.push(
+            "no wall that isolates offers `net.mode: open`, and behind one that does not nothing is judged".to_owned(),
+        );
     }
     said
 }
 
 /// The origin that a rule's name ends with.
 fn origin_of<'p>(policy: &'p NetPolicy, rule: &str) -> Option<&'p Origin> {
-    let listed = policy.allow.iter().chain(&policy.deny).map(|rule| &rule.origin);
-    let ports = policy.localhost.iter().map(|port| &port.origin);
-    let by_rule = listed.chain(ports).find(|origin| rule.ends_with(&format!("({origin})")));
+    let listed = policy.allow.iter().chain(&policy.deny).map(|rule| (rule.value.to_string(), &rule.origin));
+    let ports = policy.localhost.iter().map(|port| (port.value.to_string(), &port.origin));
+    let mut listed = listed.chain(ports);
+    let by_rule =
+        listed.find(|(value, origin)| rule.ends_with(&format!("{value} ({origin})"))).map(|(_, origin)| origin);
     // What follows from the mode alone is the mode's.
     let by_mode = rule == Reason::NoNetwork.code() || rule.starts_with("net.mode");
     by_rule.or_else(|| by_mode.then_some(&policy.mode.origin))
@@ -391,9 +403,9 @@ pub(crate) fn with_addition(policy: &NetPolicy, addition: &NetAddition) -> NetPo
 pub(crate) fn under_floor(loaded: &Loaded, addition: &NetAddition) -> Option<NetPolicy> {
     let mut inputs = vec![LayerInput { layer: Layer::Project, file: addition.parsed().ok()? }];
     let operators = loaded.files.iter().filter(|file| file.layer == Layer::Operator);
-    inputs.extend(operators.filter_map(|file| {
-        file.parsed.clone().map(|file| LayerInput { layer: Layer::Operator, file })
-    }));
+    inputs.extend(
+        operators.filter_map(|file| file.parsed.clone().map(|file| LayerInput { layer: Layer::Operator, file })),
+    );
     resolve(&inputs, &[]).ok().map(|policy| policy.net)
 }
 
@@ -423,20 +435,11 @@ fn advise(loaded: &Loaded, host: &Host, question: &Question, denied: &Denied) ->
     if policy.mode.value == NetMode::None && matches!(policy.mode.origin.layer, Layer::Environment | Layer::Call) {
         return (format!("`net.mode` is set by {}; unset it there first", policy.mode.origin), None);
     }
-    let addition = addition(policy, host, question);
-    let allows = |net: &NetPolicy| {
-        matches!(judge(&Rules::of_policy(net), host, question).decision, Decision::Allowed(_))
-    };
+    let addition = addition(policy, host, question, denied);
+    let allows =
+        |net: &NetPolicy| matches!(judge(&Rules::of_policy(net), host, question).decision, Decision::Allowed(_));
     if !allows(&with_addition(policy, &addition)) {
-        return match denied.reason {
-            Reason::Stranger | Reason::NotListed if is_channel_to_strangers(host) => {
-                only("its rule needs a credential: a name alone does not open a channel to strangers")
-            }
-            Reason::NeedsInspection => only(
-                "a rule for it looks at methods or paths, which cannot be seen in HTTPS; a rule without them, or plain HTTP, can be judged",
-            ),
-            _ => only("no single rule would allow it; look at the rules of this host with `ringfence policy show`"),
-        };
+        return only("no single rule would allow it; look at the rules of this host with `ringfence policy show`");
     }
     let mut alone = addition.clone();
     alone.mode = Some(NetMode::Allowlist);
@@ -447,7 +450,8 @@ fn advise(loaded: &Loaded, host: &Host, question: &Question, denied: &Denied) ->
     let (file, begin) = project_file(loaded);
     match addition.write() {
         Ok(snippet) => {
-            let hint = format!("to allow it, write this into {file}");
+            let meant = if is_channel_to_strangers(host) { ", if strangers are meant to get it" } else { "" };
+            let hint = format!("to allow it, write this into {file}{meant}");
             (hint, Some(Fix { file, snippet: format!("{begin}{snippet}") }))
         }
         Err(error) => (error.to_string(), None),
@@ -455,7 +459,7 @@ fn advise(loaded: &Loaded, host: &Host, question: &Question, denied: &Denied) ->
 }
 
 /// The least that would allow it.
-fn addition(policy: &NetPolicy, host: &Host, question: &Question) -> NetAddition {
+fn addition(policy: &NetPolicy, host: &Host, question: &Question, denied: &Denied) -> NetAddition {
     let mut addition = NetAddition {
         mode: (policy.mode.value == NetMode::None).then_some(NetMode::Allowlist),
         ..NetAddition::default()
@@ -465,10 +469,19 @@ fn addition(policy: &NetPolicy, host: &Host, question: &Question) -> NetAddition
         Some(pattern) => {
             let mut rule = NetRule::new(pattern);
             rule.ports.push(question.port);
-            if question.scheme == Scheme::Http {
-                rule.methods.extend(question.method.clone());
-                let path = question.path.as_ref().and_then(|path| path.normal().ok());
-                rule.paths.extend(path.and_then(exact_path));
+            rule.methods.extend(question.method.clone());
+            let path = question.path.as_ref().and_then(|path| path.normal().ok());
+            rule.paths.extend(path.and_then(exact_path));
+            // Neither is seen in HTTPS unless it is opened.
+            rule.inspect = question.scheme == Scheme::Https && !(rule.methods.is_empty() && rule.paths.is_empty());
+            rule.acknowledge = is_channel_to_strangers(host);
+            if denied.reason == Reason::NeedsInspection {
+                // The same as the rule that could not be held against it, opened; a wider one is nobody's wish.
+                let is_it = |known: &&ringfence_policy::Sourced<NetRule>| {
+                    denied.rule.ends_with(&format!("{} ({})", known.value, known.origin))
+                };
+                rule = policy.allow.iter().find(is_it).map_or(rule, |known| known.value.clone());
+                rule.inspect = true;
             }
             addition.allow.push(rule);
         }

@@ -26,6 +26,7 @@ pub mod image;
 pub mod judge;
 pub mod language;
 pub mod layers;
+pub mod learn;
 pub mod ledger;
 mod monitor;
 pub mod outcome;

@@ -15,10 +15,8 @@ fn loaded(project: &str, operator: Option<&str>) -> Loaded {
             Some(LoadedFile { layer, path: name.clone().into(), name: name.into(), text, parsed })
         })
         .collect();
-    let inputs: Vec<LayerInput> = files
-        .iter()
-        .map(|file| LayerInput { layer: file.layer.clone(), file: file.parsed.clone().unwrap() })
-        .collect();
+    let inputs: Vec<LayerInput> =
+        files.iter().map(|file| LayerInput { layer: file.layer.clone(), file: file.parsed.clone().unwrap() }).collect();
     let policy = resolve(&inputs, &[]).unwrap();
     Loaded { policy, files, project_file: Some("project.yaml".into()) }
 }
@@ -65,6 +63,9 @@ fn what_is_advised_allows_what_was_denied() {
         ("pypi.org:8443", SAMPLE),
         ("http://api.test/other", SAMPLE),
         ("https://api.test/repos/x", SAMPLE),
+        ("api.test", SAMPLE),
+        ("https://c.test/x", SAMPLE),
+        ("webhook.site", SAMPLE),
         ("localhost:99", SAMPLE),
         ("10.0.0.7", SAMPLE),
         ("[2001:db8::7]:444", SAMPLE),
@@ -107,7 +108,9 @@ fn strangers_odd_notations_and_private_addresses_are_told_as_what_they_are() {
     for host in ["webhook.site", "x.webhook.site"] {
         let stranger = ask(&loaded, host);
         assert!(!stranger.allowed && stranger.built_in[0].contains("strangers"), "{stranger:#?}");
-        assert_eq!(stranger.fix, None, "a name alone would not do");
+        let fix = stranger.fix.unwrap();
+        assert!(fix.snippet.contains("acknowledge: true"), "a name alone would not do: {fix:?}");
+        assert!(stranger.hint.unwrap().contains("strangers"));
     }
     let odd = check(&loaded, "0251.0376.0251.0376", Some("net.bad-host"));
     assert!(odd.why.as_deref().unwrap().contains("169.254.169.254"), "{odd:#?}");
@@ -128,6 +131,10 @@ fn methods_and_paths_are_judged_where_they_can_be_seen() {
     assert_eq!(with("http://api.test/x", "GET").reason.as_deref(), Some("net.path"));
     let closed = with("https://api.test/repos/x", "GET");
     assert_eq!(closed.reason.as_deref(), Some("net.needs-inspection"), "{closed:#?}");
+    assert_eq!(
+        closed.fix.unwrap().snippet,
+        "net:\n  allow:\n    - { host: api.test, ports: [80, 443], methods: [GET], paths: [\"/repos/**\"], inspect: true }\n"
+    );
     let unseen = with("https://pypi.org/x", "POST");
     assert_eq!((unseen.allowed, unseen.method, unseen.https), (true, None, Https::Closed));
 }
@@ -151,5 +158,18 @@ fn a_question_is_read_once() {
         assert!(question.host.is_ok(), "{text}");
         assert_eq!((question.port, question.scheme), (port, scheme), "{text}");
         assert!(question.path.is_none_or(|path| path.raw() == "/x"), "{text}");
+    }
+}
+
+#[test]
+fn a_question_that_would_be_asked_and_a_proxy_above_are_told() {
+    let mut asking = loaded("net: { mode: allowlist, allow: [a.test], unknown: ask }\n", None);
+    let upstream = "http://proxy.test:3128".parse().unwrap();
+    let origin = Origin { layer: Layer::User, place: None };
+    asking.policy.net.upstream = Some(ringfence_policy::Sourced { value: upstream, origin });
+    assert!(ask(&asking, "unknown.test").later[0].contains("a person asked"));
+    assert!(ask(&asking, "a.test").later[1].contains("http://proxy.test:3128"));
+    for never in ["webhook.site", "10.0.0.7", "localhost:1", "a.test:22"] {
+        assert_eq!(ask(&asking, never).later, Vec::<String>::new(), "{never}");
     }
 }
