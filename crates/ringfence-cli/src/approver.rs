@@ -56,7 +56,7 @@ async fn answer_to(ask: &Ask) -> io::Result<bool> {
     // What was typed before the question is no answer to it.
     tcflush(&terminal, QueueSelector::IFlush)?;
     let question = format!(
-        "\nringfence asks: {}?\n  {} ({})\n  allow it for as long as this sandbox lives? [yes/no] ",
+        "\nringfence asks: {}?\n  {} ({})\n  allow it? [yes/no] ",
         line(&ask.subject),
         line(&ask.reason),
         line(&ask.rule)

@@ -75,6 +75,8 @@ impl Printer {
                 // A thread that stopped at an error says so below.
                 events.send(last).await.ok();
                 drop(events);
+                // A question that ends with the run lets go first: nothing else runs while we wait for the thread.
+                drop(HELD_BACK.lock().await);
                 thread.join().map_err(|_| io::Error::other("the thread that prints panicked"))?
             }
         };

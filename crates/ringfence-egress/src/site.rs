@@ -37,6 +37,7 @@ use crate::proxy::Shared;
 use crate::record::{Ending, Record, Ticket, Via};
 use crate::resolve::{Checked, Unchecked, check, dial};
 use crate::scan::Scanner;
+use crate::upstream::Gate;
 use crate::url_path::UrlPath;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Cut>>;
@@ -291,10 +292,10 @@ impl Site {
         // A connection that was kept may have ended meanwhile, which is told when it is used.
         for _ in 0..3 {
             ticket.dialled(origin.address);
-            address_request(&mut request, target, scheme, origin.version())
-                .and_then(|()| origin.gate.as_ref().map_or(Ok(()), |gate| gate.address(&mut request)))
+            origin
+                .address(&mut request, target, scheme)
                 .map_err(|()| self.refuse(target, Reason::BadRequest, "the host does not fit into a header"))?;
-            if let Some(gate) = &origin.gate {
+            if let Some(gate) = self.gate_of(&origin) {
                 ticket.goes_through(gate.name());
             }
             let answer = timeout(self.shared.limits.response, origin.send(request)).await;
@@ -386,6 +387,14 @@ impl Site {
         }
     }
 
+    /// The proxy above ours that `origin` is reached through.
+    fn gate_of<'a>(&'a self, origin: &'a Origin) -> Option<&'a Gate> {
+        match &self.place {
+            Place::Anywhere => origin.gate.as_deref(),
+            Place::One(one) => one.checked.through().map(|gate| &**gate),
+        }
+    }
+
     async fn keep(&self, target: &Target<'_>, origin: Origin) {
         if origin.version() == Version::Http1 {
             *self.open.lock().await = Some(Open { host: target.host.clone(), port: target.port, origin });
@@ -456,34 +465,6 @@ impl Site {
         let what = format!("{} {}{}", parts.method, parts.uri.host().unwrap_or_default(), parts.uri.path());
         Refused::Denied(Box::new(self.shared.deny_unnamed(self.via, reason, &what, why)))
     }
-}
-
-/// Says in the request itself where it goes.
-fn address_request(
-    request: &mut Request<Watched>,
-    target: &Target<'_>,
-    scheme: Scheme,
-    version: Version,
-) -> Result<(), ()> {
-    let authority = match target.port == scheme.port() {
-        true => target.host.in_url(),
-        false => format!("{}:{}", target.host.in_url(), target.port),
-    };
-    match version {
-        Version::Http1 => {
-            *request.version_mut() = http::Version::HTTP_11;
-            request.headers_mut().insert(HOST, HeaderValue::from_str(&authority).map_err(drop)?);
-        }
-        Version::Http2 => {
-            *request.version_mut() = http::Version::HTTP_2;
-            request.headers_mut().remove(HOST);
-            let mut parts = std::mem::take(request.uri_mut()).into_parts();
-            parts.scheme = Some(scheme.name().parse().map_err(drop)?);
-            parts.authority = Some(authority.parse().map_err(drop)?);
-            *request.uri_mut() = Uri::from_parts(parts).map_err(drop)?;
-        }
-    }
-    Ok(())
 }
 
 fn nothing() -> UnsyncBoxBody<Bytes, Cut> {

@@ -38,14 +38,19 @@ fn terminal() -> (OwnedFd, OwnedFd) {
 }
 
 /// Runs `code` at a terminal of its own, types `before` at once and `answer` at the question. All that was shown.
-fn at_terminal(stage: &Stage, code: &str, before: &str, answer: &str) -> Option<String> {
+fn python_at_terminal(stage: &Stage, code: &str, before: &str, answer: &str) -> Option<String> {
     let python = interpreter()?;
+    Some(at_terminal(stage, &[python.to_str().unwrap(), "-c", code, UNKNOWN], before, answer))
+}
+
+fn at_terminal(stage: &Stage, argv: &[&str], before: &str, answer: &str) -> String {
     let (ours, theirs) = terminal();
     let end = || Stdio::from(theirs.try_clone().unwrap());
     let mut child = Command::new("setsid")
         .args(["--ctty", "--wait"])
         .arg(binary())
-        .args(["run", "--backend", "native", "--", python.to_str().unwrap(), "-c", code, UNKNOWN])
+        .args(["run", "--backend", "native", "--"])
+        .args(argv)
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("HOME", stage.path().join("home"))
@@ -77,15 +82,14 @@ fn at_terminal(stage: &Stage, code: &str, before: &str, answer: &str) -> Option<
     child.wait().unwrap();
     drop(typing);
     reading.join().unwrap();
-    let shown = shown.lock().unwrap().clone();
-    Some(shown)
+    shown.lock().unwrap().clone()
 }
 
 #[test]
 fn who_says_yes_at_the_terminal_lets_the_host_through_and_is_written_down() {
     let Some((stage, above)) = asking("allow: []") else { return };
     let twice = format!("{FETCH}\nfor url in sys.argv[1:]: print(urllib.request.urlopen(url).status)");
-    let Some(shown) = at_terminal(&stage, &twice, "", "yes\n") else { return };
+    let Some(shown) = python_at_terminal(&stage, &twice, "", "yes\n") else { return };
     assert!(shown.contains("ringfence asks: reach 93.184.216.34:80?"), "{shown}");
     assert_eq!(shown.matches("[yes/no]").count(), 1, "one question for both: {shown}");
     assert!(shown.contains("200 hello"), "{shown}");
@@ -102,7 +106,7 @@ fn everything_but_yes_is_a_no_and_what_was_typed_before_is_no_answer() {
     for (before, answer) in [("", "no\n"), ("", "\n"), ("", "yess\n"), ("", "\u{4}"), ("yes\n", "\n")] {
         // The wait is for what is typed before.
         let code = format!("import time; time.sleep(1)\n{FETCH}");
-        let Some(shown) = at_terminal(&stage, &code, before, answer) else { return };
+        let Some(shown) = python_at_terminal(&stage, &code, before, answer) else { return };
         assert!(shown.contains("403 Ringfence denied"), "{before:?} {answer:?}: {shown}");
     }
     assert_eq!(above.asked(), Vec::<String>::new());
@@ -162,4 +166,32 @@ fn the_password_for_the_proxy_above_is_the_hosts_and_not_seen_inside() {
     assert!(!ledger.contains("hunter2"));
     let bad = run(&stage, Wall::Native, &[], &argv).env("RINGFENCE_UPSTREAM_CREDENTIAL", "nonsense").run();
     bad.expect(125, &["NAME:PASSWORD"]);
+}
+
+#[test]
+fn a_run_that_ends_while_a_question_stands_ends() {
+    let Some((stage, above)) = asking("allow: []") else { return };
+    stage.write(
+        "sandbox.policy.yaml",
+        "version: 1\nnet: { mode: allowlist, unknown: ask }\nproc: { timeout: 2s, grace: 100ms }\n",
+    );
+    let begin = std::time::Instant::now();
+    // It writes more than waits in any pipe, so that somebody has to let go of the terminal.
+    let code = format!(
+        "import threading\nthreading.Thread(target=lambda: [print('x' * 1000) for _ in range(1000)]).start()\n{FETCH}"
+    );
+    let Some(shown) = python_at_terminal(&stage, &code, "", "") else { return };
+    assert!(shown.contains("[yes/no]"), "{shown}");
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    assert_eq!(above.asked(), Vec::<String>::new());
+}
+
+#[test]
+fn a_command_that_is_asked_about_runs_when_somebody_says_yes() {
+    let rule = "commands: [{ ask: [echo], matches: [\"echo x\"] }]\n";
+    let Some(stage) = walled_with(rule) else { return };
+    let yes = at_terminal(&stage, &["echo", "it ran"], "", "yes\n");
+    assert!(yes.contains("ringfence asks: echo it ran?") && yes.contains("\nit ran"), "{yes}");
+    let no = at_terminal(&stage, &["echo", "it ran"], "", "no\n");
+    assert!(no.contains("did not say yes") && !no.contains("\nit ran"), "{no}");
 }
