@@ -177,7 +177,8 @@ impl Egress {
         let identity = Identity::new(sandbox.as_str(), sandbox.as_str());
         let mut builder = Proxy::builder(identity, Rules::of_policy(policy)).sink(sink).limits(limits());
         if policy.unknown.value == UnknownHosts::Ask {
-            builder = builder.ask(Arc::new(Asked(Arc::clone(plan.approver()))));
+            let asked = Asked { approver: Arc::clone(plan.approver()), policy: policy.clone() };
+            builder = builder.ask(Arc::new(asked));
         }
         if let Some(upstream) = &policy.upstream {
             let upstream = Upstream::new(&upstream.value);

@@ -228,7 +228,7 @@ fn judge<'c>(policy: &NetPolicy, contact: &'c Contact, wishes: &Wishes) -> Resul
 }
 
 /// Why a host is not proposed unless somebody names it.
-fn trap(policy: &NetPolicy, host: &Host) -> Option<String> {
+pub(crate) fn trap(policy: &NetPolicy, host: &Host) -> Option<String> {
     match host {
         Host::ThisMachine(_) => {
             Some("a service of this machine, which is reached with this machine's trust".to_owned())

@@ -91,6 +91,7 @@ fn who_says_yes_at_the_terminal_lets_the_host_through_and_is_written_down() {
     let twice = format!("{FETCH}\nfor url in sys.argv[1:]: print(urllib.request.urlopen(url).status)");
     let Some(shown) = python_at_terminal(&stage, &twice, "", "yes\n") else { return };
     assert!(shown.contains("ringfence asks: reach 93.184.216.34:80?"), "{shown}");
+    assert!(shown.contains("beware: an address without a name"), "{shown}");
     assert_eq!(shown.matches("[yes/no]").count(), 1, "one question for both: {shown}");
     assert!(shown.contains("200 hello"), "{shown}");
     assert_eq!(above.asked(), ["GET http://93.184.216.34/x HTTP/1.1"; 2]);
@@ -141,6 +142,9 @@ fn what_a_run_was_denied_is_learned_and_then_goes_through_the_proxy_above() {
     let argv = [python.to_str().unwrap(), "-c", FETCH, UNKNOWN, "http://webhook.site/x"];
     let outcome = run(&stage, Wall::Native, &["--json"], &argv).run().json();
     let run_id = outcome["runId"].as_str().unwrap_or_else(|| panic!("{outcome:#}"));
+    let enforced = outcome["enforced"].as_array().unwrap();
+    let evidence = enforced.iter().find(|one| one["guarantee"] == "net.allowlist").unwrap();
+    assert!(evidence["evidence"].to_string().contains("which goes out through http://127.0.0.1:"), "{evidence}");
     let alone = stage.ringfence(["learn", run_id]).run().expect(1, &["webhook.site:80", "an address without a name"]);
     assert_eq!(alone.text(), "");
     let learned = stage.ringfence(["learn", "--include", "93.184.216.34", run_id]).run();

@@ -123,6 +123,9 @@ impl Link {
             if *name == Guarantee::NetNone.name() {
                 *name = Guarantee::NetAllowlist.name().to_owned();
                 *found = format!("{found}, and our proxy at 127.0.0.1:{}", door::PORT);
+                if let Some(upstream) = &plan.policy().net.upstream {
+                    found.push_str(&format!(", which goes out through {} and leaves names to it", upstream.value));
+                }
             }
         }
         Ok((proofs, Some(egress)))
