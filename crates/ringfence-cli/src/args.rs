@@ -6,6 +6,7 @@ mod changes;
 mod checkpoint;
 mod image;
 mod policy;
+mod reach;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
 pub(crate) use self::checkpoint::{CheckpointCommand, CheckpointDiffArgs};
 pub(crate) use self::image::{EngineArg, ImageBuildArgs, ImageCommand, SourceArg};
 pub(crate) use self::policy::PolicyCommand;
+pub(crate) use self::reach::{ExplainArgs, LearnArgs};
 use crate::diff::DiffArgs;
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -81,6 +83,10 @@ pub(crate) enum Command {
     /// Show, check and compare policies
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Say whether a host would be reached, by which rule, and what would allow it
+    Explain(ExplainArgs),
+    /// Propose the least policy that would have let through what a run was denied
+    Learn(LearnArgs),
     /// Make, list, verify and remove the images that stand behind container walls
     #[command(subcommand)]
     Image(ImageCommand),

@@ -1,6 +1,7 @@
 //! The `ringfence` program: front doors and output only. What may run, and how, is decided in the library.
 
 mod apply;
+mod approver;
 mod args;
 mod cache;
 mod changes;
@@ -9,8 +10,10 @@ mod check;
 mod chosen;
 mod diff;
 mod doctor;
+mod explain;
 mod generate;
 mod image;
+mod learn;
 mod log;
 mod policy;
 mod printer;
@@ -60,6 +63,8 @@ fn main() -> ExitCode {
         Command::Discard { runs, all } => changes::throw_away_named(&runs, all),
         Command::Cache(command) => cache::cache(command),
         Command::Policy(command) => policy::policy(command),
+        Command::Explain(args) => explain::explain(&args),
+        Command::Learn(args) => learn::learn(&args),
         Command::Image(command) => image::image(command),
         Command::Log(command) => log::log(command),
         Command::Doctor(doctor) => doctor::doctor(&doctor),

@@ -6,11 +6,14 @@ use std::thread::JoinHandle;
 use ringfence::capture::marker;
 use ringfence::{Event, Outcome, Stream};
 use ringfence_policy::BackendKind;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::args::OutputArgs;
 use crate::chatter;
 use crate::terminal::Harmless;
+
+/// Whoever holds it holds back what programs write.
+pub(crate) static HELD_BACK: Mutex<()> = Mutex::const_new(());
 
 /// Events that wait for the thread.
 const WAITING: usize = 4;
@@ -72,6 +75,8 @@ impl Printer {
                 // A thread that stopped at an error says so below.
                 events.send(last).await.ok();
                 drop(events);
+                // A question that ends with the run lets go first: nothing else runs while we wait for the thread.
+                drop(HELD_BACK.lock().await);
                 thread.join().map_err(|_| io::Error::other("the thread that prints panicked"))?
             }
         };
@@ -81,6 +86,7 @@ impl Printer {
 
 fn print_all(mut screen: Screen, mut events: mpsc::Receiver<Event>) -> (Screen, io::Result<()>) {
     while let Some(event) = events.blocking_recv() {
+        let _turn = HELD_BACK.blocking_lock();
         if let Err(error) = screen.show(&event) {
             return (screen, Err(error));
         }

@@ -114,7 +114,9 @@ pub(crate) fn run(args: RunArgs, launcher: Launcher) -> Done {
         input = Some(write);
     }
     ringfence::adopt_orphans().map_err(RunFailure::Adopt)?;
-    let engine = setup::engine(context, launcher)?;
+    // With its input passed on, the terminal is the program's to read from.
+    let make = if args.stdin { setup::engine } else { setup::engine_at_terminal };
+    let engine = make(context, launcher)?;
     // The process ends with its run: what the kernel takes back at once is not taken apart piece by piece before.
     let runtime = ManuallyDrop::new(setup::runtime()?);
     runtime.block_on(async {
@@ -415,9 +417,8 @@ fn describe_denied(outcome: &Outcome) -> Option<String> {
     }
     let what = hosts.join(", ");
     (!what.is_empty()).then(|| {
-        format!(
-            "the network was denied: {what}; name what is needed under `net.allow` in sandbox.policy.yaml to allow it"
-        )
+        let id = &outcome.run_id;
+        format!("the network was denied: {what}; `ringfence learn {id}` proposes what to write to allow it")
     })
 }
 
@@ -479,6 +480,8 @@ impl Split for Overrides {
                 Field::NetAllow => left.net.allow = None,
                 Field::NetLocalhost => left.net.localhost = None,
                 Field::NetUnix => left.net.unix = None,
+                Field::NetBudget => left.net.budget = None,
+                Field::NetUnknown => left.net.unknown = None,
                 Field::Cpus => left.proc.cpus = None,
                 Field::Memory => left.proc.memory = None,
                 Field::Processes => left.proc.processes = None,

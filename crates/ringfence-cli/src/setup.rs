@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ringfence::engine::{Setup, SetupError};
 use ringfence::launcher::Launcher;
@@ -11,8 +12,9 @@ use ringfence::{Engine, StateFolder};
 use ringfence_policy::{Diagnostic, Grant, Layer};
 
 use crate::Fatal;
+use crate::approver::AtTerminal;
 use crate::args::LayerArgs;
-use crate::render;
+use crate::{question, render};
 
 /// The hidden word that makes this program a launcher for another process.
 pub(crate) const LAUNCHER: &str = "launcher";
@@ -152,6 +154,14 @@ pub(crate) fn launcher(words: impl Iterator<Item = OsString>) -> Launcher {
 /// The engine for a context, whose walls `launcher` raises.
 pub(crate) fn engine(context: Context, launcher: Launcher) -> Result<Engine, SetupFailure> {
     Ok(Engine::new(engine_setup(context, launcher)?)?)
+}
+
+/// Likewise, with the person at our terminal as the one who is asked, where there is a terminal.
+pub(crate) fn engine_at_terminal(context: Context, launcher: Launcher) -> Result<Engine, SetupFailure> {
+    if !question::can_ask() {
+        return engine(context, launcher);
+    }
+    Ok(Engine::with_approver(engine_setup(context, launcher)?, Arc::new(AtTerminal::default()))?)
 }
 
 /// What an engine for a context is made from.

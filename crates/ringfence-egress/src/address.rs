@@ -139,6 +139,11 @@ pub(crate) fn judge(rules: &Rules, address: IpAddr, port: u16, came_by: CameBy) 
     Err(format!("it leads to {kind}, which no rule names"))
 }
 
+/// Whether everybody reaches it.
+pub(crate) fn is_public(address: IpAddr) -> bool {
+    kind_of(address) == AddressKind::Public && !is_our_own(address)
+}
+
 /// Whether it is one of this machine's own, which is then no more public than its loopback. The kernel says from where it would
 /// speak to it; nothing is sent.
 fn is_our_own(address: IpAddr) -> bool {

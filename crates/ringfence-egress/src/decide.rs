@@ -334,7 +334,8 @@ fn judge_request(
     Ok(Allowed { rule, handling: Handling::Web, credential, foreign, looked_at_request })
 }
 
-pub(crate) fn describe(target: &Target<'_>) -> String {
+/// A target in a few words. What a program wrote is in it as it came.
+pub fn describe(target: &Target<'_>) -> String {
     let Target { host, port, access } = target;
     match access {
         Access::Connection => format!("a connection to {}:{port}", host.in_url()),

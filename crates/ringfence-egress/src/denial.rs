@@ -76,6 +76,8 @@ pub struct Denied {
     pub reason: Reason,
     /// The rule that decided; for what is built in, the reason's code.
     pub rule: Arc<str>,
+    /// Why, in one line of plain ASCII.
+    pub why: String,
     /// For a model: short, plain ASCII, several lines.
     pub text: String,
 }
@@ -86,14 +88,14 @@ const DO_NOT_RETRY: &str = "Do not retry in another way: other tools, ports, add
 impl Denied {
     /// `what` was denied because of `why`; `instead` is allowed.
     pub(crate) fn new(reason: Reason, rule: Option<&Arc<str>>, what: &str, why: &str, instead: &str) -> Self {
+        let why = plain(why);
         let text = format!(
-            "Ringfence denied {}.\nReason: {} ({}).\nAllowed instead: {}.\n{DO_NOT_RETRY}\n",
+            "Ringfence denied {}.\nReason: {why} ({}).\nAllowed instead: {}.\n{DO_NOT_RETRY}\n",
             plain(what),
-            plain(why),
             reason.code(),
             plain(instead),
         );
-        Self { reason, rule: rule.map_or_else(|| reason.code().into(), Arc::clone), text }
+        Self { reason, rule: rule.map_or_else(|| reason.code().into(), Arc::clone), why, text }
     }
 }
 

@@ -31,6 +31,7 @@
 //! ```
 
 mod address;
+mod ask;
 mod authority;
 mod body;
 mod budget;
@@ -39,6 +40,7 @@ mod copy;
 mod credential;
 mod decide;
 mod denial;
+mod foresee;
 mod headers;
 mod host;
 mod inspect;
@@ -55,14 +57,17 @@ mod socks;
 mod strangers;
 mod stream;
 mod tunnel;
+mod upstream;
 mod url_path;
 
 pub use address::{AddressKind, kind_of};
+pub use ask::{Answer, Ask, may_be_asked_about};
 pub use authority::Authority;
 pub use budget::{Budget, Budgets};
 pub use credential::{BadCredential, Credential};
-pub use decide::{Access, Allowed, Decision, ForeignCredentials, Handling, Scheme, Target, decide};
+pub use decide::{Access, Allowed, Decision, ForeignCredentials, Handling, Scheme, Target, decide, describe};
 pub use denial::{Denied, Reason, plain_and_short};
+pub use foresee::{foresee, is_channel_to_strangers};
 pub use host::{BadHost, Host, Loopback};
 pub use inspect::{InspectError, Inspector, proxy_environment, trust_environment};
 pub use limits::Limits;
@@ -72,6 +77,7 @@ pub use request_head::HeadLimits;
 pub use resolve::{Resolve, SystemResolver};
 pub use rules::{Inspection, Protocol, Rule, Rules, Strangers};
 pub use stream::{Relayed, Stream};
+pub use upstream::{BadAuthorization, Upstream};
 pub use url_path::{Ambiguous, UrlPath, normalise};
 
 /// Readers of what comes from inside: pure functions over bytes, for those who attack them.

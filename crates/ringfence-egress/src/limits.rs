@@ -23,6 +23,8 @@ pub struct Limits {
     pub response: Duration,
     /// Without a byte in either direction.
     pub idle: Duration,
+    /// From a question about an unknown host to its answer.
+    pub answer: Duration,
 }
 
 impl Default for Limits {
@@ -36,6 +38,7 @@ impl Default for Limits {
             connect: Duration::from_secs(10),
             response: Duration::from_secs(300),
             idle: Duration::from_secs(600),
+            answer: Duration::from_secs(120),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::header::{HOST, HeaderValue};
+use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,15 +17,19 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::body::Watched;
+use crate::decide::{Scheme, Target};
 use crate::host::Host;
 use crate::inspect::{Version, server_name};
 use crate::limits::Limits;
+use crate::upstream::Gate;
 
 /// Sends requests over one connection.
 #[derive(Debug)]
 pub(crate) struct Origin {
     sender: Sender,
     pub(crate) address: IpAddr,
+    /// The proxy above ours that each request is written for, with its whole URL.
+    pub(crate) gate: Option<Arc<Gate>>,
 }
 
 #[derive(Debug)]
@@ -47,6 +52,12 @@ impl Origin {
     pub(crate) async fn plain(stream: TcpStream, limits: &Limits) -> io::Result<Self> {
         let address = stream.peer_addr()?.ip();
         Self::speak(stream, address, Version::Http1, limits).await
+    }
+
+    /// Speaks HTTP/1.1 to the proxy above ours.
+    pub(crate) async fn gate(gate: &Arc<Gate>, limits: &Limits) -> io::Result<Self> {
+        let origin = Self::plain(gate.reach(limits.connect).await?, limits).await?;
+        Ok(Self { gate: Some(Arc::clone(gate)), ..origin })
     }
 
     /// Verifies that `stream` leads to `host`, and speaks what is agreed on.
@@ -89,14 +100,16 @@ impl Origin {
                 Sender::Http2(sender)
             }
         };
-        Ok(Self { sender, address })
+        Ok(Self { sender, address, gate: None })
     }
 
     /// Another sender over the same connection, where requests can go at the same time.
     pub(crate) fn shared(&self) -> Option<Self> {
         match &self.sender {
             Sender::Http1(_) => None,
-            Sender::Http2(sender) => Some(Self { sender: Sender::Http2(sender.clone()), address: self.address }),
+            Sender::Http2(sender) => {
+                Some(Self { sender: Sender::Http2(sender.clone()), address: self.address, gate: self.gate.clone() })
+            }
         }
     }
 
@@ -104,6 +117,35 @@ impl Origin {
         match self.sender {
             Sender::Http1(_) => Version::Http1,
             Sender::Http2(_) => Version::Http2,
+        }
+    }
+
+    /// Says in the request itself where it goes.
+    pub(crate) fn address(
+        &self,
+        request: &mut Request<Watched>,
+        target: &Target<'_>,
+        scheme: Scheme,
+    ) -> Result<(), ()> {
+        let authority = match target.port == scheme.port() {
+            true => target.host.in_url(),
+            false => format!("{}:{}", target.host.in_url(), target.port),
+        };
+        match self.version() {
+            Version::Http1 => {
+                *request.version_mut() = http::Version::HTTP_11;
+                request.headers_mut().insert(HOST, HeaderValue::from_str(&authority).map_err(drop)?);
+                self.gate.as_ref().map_or(Ok(()), |gate| gate.address(request))
+            }
+            Version::Http2 => {
+                *request.version_mut() = http::Version::HTTP_2;
+                request.headers_mut().remove(HOST);
+                let mut parts = std::mem::take(request.uri_mut()).into_parts();
+                parts.scheme = Some(scheme.name().parse().map_err(drop)?);
+                parts.authority = Some(authority.parse().map_err(drop)?);
+                *request.uri_mut() = Uri::from_parts(parts).map_err(drop)?;
+                Ok(())
+            }
         }
     }
 

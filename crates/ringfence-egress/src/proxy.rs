@@ -9,10 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::ask::{Ask, Asking};
 use crate::authority::Authority;
 use crate::budget::{Account, Budgets};
 use crate::credential::{Credential, Credentials};
-use crate::decide::{Access, Target};
+use crate::decide::{Access, Decision, Target, decide};
 use crate::denial::{Denied, Reason};
 use crate::host::Host;
 use crate::inspect::{Inspector, Version};
@@ -25,6 +26,7 @@ use crate::site::{Place, Site};
 use crate::socks::{self, BadHandshake, Read, Reply};
 use crate::stream::{Rewound, Stream};
 use crate::tunnel::{Greeting, Tunnel};
+use crate::upstream::{Gate, Upstream};
 
 /// The way out of one sandbox. Cloning it is cheap, and both serve the same sandbox.
 #[derive(Debug, Clone)]
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) account: Arc<Account>,
     pub(crate) inspector: Option<Arc<Inspector>>,
     pub(crate) credentials: Credentials,
+    pub(crate) gate: Option<Arc<Gate>>,
+    asking: Option<Asking>,
     permits: Arc<Semaphore>,
 }
 
@@ -55,6 +59,8 @@ pub struct ProxyBuilder {
     budgets: Budgets,
     inspector: Option<Arc<Inspector>>,
     credentials: Vec<Credential>,
+    upstream: Option<Upstream>,
+    ask: Option<Arc<dyn Ask>>,
 }
 
 impl ProxyBuilder {
@@ -100,8 +106,24 @@ impl ProxyBuilder {
         self
     }
 
+    /// Goes out through another proxy.
+    #[must_use]
+    pub fn upstream(mut self, upstream: Upstream) -> Self {
+        self.upstream = Some(upstream);
+        self
+    }
+
+    /// Asks somebody about hosts that no rule names. Without, they are denied.
+    #[must_use]
+    pub fn ask(mut self, ask: Arc<dyn Ask>) -> Self {
+        self.ask = Some(ask);
+        self
+    }
+
     /// The proxy.
     pub fn build(self) -> Proxy {
+        let gate = self.upstream.map(|upstream| Arc::new(Gate::new(upstream, Arc::clone(&self.resolver))));
+        let asking = self.ask.map(|ask| Asking::new(ask, &self.rules, self.limits.answer));
         Proxy(Arc::new(Shared {
             identity: self.identity,
             rules: self.rules,
@@ -110,6 +132,8 @@ impl ProxyBuilder {
             account: Account::new(self.budgets),
             inspector: self.inspector,
             credentials: Credentials::new(self.credentials),
+            gate,
+            asking,
             permits: Arc::new(Semaphore::new(self.limits.connections)),
             limits: self.limits,
         }))
@@ -172,6 +196,8 @@ impl Proxy {
             budgets: Budgets::default(),
             inspector: None,
             credentials: Vec::new(),
+            upstream: None,
+            ask: None,
         }
     }
 
@@ -431,6 +457,14 @@ pub(crate) async fn say_and_close(stream: &mut Stream, bytes: &[u8]) {
 }
 
 impl Shared {
+    /// The decision; where no rule names the host, after somebody was asked.
+    pub(crate) async fn decide(&self, target: &Target<'_>) -> Decision {
+        match (decide(&self.rules, target), &self.asking) {
+            (Decision::Denied(denied), Some(asking)) => asking.decide(target, denied).await,
+            (decision, _) => decision,
+        }
+    }
+
     pub(crate) fn record(&self, via: Via, target: &Target<'_>, denied: Option<Reason>, rule: Arc<str>) -> Record {
         let (method, path) = match target.access {
             Access::Connection => (None, None),

@@ -89,6 +89,8 @@ pub struct Usage {
     pub status: Option<u16>,
     /// The address that was dialled.
     pub address: Option<IpAddr>,
+    /// The proxy that it went through: then the address is that proxy's.
+    pub through: Option<Arc<str>>,
     /// Until there was a connection, or the head of a response.
     pub latency: Option<Duration>,
     /// All in all.
@@ -124,6 +126,7 @@ pub(crate) struct Ticket {
     started: Instant,
     latency: OnceLock<Duration>,
     address: OnceLock<IpAddr>,
+    through: OnceLock<Arc<str>>,
     status: AtomicU16,
     ending: Mutex<Option<Ending>>,
 }
@@ -139,6 +142,7 @@ impl Ticket {
             started,
             latency: OnceLock::new(),
             address: OnceLock::new(),
+            through: OnceLock::new(),
             status: AtomicU16::new(0),
             ending: Mutex::new(None),
         })
@@ -154,6 +158,10 @@ impl Ticket {
 
     pub(crate) fn dialled(&self, address: IpAddr) {
         self.address.get_or_init(|| address);
+    }
+
+    pub(crate) fn goes_through(&self, upstream: Arc<str>) {
+        self.through.get_or_init(|| upstream);
     }
 
     /// The first ending counts: what follows is its consequence.
@@ -172,6 +180,7 @@ impl Drop for Ticket {
             bytes_down,
             status: (status != 0).then_some(status),
             address: self.address.get().copied(),
+            through: self.through.get().cloned(),
             latency: self.latency.get().copied(),
             took: self.started.elapsed(),
             ending: ending.unwrap_or(Ending::Broken),

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::address::{self, CameBy};
 use crate::host::Host;
 use crate::rules::Rules;
+use crate::upstream::Gate;
 
 /// Looks names up. Asked once for each connection, for names that are allowed, in canonical form.
 pub trait Resolve: fmt::Debug + Send + Sync {
@@ -92,9 +93,32 @@ const MOST_ADDRESSES: usize = 64;
 /// The most addresses that are dialled, one after the other.
 const MOST_DIALLED: usize = 4;
 
+/// With another proxy above ours, names are looked up there. Who cannot look them up here does not wait long to find out.
+const LOOK_UNDER_GATE: Duration = Duration::from_secs(2);
+
 /// Addresses that were judged. Nothing else is dialled, so a name that is looked up again can change nothing.
 #[derive(Debug, Clone)]
-pub(crate) struct Checked(Vec<SocketAddr>);
+pub(crate) enum Checked {
+    /// Dialled here.
+    Direct(Vec<SocketAddr>),
+    /// Asked for there: by name, so that nobody here knows which address is dialled in the end.
+    Through {
+        /// The proxy above ours.
+        gate: Arc<Gate>,
+        /// `HOST:PORT`.
+        authority: String,
+    },
+}
+
+impl Checked {
+    /// The proxy that it goes through.
+    pub(crate) fn through(&self) -> Option<&Arc<Gate>> {
+        match self {
+            Self::Direct(_) => None,
+            Self::Through { gate, .. } => Some(gate),
+        }
+    }
+}
 
 /// Why there are none.
 #[derive(Debug)]
@@ -106,13 +130,34 @@ pub(crate) enum Unchecked {
 }
 
 /// Looks `host` up and judges every address. One that may not be reached spoils the answer: it is not what was allowed.
+///
+/// Through a gate go hosts that everybody reaches. One that cannot be looked up here goes there unjudged: whoever names a proxy in the
+/// policy has said that it finds names. What is inside is never left to the gate.
 pub(crate) async fn check(
+    rules: &Rules,
+    resolver: &dyn Resolve,
+    gate: Option<&Arc<Gate>>,
+    host: &Host,
+    port: u16,
+    limit: Duration,
+) -> Result<Checked, Unchecked> {
+    let Some(gate) = gate else { return find(rules, resolver, host, port, limit).await.map(Checked::Direct) };
+    let through = || Checked::Through { gate: Arc::clone(gate), authority: format!("{}:{port}", host.in_url()) };
+    match find(rules, resolver, host, port, limit.min(LOOK_UNDER_GATE)).await {
+        Ok(found) if found.iter().all(|address| address::is_public(address.ip())) => Ok(through()),
+        Ok(inside) => Ok(Checked::Direct(inside)),
+        Err(Unchecked::Failed(_)) if matches!(host, Host::Name(_)) => Ok(through()),
+        Err(unchecked) => Err(unchecked),
+    }
+}
+
+async fn find(
     rules: &Rules,
     resolver: &dyn Resolve,
     host: &Host,
     port: u16,
     limit: Duration,
-) -> Result<Checked, Unchecked> {
+) -> Result<Vec<SocketAddr>, Unchecked> {
     let came_by = if host.addresses().is_some() { CameBy::Itself } else { CameBy::Name };
     let found = match (host.addresses(), host) {
         (Some(addresses), _) => addresses,
@@ -128,13 +173,16 @@ pub(crate) async fn check(
     for address in &found {
         address::judge(rules, *address, port, came_by).map_err(Unchecked::Denied)?;
     }
-    Ok(Checked(found.into_iter().map(|address| SocketAddr::new(address, port)).collect()))
+    Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
 }
 
 /// Connects to the first checked address that answers.
 pub(crate) async fn dial(checked: &Checked, limit: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    let Checked(addresses) = checked;
+    let addresses = match checked {
+        Checked::Direct(addresses) => addresses,
+        Checked::Through { gate, authority } => return gate.tunnel(authority, limit).await,
+    };
     for address in addresses.iter().take(MOST_DIALLED) {
         match timeout(limit, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {

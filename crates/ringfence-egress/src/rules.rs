@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ringfence_policy::{HostPattern, NetMode, NetPolicy, NetRule};
+use ringfence_policy::{HostPattern, NetMode, NetPolicy, NetProtocol, NetRule};
 
 use crate::host::Host;
 use crate::strangers::{labels, parents};
@@ -55,10 +55,13 @@ impl Rule {
     /// A rule as the policy states it, under the name that records show.
     pub fn new(net: NetRule, name: impl Into<Arc<str>>) -> Self {
         Self {
+            protocol: match net.protocol {
+                NetProtocol::Web => Protocol::Web,
+                NetProtocol::Tcp => Protocol::Tcp,
+            },
+            inspection: if net.inspects() { Inspection::Inspected } else { Inspection::Closed },
+            strangers: if net.acknowledge { Strangers::Acknowledged } else { Strangers::NotAcknowledged },
             net,
-            protocol: Protocol::Web,
-            inspection: Inspection::Closed,
-            strangers: Strangers::NotAcknowledged,
             name: name.into(),
         }
     }
@@ -91,7 +94,7 @@ impl Rule {
 }
 
 /// The rules of one sandbox. [`crate::decide`] reads them; nothing changes them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Rules {
     mode: NetMode,
     allow: Vec<Rule>,
@@ -104,7 +107,7 @@ pub struct Rules {
 }
 
 /// Positions of the rules for one name or address.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Slot {
     allow: Vec<usize>,
     deny: Vec<usize>,

@@ -27,7 +27,7 @@ use crate::body::{Cut, Filter, Watched};
 use crate::budget::Direction;
 use crate::copy;
 use crate::credential::{self, Handled};
-use crate::decide::{Access, Allowed, Decision, Scheme, Target, decide, deny_because};
+use crate::decide::{Access, Allowed, Decision, Scheme, Target, deny_because};
 use crate::denial::{Denied, Reason, plain};
 use crate::headers;
 use crate::host::Host;
@@ -37,6 +37,7 @@ use crate::proxy::Shared;
 use crate::record::{Ending, Record, Ticket, Via};
 use crate::resolve::{Checked, Unchecked, check, dial};
 use crate::scan::Scanner;
+use crate::upstream::Gate;
 use crate::url_path::UrlPath;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Cut>>;
@@ -169,7 +170,7 @@ impl Site {
         let method = parts.method.clone();
         let access = Access::Request { scheme, method: method.as_str(), path: &path };
         let target = Target { host: &host, port, access };
-        let allowed = match decide(&self.shared.rules, &target) {
+        let allowed = match self.shared.decide(&target).await {
             Decision::Allowed(allowed) => allowed,
             Decision::Denied(denied) => return Err(self.denied(&target, denied)),
         };
@@ -291,11 +292,22 @@ impl Site {
         // A connection that was kept may have ended meanwhile, which is told when it is used.
         for _ in 0..3 {
             ticket.dialled(origin.address);
-            address_request(&mut request, target, scheme, origin.version())
+            origin
+                .address(&mut request, target, scheme)
                 .map_err(|()| self.refuse(target, Reason::BadRequest, "the host does not fit into a header"))?;
+            if let Some(gate) = self.gate_of(&origin) {
+                ticket.goes_through(gate.name());
+            }
             let answer = timeout(self.shared.limits.response, origin.send(request)).await;
             match answer {
                 Ok(Ok(response)) => {
+                    let wants = origin.gate.as_ref().map(|gate| (gate.name(), gate.wants_credential()));
+                    if let Some((gate, wants)) = wants
+                        && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+                    {
+                        let text = format!("the upstream proxy {gate} {wants}.\n");
+                        return Err(Refused::Failed(StatusCode::BAD_GATEWAY, text));
+                    }
                     self.keep(target, origin).await;
                     return Ok(response);
                 }
@@ -342,11 +354,16 @@ impl Site {
                     .connection(&target.host.to_string())
                     .map_err(|over| self.refuse(target, Reason::Budget, &over.to_string()))?;
                 let resolver = &*self.shared.resolver;
-                let checked = check(&self.shared.rules, resolver, target.host, target.port, limits.resolve).await;
+                let gate = self.shared.gate.as_ref();
+                let checked = check(&self.shared.rules, resolver, gate, target.host, target.port, limits.resolve).await;
                 let checked = checked.map_err(|unchecked| match unchecked {
                     Unchecked::Denied(why) => self.refuse(target, Reason::Address, &why),
                     Unchecked::Failed(error) => failed(error),
                 })?;
+                // Not by CONNECT: many let that through for port 443 alone.
+                if let Some(gate) = checked.through() {
+                    return Origin::gate(gate, limits).await.map_err(failed);
+                }
                 let stream = dial(&checked, limits.connect).await.map_err(failed)?;
                 Origin::plain(stream, limits).await.map_err(failed)
             }
@@ -367,6 +384,14 @@ impl Site {
                     }
                 }
             }
+        }
+    }
+
+    /// The proxy above ours that `origin` is reached through.
+    fn gate_of<'a>(&'a self, origin: &'a Origin) -> Option<&'a Gate> {
+        match &self.place {
+            Place::Anywhere => origin.gate.as_deref(),
+            Place::One(one) => one.checked.through().map(|gate| &**gate),
         }
     }
 
@@ -440,34 +465,6 @@ impl Site {
         let what = format!("{} {}{}", parts.method, parts.uri.host().unwrap_or_default(), parts.uri.path());
         Refused::Denied(Box::new(self.shared.deny_unnamed(self.via, reason, &what, why)))
     }
-}
-
-/// Says in the request itself where it goes.
-fn address_request(
-    request: &mut Request<Watched>,
-    target: &Target<'_>,
-    scheme: Scheme,
-    version: Version,
-) -> Result<(), ()> {
-    let authority = match target.port == scheme.port() {
-        true => target.host.in_url(),
-        false => format!("{}:{}", target.host.in_url(), target.port),
-    };
-    match version {
-        Version::Http1 => {
-            *request.version_mut() = http::Version::HTTP_11;
-            request.headers_mut().insert(HOST, HeaderValue::from_str(&authority).map_err(drop)?);
-        }
-        Version::Http2 => {
-            *request.version_mut() = http::Version::HTTP_2;
-            request.headers_mut().remove(HOST);
-            let mut parts = std::mem::take(request.uri_mut()).into_parts();
-            parts.scheme = Some(scheme.name().parse().map_err(drop)?);
-            parts.authority = Some(authority.parse().map_err(drop)?);
-            *request.uri_mut() = Uri::from_parts(parts).map_err(drop)?;
-        }
-    }
-    Ok(())
 }
 
 fn nothing() -> UnsyncBoxBody<Bytes, Cut> {

@@ -13,7 +13,7 @@ use tokio_rustls::LazyConfigAcceptor;
 
 use crate::client_hello::{BadHello, ClientHello, HANDSHAKE, read_hello};
 use crate::copy;
-use crate::decide::{Access, Decision, Handling, Target, decide, deny_because};
+use crate::decide::{Access, Decision, Handling, Target, deny_because};
 use crate::denial::{Denied, Reason, plain};
 use crate::host::Host;
 use crate::inspect::{Inspector, Version};
@@ -64,7 +64,7 @@ impl Tunnel {
         let started = Instant::now();
         let shared = Arc::clone(&self.shared);
         let target = Target { host: &host, port, access: Access::Connection };
-        let allowed = match decide(&shared.rules, &target) {
+        let allowed = match shared.decide(&target).await {
             Decision::Allowed(allowed) => allowed,
             Decision::Denied(denied) => return self.deny(&target, denied).await,
         };
@@ -80,7 +80,8 @@ impl Tunnel {
                 return self.deny(&target, denied).await;
             }
         };
-        let checked = match check(&shared.rules, &*shared.resolver, &host, port, shared.limits.resolve).await {
+        let gate = shared.gate.as_ref();
+        let checked = match check(&shared.rules, &*shared.resolver, gate, &host, port, shared.limits.resolve).await {
             Ok(checked) => checked,
             Err(Unchecked::Denied(why)) => {
                 let denied = deny_because(&shared.rules, &target, Reason::Address, &why);
@@ -90,6 +91,9 @@ impl Tunnel {
         };
         let record = shared.record(self.via, &target, None, Arc::clone(&allowed.rule));
         let ticket = Ticket::open(record, &shared.sink, meter, started);
+        if let Some(gate) = checked.through() {
+            ticket.goes_through(gate.name());
+        }
         let outside = match dial(&checked, shared.limits.connect).await {
             Ok(outside) => outside,
             Err(error) => return self.fail(&host, &error).await,

@@ -7,12 +7,15 @@ use crate::policy::{BackendPolicy, ResolvedPolicy, Sourced};
 impl ResolvedPolicy {
     /// Every value, keys in alphabetical order, lists in the order of the layers.
     pub fn canonical_json(&self) -> Value {
-        let Self { backend, image, image_pull, cache, fs, net, proc, commands, tools, overrides } = self;
+        let Self { backend, image, image_pull, cache, fs, net, credentials, proc, commands, tools, overrides } = self;
+        let credentials: Map<String, Value> =
+            credentials.iter().map(|(name, credential)| (name.clone(), json!(credential.value))).collect();
         let set: Map<String, Value> = proc.env.set.iter().map(|(name, set)| (name.clone(), json!(set.value))).collect();
         json!({
             "backend": canonical_backend(backend),
             "cache": list(cache),
             "commands": list(commands),
+            "credentials": credentials,
             "fs": {
                 "deny": list(&fs.deny),
                 "mounts": list(&fs.mounts),
@@ -24,10 +27,13 @@ impl ResolvedPolicy {
             "image_pull": image_pull.value,
             "net": {
                 "allow": list(&net.allow),
+                "budget": net.budget.value,
                 "deny": list(&net.deny),
                 "localhost": list(&net.localhost),
                 "mode": net.mode.value,
                 "unix": list(&net.unix),
+                "unknown": net.unknown.value,
+                "upstream": net.upstream.as_ref().map(|upstream| &upstream.value),
             },
             "overrides": { "grantable": list(&overrides.grantable) },
             "proc": {

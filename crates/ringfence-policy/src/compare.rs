@@ -74,6 +74,15 @@ pub fn compare(a: &ResolvedPolicy, b: &ResolvedPolicy) -> Vec<Change> {
     changes.items("net.deny", &a.net.deny, &b.net.deny, Meaning::Forbids, |x, y| x.covers(y));
     changes.items("net.localhost", &a.net.localhost, &b.net.localhost, Meaning::Permits, |x, y| x == y);
     changes.items("net.unix", &a.net.unix, &b.net.unix, Meaning::Permits, |x, y| x == y);
+    changes.ranked("net.budget", &a.net.budget, &b.net.budget, |budget| *budget);
+    changes.ranked("net.unknown", &a.net.unknown, &b.net.unknown, |unknown| *unknown);
+    let upstream = |policy: &ResolvedPolicy| policy.net.upstream.as_ref().map(|upstream| upstream.value.clone());
+    changes.unordered("net.upstream", upstream(a).as_ref(), upstream(b).as_ref());
+    let names: std::collections::BTreeSet<&String> = a.credentials.keys().chain(b.credentials.keys()).collect();
+    for name in names {
+        let credential = |policy: &ResolvedPolicy| policy.credentials.get(name).map(|known| known.value.clone());
+        changes.unordered(&format!("credentials.{name}"), credential(a).as_ref(), credential(b).as_ref());
+    }
     let (p, q) = (&a.proc, &b.proc);
     changes.unordered("proc.user", Some(&p.user.value), Some(&q.user.value));
     changes.ranked("proc.cpus", &p.cpus, &q.cpus, |it| *it);

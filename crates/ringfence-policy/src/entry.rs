@@ -1,18 +1,23 @@
 //! Reads the entries of lists: one mount, one network rule, one command rule.
 
+use crate::budget::NetBudget;
 use crate::command::{CommandRule, Verdict};
+use crate::credential;
 use crate::diagnostic::{Diagnostic, Invalid, quote};
 use crate::host::{HostPattern, NetRule};
 use crate::name::Named;
 use crate::path::Glob;
-use crate::policy::{Mount, MountMode};
+use crate::policy::{Mount, MountMode, NetProtocol};
 use crate::reader::{Fields, Reader, Written};
 use crate::section::{parse_amount, parse_source, parse_target, read_ports, values};
 use crate::variable::check_value;
 use crate::yaml::{Mark, Node, Value};
 
 pub(crate) const MOUNT_KEYS: [&str; 5] = ["host", "at", "mode", "tmpfs", "size"];
-pub(crate) const RULE_KEYS: [&str; 5] = ["host", "ports", "methods", "paths", "credential"];
+pub(crate) const RULE_KEYS: [&str; 9] =
+    ["host", "ports", "methods", "paths", "inspect", "protocol", "credential", "acknowledge", "budget"];
+/// Those that say how a host is reached, which a rule that denies has no use for.
+const ALLOW_ONLY: [&str; 5] = ["inspect", "protocol", "credential", "acknowledge", "budget"];
 pub(crate) const COMMAND_KEYS: [&str; 7] = ["allow", "ask", "deny", "why", "instead", "matches", "rejects"];
 
 pub(crate) fn read_mounts(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Written<Mount>>> {
@@ -70,16 +75,36 @@ fn read_mount(reader: &mut Reader<'_>, node: &Node) -> Option<Written<Mount>> {
 
 pub(crate) fn read_allow(reader: &mut Reader<'_>, node: &Node) -> Option<Written<NetRule>> {
     let Written { value, place, span } = read_rule(reader, node, "net.allow")?;
+    if let Some((message, advice)) = contradiction(&value) {
+        reader.report(node.mark, Diagnostic::error("policy::bad-rule", message).advise(advice));
+        return None;
+    }
     Some(Written { value: value.with_web_ports(), place, span })
 }
 
 pub(crate) fn read_deny(reader: &mut Reader<'_>, node: &Node) -> Option<Written<NetRule>> {
-    let rule = read_rule(reader, node, "net.deny")?;
-    if rule.value.credential.is_some() {
-        let message = "a rule that denies needs no credential";
-        reader.report(node.mark, Diagnostic::error("policy::bad-rule", message).advise("remove `credential`"));
+    if let Value::Map(entries) = &node.value {
+        for (key, _) in entries.iter().filter(|(key, _)| ALLOW_ONLY.contains(&key.text.as_str())) {
+            let message = format!("a rule that denies needs no {}", key.text);
+            let problem = Diagnostic::error("policy::bad-rule", message).advise(format!("remove `{}`", key.text));
+            reader.report(node.mark, problem);
+        }
     }
-    Some(rule)
+    read_rule(reader, node, "net.deny")
+}
+
+/// What no connection could satisfy, or would be meant otherwise.
+fn contradiction(rule: &NetRule) -> Option<(&'static str, &'static str)> {
+    if rule.protocol != NetProtocol::Tcp {
+        return None;
+    }
+    let looks = rule.inspects() || !rule.methods.is_empty() || !rule.paths.is_empty();
+    if looks {
+        let message = "`protocol: tcp` lets anything be spoken, so nothing of it can be looked at";
+        return Some((message, "remove `protocol`, or `inspect`, `methods`, `paths` and `credential`"));
+    }
+    let message = "a rule with `protocol: tcp` names no port";
+    rule.ports.is_empty().then_some((message, "name the ports, such as `ports: [22]`"))
 }
 
 fn read_rule(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Written<NetRule>> {
@@ -100,7 +125,11 @@ fn read_rule(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Written
     let paths = fields
         .get("paths")
         .map(|node| reader.list(node, "paths", |reader, node| reader.scalar(node, "paths", parse_url_path)));
-    let credential = fields.get("credential").map(|node| reader.scalar(node, "credential", parse_credential));
+    let credential = fields.get("credential").map(|node| reader.scalar(node, "credential", credential::parse_name));
+    let inspect = fields.get("inspect").map(|node| reader.scalar(node, "inspect", parse_flag));
+    let acknowledge = fields.get("acknowledge").map(|node| reader.scalar(node, "acknowledge", parse_flag));
+    let protocol = fields.get("protocol").map(|node| reader.scalar(node, "protocol", NetProtocol::read));
+    let budget = fields.get("budget").map(|node| NetBudget::read_of_rule(reader, node));
     // An empty list would read as "none" and mean "all".
     for key in ["ports", "methods", "paths"] {
         let empty = fields.get(key).is_some_and(|node| matches!(&node.value, Value::List(items) if items.is_empty()));
@@ -117,6 +146,24 @@ fn read_rule(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Written
         Some(credential) => Some(credential?.value),
         None => None,
     };
+    rule.inspect = match inspect {
+        Some(inspect) => inspect?.value,
+        // The proxy has to write into the request, so it has to see it.
+        None => rule.credential.is_some(),
+    };
+    if rule.credential.is_some() && !rule.inspect {
+        let message = "a rule with a credential has `inspect: false`, but the proxy has to open TLS to add it";
+        let advice = "remove `inspect`, or `credential`";
+        reader.report(node.mark, Diagnostic::error("policy::bad-rule", message).advise(advice));
+        return None;
+    }
+    if let Some(acknowledge) = acknowledge {
+        rule.acknowledge = acknowledge?.value;
+    }
+    if let Some(protocol) = protocol {
+        rule.protocol = protocol?.value;
+    }
+    rule.budget = budget.unwrap_or_default();
     rule.ports.sort_unstable();
     rule.ports.dedup();
     rule.methods.sort_unstable();
@@ -144,13 +191,15 @@ fn parse_url_path(text: &str) -> Result<Glob, Invalid> {
     text.parse::<Glob>()?.compiled()
 }
 
-fn parse_credential(text: &str) -> Result<String, Invalid> {
-    let word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
-    if text.is_empty() || text.len() > 64 || !text.bytes().all(word) {
-        let message = "`credential` is a name, never the secret itself";
-        return Err(Invalid::new("policy::bad-credential", message, "write a short name such as `github`"));
+fn parse_flag(text: &str) -> Result<bool, Invalid> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => {
+            let message = format!("{} is neither `true` nor `false`", quote(text));
+            Err(Invalid::new("policy::unknown-word", message, "write `true` or `false`"))
+        }
     }
-    Ok(text.to_owned())
 }
 
 pub(crate) fn read_command(reader: &mut Reader<'_>, node: &Node) -> Option<Written<CommandRule>> {

@@ -33,7 +33,7 @@ pub const VARIABLES: [&str; 14] = [
 ];
 
 /// Variables with our prefix that other rooms read, so they are not mistakes here.
-pub const RESERVED_VARIABLES: [&str; 8] = [
+pub const RESERVED_VARIABLES: [&str; 9] = [
     "RINGFENCE_LOG",
     "RINGFENCE_STATE_DIR",
     "RINGFENCE_POLICY",
@@ -42,6 +42,7 @@ pub const RESERVED_VARIABLES: [&str; 8] = [
     "RINGFENCE_BIN",
     "RINGFENCE_RUN_ID",
     "RINGFENCE_FILES",
+    "RINGFENCE_UPSTREAM_CREDENTIAL",
 ];
 
 /// What variables for our own tests begin with: a program that tests start sees them.

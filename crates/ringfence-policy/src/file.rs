@@ -2,19 +2,23 @@
 
 use std::sync::Arc;
 
+use crate::budget::NetBudget;
 use crate::command::CommandRule;
+use crate::credential::CredentialPolicy;
 use crate::diagnostic::Diagnostic;
 use crate::host::NetRule;
 use crate::image::Image;
 use crate::path::{Glob, LiteralPath};
 use crate::policy::{
-    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, Mount, NetMode, Preset, UserId, WorkspaceMode,
+    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, Mount, NetMode, Preset, UnknownHosts, UserId,
+    WorkspaceMode,
 };
 use crate::reader::Reader;
 pub use crate::reader::Written;
 use crate::runtime::Runtime;
 use crate::section;
 use crate::units::{Bytes, Cpus, TimeSpan};
+use crate::upstream::Upstream;
 use crate::yaml::parse_yaml;
 
 /// One layer as it was written. `None` means that the layer says nothing about it.
@@ -40,6 +44,8 @@ pub struct PolicyFile {
     pub fs: FsFile,
     /// `net`
     pub net: NetFile,
+    /// `credentials`, in the order of the file.
+    pub credentials: Option<Vec<(String, Written<CredentialPolicy>)>>,
     /// `proc`
     pub proc: ProcFile,
     /// `commands`
@@ -80,6 +86,12 @@ pub struct NetFile {
     pub localhost: Option<Vec<Written<u16>>>,
     /// `unix`
     pub unix: Option<Vec<Written<LiteralPath>>>,
+    /// `budget`
+    pub budget: Option<Written<NetBudget>>,
+    /// `unknown`
+    pub unknown: Option<Written<UnknownHosts>>,
+    /// `upstream`
+    pub upstream: Option<Written<Upstream>>,
 }
 
 /// `proc`, as written.

@@ -3,7 +3,7 @@
 use crate::file::{PolicyFile, Written};
 use crate::host::NetRule;
 use crate::order::{backend_rank, choice_rank, meet_mount, mode_rank};
-use crate::policy::{BackendChoice, Layer, Mount, NetMode, Origin, ResolvedPolicy, Sourced};
+use crate::policy::{BackendChoice, Layer, Mount, NetMode, Origin, ResolvedPolicy, Sourced, UnknownHosts};
 use crate::variable::covers_pass;
 
 /// Narrows `policy` to what `file` permits. `origin` replaces the places of a file that nobody can open.
@@ -32,6 +32,10 @@ pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin:
     floor.unite(&mut policy.fs.protect, &file.fs.protect);
     floor.lower(&mut policy.fs.size, &file.fs.size);
     floor.hold_net(policy, file);
+    // A definition permits nothing by itself; rules do. Of two with one name the operator's is the one.
+    for (name, written) in file.credentials.iter().flatten() {
+        policy.credentials.insert(name.clone(), floor.source(written));
+    }
 
     let proc = &mut policy.proc;
     if let Some(user) = &file.proc.user {
@@ -92,6 +96,12 @@ impl Floor<'_> {
             && written.value < slot.value
         {
             *slot = self.source(written);
+        }
+    }
+
+    fn lower_to<T: PartialOrd>(&self, slot: &mut Sourced<T>, value: T, origin: Origin) {
+        if value < slot.value {
+            *slot = Sourced { value, origin };
         }
     }
 
@@ -175,7 +185,10 @@ impl Floor<'_> {
                 net.mode = Sourced { value: NetMode::Allowlist, origin };
             }
             if was == NetMode::Open {
-                net.allow = allow.iter().map(|rule| self.source(rule)).collect();
+                // A rule with a secret that nobody below has would be more than they have.
+                let has =
+                    |rule: &NetRule| rule.credential.is_none() || net.allow.iter().any(|it| it.value.covers(rule));
+                net.allow = allow.iter().filter(|rule| has(&rule.value)).map(|rule| self.source(rule)).collect();
             } else {
                 self.intersect(&mut net.allow, allow, NetRule::meet);
             }
@@ -186,6 +199,25 @@ impl Floor<'_> {
         }
         if let Some(unix) = &file.net.unix {
             self.intersect(&mut net.unix, unix, same);
+        }
+        if let Some(budget) = &file.net.budget {
+            let both = net.budget.value.meet(&budget.value);
+            if both != net.budget.value {
+                net.budget = self.source(budget).map(|_| both);
+            }
+        }
+        self.lower(&mut net.unknown, &file.net.unknown);
+        if let Some(first) = file.net.allow.as_ref().filter(|_| !says_open && file.net.unknown.is_none()) {
+            // Nor may somebody be asked for more than these, unless the operator says so.
+            let operator = || Origin { layer: Layer::Operator, place: None };
+            let origin = first.first().map_or_else(operator, |first| self.source(first).origin);
+            self.lower_to(&mut net.unknown, UnknownHosts::Deny, origin);
+        }
+        match &file.net.upstream {
+            Some(upstream) => net.upstream = Some(self.source(upstream)),
+            // Whoever chooses the proxy that everything goes through chooses which hosts are reached.
+            None if file.net.allow.is_some() || file.net.deny.is_some() => net.upstream = None,
+            None => {}
         }
     }
 }

@@ -11,8 +11,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::budget::NetBudget;
 use crate::diagnostic::{Invalid, quote};
 use crate::path::Glob;
+use crate::policy::NetProtocol;
 
 const BAD_HOST: &str = "policy::bad-host";
 const BAD_PORT: &str = "policy::bad-port";
@@ -232,8 +234,16 @@ pub struct NetRule {
     pub methods: Vec<String>,
     /// The URL paths meant; empty means every path.
     pub paths: Vec<Glob>,
-    /// The name of a credential that the proxy adds.
+    /// The name of a credential that the proxy adds. Such a rule always looks into TLS.
     pub credential: Option<String>,
+    /// Whether TLS is opened and looked into.
+    pub inspect: bool,
+    /// What may be spoken over connections that are not looked into.
+    pub protocol: NetProtocol,
+    /// Whether a channel to strangers is meant.
+    pub acknowledge: bool,
+    /// How much of each host may be used.
+    pub budget: NetBudget,
 }
 
 impl NetRule {
@@ -242,16 +252,36 @@ impl NetRule {
 
     /// A rule for these hosts on every port, with any method and path.
     pub fn new(host: HostPattern) -> Self {
-        Self { host, ports: Vec::new(), methods: Vec::new(), paths: Vec::new(), credential: None }
+        Self {
+            host,
+            ports: Vec::new(),
+            methods: Vec::new(),
+            paths: Vec::new(),
+            credential: None,
+            inspect: false,
+            protocol: NetProtocol::Web,
+            acknowledge: false,
+            budget: NetBudget::default(),
+        }
     }
 
-    /// Whether everything that `other` permits is permitted by this too.
+    /// Whether TLS is opened and looked into.
+    pub fn inspects(&self) -> bool {
+        self.inspect || self.credential.is_some()
+    }
+
+    /// Whether everything that `other` permits is permitted by this too. A credential is neither added nor left out: where one
+    /// is bound to a host, nobody else's key passes there.
     pub fn covers(&self, other: &Self) -> bool {
         self.host.covers(&other.host)
             && covers_all(&self.ports, &other.ports)
             && covers_all(&self.methods, &other.methods)
             && covers_all(&self.paths, &other.paths)
-            && (other.credential.is_none() || self.credential == other.credential)
+            && self.credential == other.credential
+            && (other.inspects() || !self.inspects())
+            && other.protocol <= self.protocol
+            && (self.acknowledge || !other.acknowledge)
+            && self.budget.covers(&other.budget)
     }
 
     /// What both permit, when one of the hosts lies within the other.
@@ -263,12 +293,19 @@ impl NetRule {
         } else {
             return None;
         };
+        if self.credential != other.credential {
+            return None;
+        }
         Some(Self {
             host,
             ports: meet_lists(&self.ports, &other.ports)?,
             methods: meet_lists(&self.methods, &other.methods)?,
             paths: meet_lists(&self.paths, &other.paths)?,
-            credential: self.credential.clone().filter(|name| other.credential.as_ref() == Some(name)),
+            credential: self.credential.clone(),
+            inspect: self.inspects() || other.inspects(),
+            protocol: self.protocol.min(other.protocol),
+            acknowledge: self.acknowledge && other.acknowledge,
+            budget: self.budget.meet(&other.budget),
         })
     }
 
@@ -349,20 +386,40 @@ impl fmt::Display for NetRule {
         for path in &self.paths {
             write!(f, " {path}")?;
         }
-        match &self.credential {
-            Some(name) => write!(f, " with credential {name}"),
-            None => Ok(()),
+        if self.protocol == NetProtocol::Tcp {
+            f.write_str(" by tcp")?;
         }
+        match &self.credential {
+            Some(name) => write!(f, " with credential {name}")?,
+            None if self.inspect => f.write_str(" inspected")?,
+            None => {}
+        }
+        if self.acknowledge {
+            f.write_str(" acknowledged")?;
+        }
+        if !self.budget.is_unlimited() {
+            write!(f, " within {}", self.budget)?;
+        }
+        Ok(())
     }
 }
 
 impl Serialize for NetRule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
+        if self.acknowledge {
+            map.serialize_entry("acknowledge", &true)?;
+        }
+        if !self.budget.is_unlimited() {
+            map.serialize_entry("budget", &self.budget)?;
+        }
         if let Some(credential) = &self.credential {
             map.serialize_entry("credential", credential)?;
         }
         map.serialize_entry("host", &self.host)?;
+        if self.inspects() {
+            map.serialize_entry("inspect", &true)?;
+        }
         if !self.methods.is_empty() {
             map.serialize_entry("methods", &self.methods)?;
         }
@@ -371,6 +428,9 @@ impl Serialize for NetRule {
         }
         if !self.ports.is_empty() {
             map.serialize_entry("ports", &self.ports)?;
+        }
+        if self.protocol == NetProtocol::Tcp {
+            map.serialize_entry("protocol", &self.protocol)?;
         }
         map.end()
     }

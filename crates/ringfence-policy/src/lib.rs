@@ -3,9 +3,11 @@
 //! A policy file is parsed ([`parse`]), several layers are resolved to one ([`resolve`]), and what comes with a call may
 //! only make it narrower ([`narrow`]). Pure: nothing here reads a file, the environment or the clock.
 
+mod budget;
 mod canonical;
 mod command;
 mod compare;
+mod credential;
 mod diagnostic;
 mod entry;
 mod environment;
@@ -23,6 +25,7 @@ mod overrides;
 mod path;
 mod policy;
 mod preset;
+mod propose;
 mod reader;
 mod resolve;
 mod runtime;
@@ -31,13 +34,17 @@ mod section;
 mod shape;
 mod show;
 mod units;
+mod upstream;
 mod user;
 mod variable;
+mod way;
 mod words;
 mod yaml;
 
+pub use budget::{NetBudget, Per, Rate};
 pub use command::{CommandRule, ExampleOutcome, ExampleResult, Expected, TestResult, Verdict, check_tests, decide};
 pub use compare::{Change, Direction, compare};
+pub use credential::{CredentialPolicy, SecretSource};
 pub use diagnostic::{Diagnostic, Invalid, Severity};
 pub use environment::{ALIASES, RESERVED_VARIABLES, VARIABLES, environment_layer};
 pub use file::{FsFile, NetFile, PolicyFile, ProcFile, Written, parse};
@@ -51,9 +58,11 @@ pub use overrides::{EnvOverrides, FsOverrides, NetOverrides, Overrides, ProcOver
 pub use path::{Glob, LiteralPath, check_source};
 pub use policy::*;
 pub use preset::default_text;
+pub use propose::{NetAddition, NotWritable};
 pub use resolve::{LayerInput, resolve};
 pub use runtime::Runtime;
 pub use schema::{json_schema, overrides_schema};
 pub use show::show;
 pub use units::{Bytes, Cpus, TimeSpan, UnitError};
+pub use upstream::{Upstream, UpstreamHost};
 pub use words::{NotPlain, split_commands, split_words};

@@ -2,6 +2,7 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::file::{PolicyFile, Written};
+use crate::host::NetRule;
 use crate::image::ImageKind;
 use crate::path::Glob;
 use crate::policy::{
@@ -127,6 +128,10 @@ impl Warnings {
             }
             _ => {}
         }
+        if let Some(unknown) = file.net.unknown.as_ref().filter(|unknown| unknown.value > resolved.net.unknown.value) {
+            let message = format!("hosts that no rule names are denied ({})", resolved.net.unknown.origin);
+            self.at(unknown, "lint::not-asked", message, "remove `unknown`, or have the other layer say `ask`");
+        }
         for (index, rule) in allow.iter().enumerate() {
             let covering = allow.iter().enumerate().find(|(other_index, other)| {
                 *other_index != index
@@ -138,10 +143,33 @@ impl Warnings {
                 let message = format!("`{}` is covered by `{}`, on line {}", rule.value, other.value, other.place.line);
                 self.at(rule, "lint::covered", message, "remove it");
             }
+            self.rule(rule, resolved);
             if let Some(deny) = resolved.net.deny.iter().find(|deny| deny.value.covers(&rule.value)) {
                 let message = format!("`{}` is denied ({}), and deny wins", rule.value, deny.origin);
                 self.at(rule, "lint::denied-allow", message, "remove one of the two");
             }
+        }
+    }
+
+    /// What a rule asks for and would not get.
+    fn rule(&mut self, rule: &Written<NetRule>, resolved: &ResolvedPolicy) {
+        let NetRule { host, ports, methods, paths, credential, budget, .. } = &rule.value;
+        let looks = !methods.is_empty() || !paths.is_empty();
+        if looks && !rule.value.inspects() && ports.contains(&443) {
+            let message = format!("HTTPS to {host} will be denied: its methods and paths cannot be seen");
+            self.at(rule, "lint::closed-tls", message, "add `inspect: true`, so that TLS is opened and looked into");
+        }
+        let counts = budget.requests.is_some() || budget.rate.is_some();
+        if counts && !rule.value.inspects() {
+            let message = format!("requests to {host} inside TLS are not seen; each tunnel counts as one");
+            self.at(rule, "lint::uncounted", message, "add `inspect: true`, or limit `connections` and `bytes`");
+        }
+        if let Some(name) = credential.as_ref().filter(|name| !resolved.credentials.contains_key(*name)) {
+            let message = format!("nothing says where the credential `{name}` comes from");
+            let advice = format!(
+                "define it in your own file, such as `~/.config/ringfence/policy.yaml`: `credentials: {{ {name}: {{ from: {{ env: NAME }}, hosts: [{host}] }} }}`"
+            );
+            self.at(rule, "lint::unknown-credential", message, advice);
         }
     }
 

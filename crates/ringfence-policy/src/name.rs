@@ -3,7 +3,8 @@
 use crate::command::Verdict;
 use crate::diagnostic::{Invalid, list_words, nearest, quote};
 use crate::policy::{
-    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, MountMode, NetMode, Preset, WorkspaceMode,
+    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, MountMode, NetMode, NetProtocol, Preset,
+    UnknownHosts, WorkspaceMode,
 };
 
 /// A closed set of words.
@@ -108,6 +109,14 @@ words! {
         "allowlist" => [Self::Allowlist],
         "open" => [Self::Open],
     }
+    NetProtocol, "a protocol": {
+        "web" => [Self::Web],
+        "tcp" => [Self::Tcp],
+    }
+    UnknownHosts, "an answer to unknown hosts": {
+        "deny" => [Self::Deny],
+        "ask" => [Self::Ask],
+    }
     ImagePull, "a way to get images": {
         "never" => [Self::Never],
         "allow" => [Self::Allow],
@@ -135,6 +144,8 @@ words! {
         "net.allow" => [Self::NetAllow],
         "net.localhost" => [Self::NetLocalhost],
         "net.unix" => [Self::NetUnix],
+        "net.budget" => [Self::NetBudget],
+        "net.unknown" => [Self::NetUnknown],
         "proc.cpus" => [Self::Cpus],
         "proc.memory" => [Self::Memory],
         "proc.processes" => [Self::Processes],

@@ -7,12 +7,13 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::budget::NetBudget;
 use crate::diagnostic::Diagnostic;
 use crate::grant::Grant;
 use crate::name::Named;
 use crate::order::{choice_rank, mode_rank};
 use crate::overrides::Overrides;
-use crate::policy::{BackendChoice, Field, Layer, NetMode, Origin, Place, ResolvedPolicy, Sourced};
+use crate::policy::{BackendChoice, Field, Layer, NetMode, Origin, Place, ResolvedPolicy, Sourced, UnknownHosts};
 use crate::variable::{changes_code, covers_pass};
 
 /// One wish that goes beyond the policy.
@@ -120,8 +121,9 @@ impl Narrowing<'_> {
             for rule in asked {
                 let covered = match net.mode.value {
                     NetMode::None => false,
-                    NetMode::Allowlist => net.allow.iter().any(|known| known.value.covers(rule)),
-                    NetMode::Open => true,
+                    // Open is for everything but secrets: those go where a rule of the policy sends them.
+                    NetMode::Open if rule.credential.is_none() => true,
+                    NetMode::Allowlist | NetMode::Open => net.allow.iter().any(|known| known.value.covers(rule)),
                 };
                 if !covered {
                     let (allowed, origin) = match net.mode.value {
@@ -142,6 +144,26 @@ impl Narrowing<'_> {
         }
         if let Some(asked) = &overrides.net.unix {
             self.subset(Field::NetUnix, asked, &net.unix, |result| &mut result.net.unix, PartialEq::eq);
+        }
+        if let Some(asked) = &overrides.net.budget {
+            let both = net.budget.value.meet(asked);
+            // What was asked for is what comes out, besides what was left out.
+            if says(&both, asked) {
+                self.result.net.budget = called(both);
+            } else {
+                self.refuse(Field::NetBudget, asked, net.budget.value, &net.budget.origin);
+            }
+        }
+        // Who lists hosts means only these: nobody is asked for others.
+        if overrides.net.allow.is_some() && overrides.net.unknown.is_none() && net.unknown.value > UnknownHosts::Deny {
+            self.result.net.unknown = called(UnknownHosts::Deny);
+        }
+        if let Some(asked) = overrides.net.unknown {
+            if asked <= net.unknown.value {
+                self.result.net.unknown = called(asked);
+            } else {
+                self.refuse(Field::NetUnknown, asked, net.unknown.value, &net.unknown.origin);
+            }
         }
     }
 
@@ -204,6 +226,14 @@ impl Narrowing<'_> {
     }
 }
 
+/// Whether every limit that was asked for is the one that holds.
+fn says(both: &NetBudget, asked: &NetBudget) -> bool {
+    (asked.requests.is_none() || asked.requests == both.requests)
+        && (asked.connections.is_none() || asked.connections == both.connections)
+        && (asked.bytes.is_none() || asked.bytes == both.bytes)
+        && (asked.rate.is_none() || asked.rate == both.rate)
+}
+
 /// For lists that nobody set: the built-in answer is nothing.
 const BUILT_IN: Origin = Origin { layer: Layer::Default, place: None };
 
@@ -253,6 +283,8 @@ impl GrantedFields {
             (Field::NetAllow, net.allow.is_some()),
             (Field::NetLocalhost, net.localhost.is_some()),
             (Field::NetUnix, net.unix.is_some()),
+            (Field::NetBudget, net.budget.is_some()),
+            (Field::NetUnknown, net.unknown.is_some()),
             (Field::Cpus, proc.cpus.is_some()),
             (Field::Memory, proc.memory.is_some()),
             (Field::Processes, proc.processes.is_some()),
@@ -284,6 +316,27 @@ impl Granting {
         }
     }
 
+    /// Each limit that is named is raised by itself; what is not named stays.
+    fn raise_budget(&self, slot: &mut Sourced<NetBudget>, granted: Option<NetBudget>) {
+        fn raised<T: Copy>(now: Option<T>, granted: Option<T>, is_more: impl Fn(T, T) -> bool) -> Option<T> {
+            match (now, granted) {
+                (Some(now), Some(granted)) if is_more(granted, now) => Some(granted),
+                (now, _) => now,
+            }
+        }
+        let Some(granted) = granted else { return };
+        let now = slot.value;
+        let value = NetBudget {
+            requests: raised(now.requests, granted.requests, |granted, now| granted > now),
+            connections: raised(now.connections, granted.connections, |granted, now| granted > now),
+            bytes: raised(now.bytes, granted.bytes, |granted, now| granted > now),
+            rate: raised(now.rate, granted.rate, crate::budget::Rate::covers),
+        };
+        if value != now {
+            *slot = self.granted(value);
+        }
+    }
+
     fn add<T: Clone + PartialEq>(&self, slot: &mut Vec<Sourced<T>>, values: Option<&Vec<T>>) {
         for value in values.into_iter().flatten() {
             if !slot.iter().any(|known| known.value == *value) {
@@ -308,6 +361,8 @@ impl Granting {
         self.add(&mut policy.net.allow, widen.net.allow.as_ref());
         self.add(&mut policy.net.localhost, widen.net.localhost.as_ref());
         self.add(&mut policy.net.unix, widen.net.unix.as_ref());
+        self.raise_budget(&mut policy.net.budget, widen.net.budget);
+        self.raise(&mut policy.net.unknown, widen.net.unknown);
         let proc = &mut policy.proc;
         self.raise(&mut proc.cpus, widen.proc.cpus);
         self.raise(&mut proc.memory, widen.proc.memory);

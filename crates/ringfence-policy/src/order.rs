@@ -1,9 +1,11 @@
 //! Which of two policies permits more.
 //!
 //! The order is on what a program can reach. An image names what stands inside and is not part of it; whether one may be
-//! fetched is. So is a workspace, since another folder holds other files.
+//! fetched is. So is a workspace, since another folder holds other files. Where a secret comes from and through which proxy
+//! everything goes is not: rules say which hosts are reached, and with which credential.
 
 use crate::command::{CommandRule, Verdict};
+use crate::host::NetRule;
 use crate::policy::{
     BackendChoice, BackendKind, BackendPolicy, EnvPolicy, FsPolicy, Mount, MountMode, NetMode, NetPolicy, ProcPolicy,
     ResolvedPolicy, Sourced, WorkspaceMode,
@@ -113,12 +115,18 @@ fn net_within(net: &NetPolicy, wider: &NetPolicy) -> bool {
             net.mode.value <= wider.mode.value && allow_within(net, wider) && deny_within(net, wider)
         }
     };
-    reach && contains_all(&wider.localhost, &net.localhost) && contains_all(&wider.unix, &net.unix)
+    reach
+        && contains_all(&wider.localhost, &net.localhost)
+        && contains_all(&wider.unix, &net.unix)
+        && wider.budget.value.covers(&net.budget.value)
+        && net.unknown.value <= wider.unknown.value
 }
 
 pub(crate) fn allow_within(net: &NetPolicy, wider: &NetPolicy) -> bool {
-    wider.mode.value == NetMode::Open
-        || net.allow.iter().all(|rule| wider.allow.iter().any(|other| other.value.covers(&rule.value)))
+    // Where everything is open, everything is reached but with no secret that no rule gives.
+    let free = |rule: &NetRule| wider.mode.value == NetMode::Open && rule.credential.is_none();
+    let mut rules = net.allow.iter().map(|rule| &rule.value);
+    rules.all(|rule| free(rule) || wider.allow.iter().any(|other| other.value.covers(rule)))
 }
 
 pub(crate) fn deny_within(net: &NetPolicy, wider: &NetPolicy) -> bool {

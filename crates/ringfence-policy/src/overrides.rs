@@ -8,12 +8,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 
+use crate::budget::NetBudget;
 use crate::diagnostic::Diagnostic;
 use crate::entry::read_allow;
 use crate::host::NetRule;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath, parse_file_pattern};
-use crate::policy::{BackendChoice, CacheKind, Firmness, NetMode, WorkspaceMode};
+use crate::policy::{BackendChoice, CacheKind, Firmness, NetMode, UnknownHosts, WorkspaceMode};
 use crate::reader::Reader;
 use crate::section::{parse_amount, parse_count, parse_memory, parse_socket, read_cache, read_env, read_ports, values};
 use crate::units::{Bytes, Cpus, TimeSpan};
@@ -21,7 +22,7 @@ use crate::yaml::{MAX_TEXT, Node};
 
 pub(crate) const KEYS: [&str; 5] = ["backend", "cache", "fs", "net", "proc"];
 pub(crate) const FS_KEYS: [&str; 3] = ["mode", "deny", "size"];
-pub(crate) const NET_KEYS: [&str; 4] = ["mode", "allow", "localhost", "unix"];
+pub(crate) const NET_KEYS: [&str; 6] = ["mode", "allow", "localhost", "unix", "budget", "unknown"];
 pub(crate) const PROC_KEYS: [&str; 7] = ["cpus", "memory", "processes", "limits", "timeout", "output", "env"];
 
 /// Wishes of one call. `None` means that the policy's value is right.
@@ -73,6 +74,12 @@ pub struct NetOverrides {
     /// The only sockets of this machine to reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unix: Option<Vec<LiteralPath>>,
+    /// The most to use, of all hosts together; what it leaves out stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<NetBudget>,
+    /// What becomes of hosts that no rule names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<UnknownHosts>,
 }
 
 /// Wishes about limits and environment.
@@ -179,6 +186,11 @@ fn read_net(reader: &mut Reader<'_>, node: &Node) -> NetOverrides {
         allow: allow.map(values),
         localhost: localhost.map(values),
         unix: unix.map(values),
+        budget: fields.get("budget").map(|node| NetBudget::read(reader, node, "net.budget")),
+        unknown: fields
+            .get("unknown")
+            .and_then(|node| reader.scalar(node, "net.unknown", UnknownHosts::read))
+            .map(|it| it.value),
     }
 }
 
@@ -262,7 +274,18 @@ impl JsonSchema for Overrides {
                         "mode": words(NetMode::ALL.iter().map(|(name, _)| *name).collect()),
                         "allow": { "type": "array", "items": { "type": ["string", "object"] } },
                         "localhost": { "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": 65535 } },
-                        "unix": strings
+                        "unix": strings,
+                        "budget": {
+                            "type": "object",
+                            "additionalProperties": false,
+                            "properties": {
+                                "requests": { "type": "integer", "minimum": 1 },
+                                "connections": { "type": "integer", "minimum": 1 },
+                                "bytes": amount,
+                                "rate": { "type": "string", "description": "such as `10/s` or `100/min`" }
+                            }
+                        },
+                        "unknown": words(UnknownHosts::ALL.iter().map(|(name, _)| *name).collect())
                     }
                 },
                 "proc": {

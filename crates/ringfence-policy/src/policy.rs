@@ -9,13 +9,17 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::budget::NetBudget;
 use crate::command::CommandRule;
+use crate::credential::CredentialPolicy;
 use crate::host::NetRule;
 use crate::image::Image;
 use crate::path::{Glob, LiteralPath};
 use crate::runtime::Runtime;
 use crate::units::{Bytes, Cpus, TimeSpan};
+use crate::upstream::Upstream;
 pub use crate::user::UserId;
+pub use crate::way::{NetProtocol, UnknownHosts};
 
 /// Where a layer's text was read from, and the line of one value in it. Lines and columns start at 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,6 +228,8 @@ pub struct ResolvedPolicy {
     pub fs: FsPolicy,
     /// Network.
     pub net: NetPolicy,
+    /// Where secrets come from, and to which hosts they may go.
+    pub credentials: BTreeMap<String, Sourced<CredentialPolicy>>,
     /// The process: user, limits, environment.
     pub proc: ProcPolicy,
     /// In the order of the layers; see [`crate::decide`] for how the deciding rule is chosen.
@@ -275,6 +281,12 @@ pub struct NetPolicy {
     pub localhost: Vec<Sourced<u16>>,
     /// Sockets of this machine that are reachable.
     pub unix: Vec<Sourced<LiteralPath>>,
+    /// How much may be used, of all hosts together.
+    pub budget: Sourced<NetBudget>,
+    /// What becomes of hosts that no rule names.
+    pub unknown: Sourced<UnknownHosts>,
+    /// The proxy through which everything goes out.
+    pub upstream: Option<Sourced<Upstream>>,
 }
 
 /// `proc`, resolved.
@@ -356,6 +368,12 @@ pub enum Field {
     /// `net.unix`
     #[serde(rename = "net.unix")]
     NetUnix,
+    /// `net.budget`
+    #[serde(rename = "net.budget")]
+    NetBudget,
+    /// `net.unknown`
+    #[serde(rename = "net.unknown")]
+    NetUnknown,
     /// `proc.cpus`
     #[serde(rename = "proc.cpus")]
     Cpus,

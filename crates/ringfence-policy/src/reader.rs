@@ -191,6 +191,16 @@ fn example(path: &str) -> &'static str {
         "host" => "host: pypi.org",
         "deny" | "protect" => "\"**/.env\"",
         "pass" => "LANG",
+        "requests" | "connections" => "requests: 100",
+        "bytes" => "bytes: 10MiB",
+        "rate" => "rate: 10/s",
+        "unknown" => "unknown: deny",
+        "upstream" => "upstream: http://proxy.example.org:3128",
+        "inspect" => "inspect: true",
+        "acknowledge" => "acknowledge: true",
+        "protocol" => "protocol: web",
+        "header" => "header: Authorization",
+        "format" => "format: \"Bearer {}\"",
         _ => "name",
     }
 }

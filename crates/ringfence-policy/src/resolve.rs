@@ -1,6 +1,7 @@
 //! Layers become one policy: defaults, then user, project and environment, each after its presets; then grants; then the
 //! operator's floor. A scalar of a later layer replaces; lists of what is denied and allowed grow.
 
+use crate::credential::{check_layers, check_uses};
 use crate::diagnostic::Diagnostic;
 use crate::file::{PolicyFile, Written};
 use crate::floor::hold_floor;
@@ -8,7 +9,7 @@ use crate::grant::Grant;
 use crate::narrow::apply_grant;
 use crate::policy::{
     BackendChoice, BackendPolicy, EnvPolicy, FsPolicy, Layer, NetPolicy, Origin, OverridesPolicy, ProcPolicy,
-    ResolvedPolicy, Sourced, ToolsPolicy,
+    ResolvedPolicy, Sourced, ToolsPolicy, UnknownHosts,
 };
 use crate::preset::default_file;
 
@@ -34,6 +35,7 @@ pub fn resolve(inputs: &[LayerInput], grants: &[Grant]) -> Result<ResolvedPolicy
             problems.push(Diagnostic::error("policy::layer", message));
         }
     }
+    check_layers(inputs, &mut problems);
     for wanted in [Layer::User, Layer::Project, Layer::Environment] {
         for input in inputs.iter().filter(|input| input.layer == wanted) {
             for preset in &input.file.extends {
@@ -54,6 +56,7 @@ pub fn resolve(inputs: &[LayerInput], grants: &[Grant]) -> Result<ResolvedPolicy
         hold_floor(&mut policy, &input.file, None);
     }
     clamp_timeout(&mut policy);
+    check_uses(&policy, &mut problems);
     if problems.is_empty() { Ok(policy) } else { Err(problems) }
 }
 
@@ -93,7 +96,11 @@ fn start(file: &PolicyFile) -> Result<ResolvedPolicy, Vec<Diagnostic>> {
             deny: Vec::new(),
             localhost: Vec::new(),
             unix: Vec::new(),
+            budget: sourced(&file.net.budget, "net.budget")?,
+            unknown: sourced(&file.net.unknown, "net.unknown")?,
+            upstream: None,
         },
+        credentials: std::collections::BTreeMap::new(),
         proc: ProcPolicy {
             user: sourced(&file.proc.user, "proc.user")?,
             cpus: sourced(&file.proc.cpus, "proc.cpus")?,
@@ -160,6 +167,18 @@ fn apply(policy: &mut ResolvedPolicy, layer: &Layer, file: &PolicyFile) {
     unite(&mut policy.net.deny, &file.net.deny, layer);
     unite(&mut policy.net.localhost, &file.net.localhost, layer);
     unite(&mut policy.net.unix, &file.net.unix, layer);
+    replace(&mut policy.net.budget, &file.net.budget, layer);
+    // A person who wants to be left alone is not asked because a project says so.
+    let said_no = policy.net.unknown.origin.layer == Layer::User && policy.net.unknown.value == UnknownHosts::Deny;
+    if !(said_no && *layer == Layer::Project) {
+        replace(&mut policy.net.unknown, &file.net.unknown, layer);
+    }
+    if let Some(written) = &file.net.upstream {
+        policy.net.upstream = Some(source(layer, written));
+    }
+    for (name, written) in file.credentials.iter().flatten() {
+        policy.credentials.insert(name.clone(), source(layer, written));
+    }
 
     let proc = &mut policy.proc;
     replace(&mut proc.user, &file.proc.user, layer);

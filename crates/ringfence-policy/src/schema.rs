@@ -8,7 +8,8 @@ use crate::host::HostPattern;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath};
 use crate::policy::{
-    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, MountMode, NetMode, Preset, WorkspaceMode,
+    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, MountMode, NetMode, NetProtocol, Preset,
+    UnknownHosts, WorkspaceMode,
 };
 use crate::units::{Bytes, Cpus, TimeSpan};
 
@@ -28,6 +29,23 @@ pub fn json_schema() -> Value {
         }
         value
     };
+    let budget = |description: &str| {
+        let many = |description: &str| json!({ "description": description, "type": "integer", "minimum": 1 });
+        object(
+            description,
+            json!({
+                "requests": many("HTTP requests; a tunnel that is not looked into is one"),
+                "connections": many("Tunnels and connections"),
+                "bytes": with(&bytes, "Bytes of bodies and tunnels, both directions together"),
+                "rate": {
+                    "description": "Requests in each second or minute: `10/s`, `100/min`",
+                    "type": "string",
+                    "pattern": "^[1-9][0-9]*/(s|min)$"
+                }
+            }),
+            &[],
+        )
+    };
     let presets: Vec<String> = Preset::ALL.iter().map(|preset| format!("preset:{}", preset.name())).collect();
     let rule = json!({
         "anyOf": [
@@ -39,7 +57,11 @@ pub fn json_schema() -> Value {
                     "ports": list("Ports; 80 and 443 when an allow rule names none", port()),
                     "methods": list("HTTP methods, in capitals", json!({ "type": "string", "pattern": "^[A-Z]{1,20}$" })),
                     "paths": list("URL paths; patterns that start with `/`", glob.as_value().clone()),
-                    "credential": text("The name of a credential that the proxy adds")
+                    "inspect": flag("TLS is opened and looked into, so that methods and paths hold on HTTPS"),
+                    "protocol": words::<NetProtocol>("What may be spoken where nothing is looked into; `web` when not said"),
+                    "credential": text("The name of a credential that the proxy adds; see `credentials`"),
+                    "acknowledge": flag("A host that hands what it gets to strangers is meant"),
+                    "budget": budget("How much of each of the hosts may be used")
                 }),
                 &["host"]
             )
@@ -155,6 +177,33 @@ pub fn json_schema() -> Value {
         }),
         &[],
     );
+    let credential = object(
+        "A secret that programs use and never see",
+        json!({
+            "from": {
+                "description": "Where the secret comes from, right before it is needed",
+                "type": "object",
+                "properties": {
+                    "env": variable("A variable of the person who runs it"),
+                    "file": with(&path, "A file, named from the root"),
+                    "keyring": text("An entry of the desktop's keyring: `SERVICE/ACCOUNT`"),
+                    "command": list("A program and its words; what it prints is the secret", text("A word"))
+                },
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": false
+            },
+            "hosts": list("The only hosts that rules may use it for", host.as_value().clone()),
+            "header": text("The header that carries it; `Authorization` when not said"),
+            "format": {
+                "description": "How it stands there, with `{}` for the secret; `Bearer {}` in `Authorization`, otherwise `{}`",
+                "type": "string",
+                "pattern": "\\{\\}$"
+            },
+            "env": variable("The variable that holds its placeholder inside")
+        }),
+        &["from", "hosts"],
+    );
     let count = |description: &str| json!({ "description": description, "type": "integer", "minimum": 1, "maximum": 4_194_304 });
     let properties = json!({
         "version": { "description": "The version of the format", "const": 1 },
@@ -174,8 +223,21 @@ pub fn json_schema() -> Value {
             "allow": list("Hosts that can be reached under `allowlist`", rule.clone()),
             "deny": list("Hosts that never can be reached", rule),
             "localhost": list("Ports of this machine that can be reached", port()),
-            "unix": list("Sockets of this machine that can be reached", path.as_value().clone())
+            "unix": list("Sockets of this machine that can be reached", path.as_value().clone()),
+            "budget": budget("How much may be used, of all hosts together"),
+            "unknown": words::<UnknownHosts>("What becomes of hosts that no rule names"),
+            "upstream": {
+                "description": "The proxy through which everything goes out; only in your own file and the operator's",
+                "type": "string",
+                "pattern": "^http://[^@/]+:[0-9]+/?$"
+            }
         }), &[]),
+        "credentials": {
+            "description": "Where secrets come from, and to which hosts they may go; only in your own file and the operator's",
+            "type": "object",
+            "propertyNames": { "pattern": "^[A-Za-z0-9_-]{1,64}$" },
+            "additionalProperties": credential
+        },
         "proc": object("User, limits and environment", json!({
             "user": { "description": "User and group, never 0", "type": "string", "pattern": "^[1-9][0-9]*:[1-9][0-9]*$" },
             "cpus": cpus,
@@ -226,6 +288,14 @@ fn text(description: &str) -> Value {
     json!({ "description": description, "type": "string" })
 }
 
+fn flag(description: &str) -> Value {
+    json!({ "description": description, "type": "boolean" })
+}
+
+fn variable(description: &str) -> Value {
+    json!({ "description": description, "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" })
+}
+
 fn port() -> Value {
     json!({ "type": "integer", "minimum": 1, "maximum": 65535 })
 }
@@ -243,7 +313,7 @@ pub fn overrides_schema() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{entry, overrides, section};
+    use crate::{budget, credential, entry, overrides, section};
 
     fn check(schema: &Value, pointer: &str, keys: &[&str]) {
         let properties = schema.pointer(pointer).and_then(Value::as_object).unwrap_or_else(|| panic!("{pointer}"));
@@ -264,6 +334,13 @@ mod tests {
         check(&schema, "/properties/fs/properties/workspace/anyOf/1/properties", &section::WORKSPACE_KEYS);
         check(&schema, "/properties/net/properties", &section::NET_KEYS);
         check(&schema, "/properties/net/properties/allow/items/anyOf/1/properties", &entry::RULE_KEYS);
+        check(&schema, "/properties/net/properties/budget/properties", &budget::KEYS);
+        check(&schema, "/properties/credentials/additionalProperties/properties", &credential::KEYS);
+        check(
+            &schema,
+            "/properties/credentials/additionalProperties/properties/from/properties",
+            &credential::FROM_KEYS,
+        );
         check(&schema, "/properties/proc/properties", &section::PROC_KEYS);
         check(&schema, "/properties/proc/properties/env/properties", &section::ENV_KEYS);
         check(&schema, "/properties/commands/items/properties", &entry::COMMAND_KEYS);
@@ -281,6 +358,7 @@ mod tests {
         check(&schema, "/properties", &overrides::KEYS);
         check(&schema, "/properties/fs/properties", &overrides::FS_KEYS);
         check(&schema, "/properties/net/properties", &overrides::NET_KEYS);
+        check(&schema, "/properties/net/properties/budget/properties", &budget::KEYS);
         check(&schema, "/properties/proc/properties", &overrides::PROC_KEYS);
     }
 }

@@ -1,5 +1,7 @@
 //! Reads the sections of a policy file. The key lists here are the format; the JSON Schema is tested against them.
 
+use crate::budget::NetBudget;
+use crate::credential::read_credentials;
 use crate::diagnostic::{Diagnostic, Invalid, list_words, quote};
 use crate::entry::{read_allow, read_command, read_deny, read_mounts};
 use crate::file::{FsFile, NetFile, PolicyFile, ProcFile};
@@ -8,7 +10,7 @@ use crate::image::Image;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath, check_source, check_target, parse_file_pattern};
 use crate::policy::{
-    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, NetMode, Preset, WorkspaceMode,
+    BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, NetMode, Preset, UnknownHosts, WorkspaceMode,
 };
 use crate::reader::{Fields, Reader, Written};
 use crate::runtime::Runtime;
@@ -16,13 +18,25 @@ use crate::units::Bytes;
 use crate::variable::{check_name, check_pass, check_value};
 use crate::yaml::{Mark, Node, Value};
 
-pub(crate) const FILE_KEYS: [&str; 11] =
-    ["version", "extends", "backend", "image", "cache", "fs", "net", "proc", "commands", "tools", "overrides"];
+pub(crate) const FILE_KEYS: [&str; 12] = [
+    "version",
+    "extends",
+    "backend",
+    "image",
+    "cache",
+    "fs",
+    "net",
+    "credentials",
+    "proc",
+    "commands",
+    "tools",
+    "overrides",
+];
 pub(crate) const BACKEND_KEYS: [&str; 3] = ["use", "fallback", "runtime"];
 pub(crate) const IMAGE_KEYS: [&str; 3] = ["name", "pull", "build"];
 pub(crate) const FS_KEYS: [&str; 5] = ["workspace", "mounts", "deny", "protect", "size"];
 pub(crate) const WORKSPACE_KEYS: [&str; 2] = ["path", "mode"];
-pub(crate) const NET_KEYS: [&str; 5] = ["mode", "allow", "deny", "localhost", "unix"];
+pub(crate) const NET_KEYS: [&str; 8] = ["mode", "allow", "deny", "localhost", "unix", "budget", "unknown", "upstream"];
 pub(crate) const PROC_KEYS: [&str; 12] = [
     "user",
     "cpus",
@@ -61,6 +75,7 @@ pub(crate) fn read_file(reader: &mut Reader<'_>, node: &Node) -> PolicyFile {
         cache: fields.get("cache").and_then(|node| read_cache(reader, node)),
         fs: fields.get("fs").map(|node| read_fs(reader, node)).unwrap_or_default(),
         net: fields.get("net").map(|node| read_net(reader, node)).unwrap_or_default(),
+        credentials: fields.get("credentials").and_then(|node| read_credentials(reader, node)),
         proc: fields.get("proc").map(|node| read_proc(reader, node)).unwrap_or_default(),
         commands: fields.get("commands").and_then(|node| reader.list(node, "commands", read_command)),
         tools: fields.get("tools").and_then(|node| {
@@ -300,6 +315,12 @@ fn read_net(reader: &mut Reader<'_>, node: &Node) -> NetFile {
         unix: fields.get("unix").and_then(|node| {
             reader.list(node, "net.unix", |reader, node| reader.scalar(node, "net.unix", parse_socket))
         }),
+        budget: fields.get("budget").map(|node| {
+            let budget = NetBudget::read(reader, node, "net.budget");
+            reader.written(node.mark, budget)
+        }),
+        unknown: fields.get("unknown").and_then(|node| reader.scalar(node, "net.unknown", UnknownHosts::read)),
+        upstream: fields.get("upstream").and_then(|node| reader.scalar(node, "net.upstream", str::parse)),
     }
 }
 

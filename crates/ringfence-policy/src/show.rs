@@ -6,7 +6,7 @@ use crate::command::CommandRule;
 use crate::host::NetRule;
 use crate::image::ImageKind;
 use crate::name::Named;
-use crate::policy::{Mount, Origin, ResolvedPolicy, Sourced};
+use crate::policy::{Mount, NetProtocol, Origin, ResolvedPolicy, Sourced};
 
 /// The column at which comments stand, unless a line is longer.
 const MAX_WIDTH: usize = 56;
@@ -49,6 +49,15 @@ pub fn show(policy: &ResolvedPolicy) -> String {
     page.list("  deny", &net.deny, |rule| rule_text(rule, &[]));
     page.list("  localhost", &net.localhost, u16::to_string);
     page.list("  unix", &net.unix, |path| scalar(path.as_str()));
+    page.value("  budget", &net.budget.value.to_string(), &net.budget.origin);
+    page.value("  unknown", net.unknown.value.name(), &net.unknown.origin);
+    if let Some(upstream) = &net.upstream {
+        page.value("  upstream", &quoted(&upstream.value.to_string()), &upstream.origin);
+    }
+    page.plain(if policy.credentials.is_empty() { "credentials: {}" } else { "credentials:" });
+    for (name, credential) in &policy.credentials {
+        page.value(&format!("  {}", scalar(name)), &credential.value.to_string(), &credential.origin);
+    }
 
     let proc = &policy.proc;
     page.plain("proc:");
@@ -154,13 +163,13 @@ fn comment(origin: &Origin) -> String {
     out
 }
 
-fn flow(words: &[String]) -> String {
+pub(crate) fn flow(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     format!("[{}]", words.join(", "))
 }
 
 /// Unquoted where no YAML reader could take it for anything but this text.
-fn scalar(text: &str) -> String {
+pub(crate) fn scalar(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'.' | b'-');
     let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '.');
     let word = matches!(
@@ -171,7 +180,7 @@ fn scalar(text: &str) -> String {
     if starts_well && !word && !number && text.bytes().all(plain) { text.to_owned() } else { quoted(text) }
 }
 
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -208,12 +217,9 @@ pub(crate) fn write_mount(f: &mut fmt::Formatter<'_>, mount: &Mount) -> fmt::Res
 }
 
 /// `implied` are the ports that a rule in this list means when it names none.
-fn rule_text(rule: &NetRule, implied: &[u16]) -> String {
+pub(crate) fn rule_text(rule: &NetRule, implied: &[u16]) -> String {
     let host = scalar(&rule.host.to_string());
-    let NetRule { ports, methods, paths, credential, .. } = rule;
-    if ports == implied && methods.is_empty() && paths.is_empty() && credential.is_none() {
-        return host;
-    }
+    let NetRule { host: _, ports, methods, paths, credential, inspect, protocol, acknowledge, budget } = rule;
     let mut parts = vec![format!("host: {host}")];
     if ports != implied {
         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
@@ -228,6 +234,20 @@ fn rule_text(rule: &NetRule, implied: &[u16]) -> String {
     }
     if let Some(credential) = credential {
         parts.push(format!("credential: {}", scalar(credential)));
+    } else if *inspect {
+        parts.push("inspect: true".to_owned());
+    }
+    if *protocol != NetProtocol::Web {
+        parts.push(format!("protocol: {protocol}"));
+    }
+    if *acknowledge {
+        parts.push("acknowledge: true".to_owned());
+    }
+    if !budget.is_unlimited() {
+        parts.push(format!("budget: {budget}"));
+    }
+    if parts.len() == 1 {
+        return host;
     }
     format!("{{ {} }}", parts.join(", "))
 }

@@ -1,19 +1,22 @@
 //! The way out of a wall under `net.mode: allowlist`: our proxy at the wall's only door, and what it decided.
 
+mod asked;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use ringfence_egress::{Identity, Limits, Proxy, Record, Rules, Sink, Usage, Via, plain_and_short};
-use ringfence_policy::NetPolicy;
+use ringfence_egress::{Identity, Limits, Proxy, Record, Rules, Sink, Upstream, Usage, Via, plain_and_short};
+use ringfence_policy::UnknownHosts;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use self::asked::Asked;
 use crate::backend::door::Door;
 use crate::event::{Event, Violation};
-use crate::run_id::RunId;
+use crate::plan::Plan;
 
 /// The most different contacts of one run that are told one by one: of those that were let through, and of those that were
 /// denied. Together with what follows they fit into a line of the ledger.
@@ -48,6 +51,9 @@ pub struct Contact {
     /// Why it was denied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The proxy above ours that it went through: names are looked up there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
     /// How often.
     pub count: u64,
     /// Bytes out of the sandbox.
@@ -73,6 +79,7 @@ impl Contact {
             allowed: record.denied.is_none(),
             rule: record.rule.to_string(),
             reason: record.denied.map(|reason| reason.code().to_owned()),
+            through: None,
             count: 0,
             bytes_up: 0,
             bytes_down: 0,
@@ -166,13 +173,26 @@ pub(crate) fn most_connections() -> usize {
 }
 
 impl Egress {
-    /// Lets through the door what `policy` allows.
-    pub(crate) fn open(door: Door, policy: &NetPolicy, sandbox: &RunId) -> io::Result<Self> {
+    /// Lets through the door what the policy of `plan` allows.
+    pub(crate) fn open(door: Door, plan: &Plan) -> io::Result<Self> {
+        let (policy, sandbox) = (&plan.policy().net, plan.run_id());
         let listener = door.listen()?;
         let told = Arc::new(Told::default());
         let sink: Arc<dyn Sink> = Arc::clone(&told) as _;
         let identity = Identity::new(sandbox.as_str(), sandbox.as_str());
-        let proxy = Proxy::builder(identity, Rules::of_policy(policy)).sink(sink).limits(limits()).build();
+        let mut builder = Proxy::builder(identity, Rules::of_policy(policy)).sink(sink).limits(limits());
+        if policy.unknown.value == UnknownHosts::Ask {
+            let asked = Asked { approver: Arc::clone(plan.approver()), policy: policy.clone() };
+            builder = builder.ask(Arc::new(asked));
+        }
+        if let Some(upstream) = &policy.upstream {
+            let upstream = Upstream::new(&upstream.value);
+            builder = builder.upstream(match plan.upstream_credential() {
+                Some(credential) => upstream.authorized(credential).map_err(io::Error::other)?,
+                None => upstream,
+            });
+        }
+        let proxy = builder.build();
         let serving = tokio::spawn(async move { drop(proxy.serve(listener).await) });
         Ok(Self { told, serving })
     }
@@ -333,6 +353,9 @@ impl Log {
             contact.bytes_up = contact.bytes_up.saturating_add(usage.bytes_up);
             contact.bytes_down = contact.bytes_down.saturating_add(usage.bytes_down);
             contact.status = usage.status.or(contact.status);
+            if let Some(through) = &usage.through {
+                contact.through = Some(through.to_string());
+            }
             let latency = usage.latency.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
             contact.latency_ms = latency.or(contact.latency_ms);
         }

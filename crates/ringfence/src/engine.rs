@@ -448,7 +448,8 @@ impl Inner {
             },
         };
         let in_session = matches!(place, Place::In(_));
-        let host = Host { workspace: &self.workspace, environment: &self.environment, in_session };
+        let approver = &self.approver;
+        let host = Host { workspace: &self.workspace, environment: &self.environment, in_session, approver };
         let plan = plan(run_id.clone(), request, &cleared, policy, &chosen.capabilities, host).map_err(refuse)?;
         Ok(Prepared { plan, chosen, cleared })
     }

@@ -1,11 +1,14 @@
 //! A request that policy allows and one backend can enforce in full. Holding one is the proof.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_policy::{BackendKind, Firmness, ResolvedPolicy};
 
+use crate::approve::Approver;
 use crate::backend::Capabilities;
 use crate::backend::environment::Person;
 use crate::guarantee::{self, Evidence, Guarantee, Strength};
@@ -47,6 +50,17 @@ pub struct Plan {
     limits: Limits,
     receipt: Vec<Evidence>,
     not_enforced: Vec<Guarantee>,
+    approver: Arc<dyn Approver>,
+    upstream_credential: Option<Hidden>,
+}
+
+/// A secret, which no debug output shows.
+struct Hidden(String);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hidden")
+    }
 }
 
 /// The host's side of a plan: what a request cannot say.
@@ -58,7 +72,12 @@ pub struct Host<'a> {
     pub environment: &'a [(OsString, OsString)],
     /// Whether it runs in a session, where what it leaves behind stays.
     pub in_session: bool,
+    /// Who is asked while it runs.
+    pub approver: &'a Arc<dyn Approver>,
 }
+
+/// The host's variable with `NAME:PASSWORD` for the proxy of `net.upstream`. Programs never get it.
+pub const UPSTREAM_CREDENTIAL: &str = "RINGFENCE_UPSTREAM_CREDENTIAL";
 
 /// Turns a judged request into a plan for the backend that `capabilities` describe, or says why it cannot.
 pub fn plan(
@@ -120,7 +139,11 @@ pub fn plan(
     } else {
         (crate::backend::environment::whole(&policy, host.environment), Vec::new())
     };
+    let named = host.environment.iter().find(|(name, _)| name == UPSTREAM_CREDENTIAL);
+    let upstream_credential = named.filter(|_| policy.net.upstream.is_some()).map(|(_, value)| value);
     Ok(Plan {
+        approver: Arc::clone(host.approver),
+        upstream_credential: upstream_credential.map(|value| Hidden(value.to_string_lossy().into_owned())),
         run_id,
         work: request.work,
         workspace: host.workspace.to_owned(),
@@ -172,6 +195,16 @@ fn refuse_watched(kind: BackendKind, watched: &[Guarantee], policy: &ResolvedPol
 }
 
 impl Plan {
+    /// Who is asked while it runs.
+    pub(crate) fn approver(&self) -> &Arc<dyn Approver> {
+        &self.approver
+    }
+
+    /// `NAME:PASSWORD` for the proxy of `net.upstream`, where the host has it.
+    pub(crate) fn upstream_credential(&self) -> Option<&str> {
+        self.upstream_credential.as_ref().map(|Hidden(secret)| secret.as_str())
+    }
+
     /// The run.
     pub fn run_id(&self) -> &RunId {
         &self.run_id
@@ -265,7 +298,8 @@ mod tests {
         let work = Work::Argv(vec!["true".into()]);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let cleared = runtime.block_on(crate::judge::judge(&work, &analyse(&work), &policy, &Nobody)).unwrap();
-        let host = Host { workspace: Path::new("/w"), environment: &[], in_session: false };
+        let approver: Arc<dyn Approver> = Arc::new(crate::approve::Nobody);
+        let host = Host { workspace: Path::new("/w"), environment: &[], in_session: false, approver: &approver };
         let id = RunId::generate().unwrap();
         plan(id, Request::new(work), &cleared, policy, &Capabilities::new(kind, kept), host)
     }

@@ -11,13 +11,13 @@ use crate::probe::{Wall, python, run, sh, walled_with};
 use crate::stage::Stage;
 
 /// A server on the host's loopback that answers every request, and remembers its first line.
-struct Origin {
-    port: u16,
+pub(crate) struct Origin {
+    pub(crate) port: u16,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Origin {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -31,7 +31,7 @@ impl Origin {
         Self { port, asked }
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -61,7 +61,7 @@ fn stage(net: &str) -> Option<Stage> {
 }
 
 /// Asks for each URL as a program would that heeds the variables, and says what came.
-const FETCH: &str = "
+pub(crate) const FETCH: &str = "
 import sys, urllib.request, urllib.error
 for url in sys.argv[1:]:
     try:

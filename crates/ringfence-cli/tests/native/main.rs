@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on says so by a panic")]
 
 mod applied;
+mod asking;
 mod caches;
 mod calls;
 mod changes;

@@ -14,6 +14,7 @@ mod limits;
 mod output;
 mod pages;
 mod policies;
+mod reach;
 mod secrets;
 mod stage;
 mod survivors;

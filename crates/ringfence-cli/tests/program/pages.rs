@@ -102,6 +102,8 @@ help_pages! {
     help_of_checkpoint: "checkpoint";
     help_of_checkpoint_diff: "checkpoint" "diff";
     help_of_checkpoint_restore: "checkpoint" "restore";
+    help_of_explain: "explain";
+    help_of_learn: "learn";
     help_of_doctor: "doctor";
     help_of_check: "check";
     help_of_completions: "completions";

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod addresses;
+mod asking;
 mod bounds;
 mod credentials;
 mod inspection;
 mod requests;
 mod stage;
 mod tunnels;
+mod upstream;

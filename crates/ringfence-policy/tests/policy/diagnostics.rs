@@ -195,10 +195,51 @@ fn network_rules_that_are_refused() {
         "net: { allow: [{ host: a.test, methods: [] }] }",
         "net: { allow: [{ host: a.test, credential: \"ghp_ABC/==\" }] }",
         "net: { deny: [{ host: a.test, credential: x }] }",
+        "net: { deny: [{ host: a.test, inspect: true, budget: { bytes: 1MiB } }] }",
+        "net: { allow: [{ host: a.test, inspect: yes, acknowledge: 1 }] }",
+        "net: { allow: [{ host: a.test, inspect: false, credential: x }] }",
+        "net: { allow: [{ host: a.test, protocol: udp }] }",
+        "net: { allow: [{ host: a.test, protocol: tcp }] }",
+        "net: { allow: [{ host: a.test, protocol: tcp, ports: [22], inspect: true }] }",
+        "net: { allow: [{ host: a.test, budget: {} }] }",
+        "net: { allow: [{ host: a.test, budget: { requests: 0, bytes: 0, rate: 10/h } }] }",
+        "net: { budget: { request: 1 } }",
+        "net: { unknown: allow }",
+        "net: { upstream: \"http://me:hunter2@proxy.test:3128\" }",
+        "net: { upstream: proxy.test }",
         "net: { localhost: [http] }",
         "net: { localhost: [0] }",
         "net: { unix: [/var/run/docker.sock, run/x.sock] }",
     ]));
+}
+
+#[test]
+fn credentials_that_are_refused() {
+    let page = catalogue_of(&[
+        "credentials: [github]",
+        "credentials: { github: ghp_0123456789 }",
+        "credentials: { \"git hub\": { from: { env: T }, hosts: [a.test] } }",
+        "credentials: { github: { from: { env: T } } }",
+        "credentials: { github: { hosts: [a.test] } }",
+        "credentials: { github: { from: ghp_0123456789, hosts: [a.test] } }",
+        "credentials: { github: { from: {}, hosts: [a.test] } }",
+        "credentials: { github: { from: { env: T, file: /t }, hosts: [a.test] } }",
+        "credentials: { github: { from: { env: T }, hosts: [] } }",
+        "credentials: { github: { from: { env: T }, hosts: [\"*\"] } }",
+        "credentials: { github: { from: { env: \"A B\" }, hosts: [a.test] } }",
+        "credentials: { github: { from: { file: token }, hosts: [a.test] } }",
+        "credentials: { github: { from: { keyring: github }, hosts: [a.test] } }",
+        "credentials: { github: { from: { command: pass github }, hosts: [a.test] } }",
+        "credentials: { github: { from: { command: [] }, hosts: [a.test] } }",
+        "credentials: { github: { from: { env: T }, hosts: [a.test], header: Host } }",
+        "credentials: { github: { from: { env: T }, hosts: [a.test], format: ghp_0123456789 } }",
+        "credentials: { github: { from: { env: T }, hosts: [a.test], env: LD_PRELOAD } }",
+        "credentials: { github: { from: { env: T }, hosts: [a.test], secret: x } }",
+    ]);
+    // The text of the input is in the page; what is said about it must not repeat a secret.
+    let said = page.lines().filter(|line| line.starts_with("=>") || line.trim_start().starts_with("hint:"));
+    assert!(said.clone().count() > 20 && said.into_iter().all(|line| !line.contains("ghp_")), "{page}");
+    crate::assert_page!(page);
 }
 
 #[test]

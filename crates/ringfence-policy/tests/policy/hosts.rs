@@ -112,8 +112,32 @@ fn a_rule_covers_what_is_within_its_host_ports_methods_and_paths() {
     assert!(rule("pypi.org").covers(&reading));
     assert!(!reading.covers(&rule("pypi.org")));
     let with_credential = NetRule { credential: Some("github".into()), ..rule("pypi.org") };
-    assert!(with_credential.covers(&rule("pypi.org")));
+    assert!(with_credential.covers(&with_credential));
+    // Without it, somebody else's key would pass; with it, a secret would be used.
+    assert!(!with_credential.covers(&rule("pypi.org")));
     assert!(!rule("pypi.org").covers(&with_credential));
+}
+
+#[test]
+fn a_narrower_rule_looks_closer_speaks_less_and_uses_less() {
+    use ringfence_policy::{Bytes, NetBudget, NetProtocol};
+    let plain = rule("pypi.org");
+    let budget = |bytes: u64| NetBudget { bytes: Some(Bytes::new(bytes)), ..NetBudget::default() };
+    let narrower = [
+        NetRule { inspect: true, ..plain.clone() },
+        NetRule { budget: budget(7), ..plain.clone() },
+        NetRule { inspect: true, budget: budget(7), ..plain.clone() },
+    ];
+    let wider =
+        [NetRule { acknowledge: true, ..plain.clone() }, NetRule { protocol: NetProtocol::Tcp, ..plain.clone() }];
+    for other in narrower {
+        assert!(plain.covers(&other) && !other.covers(&plain), "{other}");
+    }
+    for other in wider {
+        assert!(other.covers(&plain) && !plain.covers(&other), "{other}");
+    }
+    let spends = |bytes: u64| NetRule { budget: budget(bytes), ..plain.clone() };
+    assert!(spends(8).covers(&spends(7)) && !spends(7).covers(&spends(8)));
 }
 
 proptest! {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod commands;
+mod credentials;
 mod diagnostics;
 mod environment;
 mod hosts;
@@ -11,6 +12,7 @@ mod order;
 mod pages;
 mod paths;
 mod units;
+mod unknown;
 mod words;
 
 use ringfence_policy::{Layer, LayerInput, PolicyFile, ResolvedPolicy, parse, resolve};

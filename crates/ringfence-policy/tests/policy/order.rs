@@ -44,6 +44,15 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
         line(&["output: 1KiB", "output: 1GiB"]),
         line(&["limits: watched", "limits: enforced"]),
     );
+    let way = (
+        line(&["budget: { requests: 9 }", "budget: { bytes: 1KiB, rate: 5/s }", "budget: { rate: 100/min }"]),
+        line(&["unknown: deny", "unknown: ask"]),
+        line(&["upstream: \"http://p.test:1\"", "upstream: \"http://q.test:1\""]),
+        line(&[
+            "credentials: { k: { from: { env: K }, hosts: [\"*.c.test\", c.test] } }",
+            "credentials: { k: { from: { file: /k }, hosts: [c.test], header: X-Key, env: K } }",
+        ]),
+    );
     let lists = (
         list(&["pip", "npm", "cargo"]),
         list(&[
@@ -52,6 +61,9 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
             "b.a.test:443",
             "{ host: a.test, methods: [GET] }",
             "{ host: c.test, paths: [/x], credential: k }",
+            "{ host: a.test, inspect: true, budget: { requests: 5, rate: 5/s } }",
+            "{ host: \"*.a.test\", inspect: true, budget: { bytes: 1MiB, rate: 100/min } }",
+            "{ host: a.test, ports: [22, 443], protocol: tcp, acknowledge: true }",
         ]),
         list(&["a.test", "\"*.a.test\"", "c.test"]),
         list(&["1", "2", "3"]),
@@ -63,7 +75,7 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
         list(&["t1", "t2"]),
         list(&["backend", "proc.memory"]),
     );
-    (scalars, lists).prop_map(|(scalars, lists)| {
+    (scalars, lists, way).prop_map(|(scalars, lists, (budget, unknown, upstream, credentials))| {
         let (backend, image, mode, workspace, size, memory, max, cpus, processes, grace, output, limits) = scalars;
         let (cache, allow, net_deny, localhost, deny, mounts, pass, set, commands, tools, grantable) = lists;
         let join = |key: &str, items: Option<Vec<&str>>| items.map(|items| format!("{key}: [{}]", items.join(", ")));
@@ -84,7 +96,19 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
             own(image).map(|line| line + "\n").unwrap_or_default(),
             join("cache", cache).map(|line| line + "\n").unwrap_or_default(),
             section("fs", vec![own(workspace), own(size), join("deny", deny), join("mounts", mounts)]),
-            section("net", vec![own(mode), join("allow", allow), join("deny", net_deny), join("localhost", localhost)]),
+            section(
+                "net",
+                vec![
+                    own(mode),
+                    join("allow", allow),
+                    join("deny", net_deny),
+                    join("localhost", localhost),
+                    own(budget),
+                    own(unknown),
+                    own(upstream),
+                ],
+            ),
+            own(credentials).map(|line| line + "\n").unwrap_or_default(),
             section(
                 "proc",
                 vec![own(memory), own(max), own(cpus), own(processes), own(grace), own(output), own(limits), env],
@@ -98,10 +122,22 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
     })
 }
 
+/// Without what a project's file may not say.
+fn of_a_project(mut file: PolicyFile) -> PolicyFile {
+    file.credentials = None;
+    file.net.upstream = None;
+    file
+}
+
+fn input(layer: Layer, file: PolicyFile) -> LayerInput {
+    let file = if layer == Layer::Project { of_a_project(file) } else { file };
+    LayerInput { layer, file }
+}
+
 fn arbitrary_policy() -> impl Strategy<Value = ResolvedPolicy> {
     proptest::collection::vec((select(vec![Layer::User, Layer::Project, Layer::Operator]), arbitrary_file()), 0..4)
         .prop_map(|layers| {
-            let inputs: Vec<LayerInput> = layers.into_iter().map(|(layer, file)| LayerInput { layer, file }).collect();
+            let inputs: Vec<LayerInput> = layers.into_iter().map(|(layer, file)| input(layer, file)).collect();
             resolve(&inputs, &[]).unwrap()
         })
 }
@@ -114,16 +150,28 @@ fn arbitrary_overrides() -> impl Strategy<Value = Overrides> {
         pick(&["auto", "docker", "native", "landlock", "spawn", "none"]),
         pick(&["review", "direct", "read-only", "ephemeral"]),
         pick(&["none", "allowlist", "open"]),
-        list(&["\"a.test\"", "\"b.a.test\"", "\"*.a.test:443\"", "\"d.test\""]),
+        list(&[
+            "\"a.test\"",
+            "\"b.a.test\"",
+            "\"*.a.test:443\"",
+            "\"d.test\"",
+            "{\"host\": \"a.test\", \"inspect\": true, \"budget\": {\"requests\": 4, \"rate\": \"5/s\"}}",
+            "{\"host\": \"c.test\", \"paths\": [\"/x\"], \"credential\": \"k\"}",
+        ]),
         list(&["1", "2", "9"]),
         pick(&["1MiB", "1GiB", "99GiB"]),
         pick(&["1s", "60s", "2h"]),
         pick(&["watched", "enforced"]),
         list(&["\"LANG\"", "\"LC_X\"", "\"A_*\"", "\"HOME\""]),
         list(&["\"A\": \"x\"", "\"A2\": \"z\"", "\"LD_X\": \"1\""]),
-        list(&["\"q\"", "\"b\""]),
+        (
+            list(&["\"q\"", "\"b\""]),
+            pick(&["{\"requests\": 5}", "{\"rate\": \"1/s\", \"bytes\": 9}", "{}"]),
+            pick(&["deny", "ask"]),
+        ),
     )
-        .prop_map(|(cache, backend, mode, net, allow, localhost, memory, timeout, limits, pass, set, deny)| {
+        .prop_map(|(cache, backend, mode, net, allow, localhost, memory, timeout, limits, pass, set, rest)| {
+            let (deny, budget, unknown) = rest;
             let word = |key: &str, value: Option<&str>| value.map(|value| format!("\"{key}\": \"{value}\""));
             let array =
                 |key: &str, items: Option<Vec<&str>>| items.map(|items| format!("\"{key}\": [{}]", items.join(", ")));
@@ -135,7 +183,16 @@ fn arbitrary_overrides() -> impl Strategy<Value = Overrides> {
                 word("backend", backend),
                 array("cache", cache),
                 object("fs", vec![word("mode", mode), word("size", memory), array("deny", deny)]),
-                object("net", vec![word("mode", net), array("allow", allow), array("localhost", localhost)]),
+                object(
+                    "net",
+                    vec![
+                        word("mode", net),
+                        array("allow", allow),
+                        array("localhost", localhost),
+                        budget.map(|budget| format!("\"budget\": {budget}")),
+                        word("unknown", unknown),
+                    ],
+                ),
                 object(
                     "proc",
                     vec![
@@ -204,8 +261,8 @@ proptest! {
     #[test]
     fn the_operators_floor_only_narrows(user in arbitrary_file(), project in arbitrary_file(), operator in arbitrary_file()) {
         let lower = [
-            LayerInput { layer: Layer::User, file: user },
-            LayerInput { layer: Layer::Project, file: project },
+            input(Layer::User, user),
+            input(Layer::Project, project),
         ];
         let mut all = lower.to_vec();
         all.push(LayerInput { layer: Layer::Operator, file: operator.clone() });
@@ -227,7 +284,7 @@ proptest! {
 
     #[test]
     fn grants_of_nothing_and_any_layers_resolve(files in proptest::collection::vec(arbitrary_file(), 0..4)) {
-        let inputs: Vec<LayerInput> = files.into_iter().map(|file| LayerInput { layer: Layer::Project, file }).collect();
+        let inputs: Vec<LayerInput> = files.into_iter().map(|file| input(Layer::Project, file)).collect();
         let policy = resolve(&inputs, &[]).unwrap();
         prop_assert!(policy.proc.timeout.value <= policy.proc.max_timeout.value);
     }
@@ -238,7 +295,7 @@ proptest! {
         let file = parse("shown.yaml", &text).unwrap_or_else(|problems| panic!("{text}\n{problems:?}"));
         // Lists grow from layer to layer; as a floor over itself the page says exactly what it shows.
         let inputs = [
-            LayerInput { layer: Layer::Project, file: file.clone() },
+            LayerInput { layer: Layer::User, file: file.clone() },
             LayerInput { layer: Layer::Operator, file: PolicyFile { commands: None, ..file } },
         ];
         let again = resolve(&inputs, &[]).unwrap();
@@ -329,6 +386,12 @@ fn check_floor(policy: &ResolvedPolicy, floor: &PolicyFile) -> Result<(), TestCa
     }
     if let Some(mode) = &floor.net.mode {
         prop_assert!(policy.net.mode.value <= mode.value);
+    }
+    if let Some(budget) = &floor.net.budget {
+        prop_assert!(budget.value.covers(&policy.net.budget.value));
+    }
+    if let Some(unknown) = &floor.net.unknown {
+        prop_assert!(policy.net.unknown.value <= unknown.value);
     }
     let open = floor.net.mode.as_ref().is_some_and(|mode| mode.value == ringfence_policy::NetMode::Open);
     if let Some(allow) = floor.net.allow.as_ref().filter(|_| !open) {

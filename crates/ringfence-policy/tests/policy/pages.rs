@@ -69,6 +69,8 @@ fn what_is_probably_not_meant_draws_a_warning() {
         "image: { name: \"python:3.14\", pull: allow }",
         "image: { pull: allow }",
         "fs: { deny: [a, b, a] }",
+        "net: { mode: allowlist, allow: [{ host: a.test, methods: [GET] }, { host: b.test, credential: k }] }",
+        "net: { mode: allowlist, allow: [{ host: a.test, budget: { requests: 5 } }] }",
         "extends: [preset:ci, preset:ci]",
         "proc: { env: { pass: [GITHUB_TOKEN], set: { API_KEY: x } } }",
         "backend: spawn\nproc: { limits: enforced }",

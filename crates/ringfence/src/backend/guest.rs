@@ -460,7 +460,7 @@ pub(super) fn way_out(
 ) -> Result<(Proofs, Option<Egress>), StartError> {
     let policy = &plan.policy().net;
     let egress = match (policy.mode.value, door) {
-        (NetMode::Allowlist, Some(door)) => Egress::open(door, policy, plan.run_id()),
+        (NetMode::Allowlist, Some(door)) => Egress::open(door, plan),
         (NetMode::Allowlist, None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest sent no socket")),
         (NetMode::None | NetMode::Open, _) => return Ok((proofs, None)),
     };
@@ -470,6 +470,9 @@ pub(super) fn way_out(
         if *name == Guarantee::NetNone.name() {
             *name = Guarantee::NetAllowlist.name().to_owned();
             *found = format!("{found}, and our proxy at 127.0.0.1:{}", door::PORT);
+            if let Some(upstream) = &policy.upstream {
+                found.push_str(&format!(", which goes out through {} and leaves names to it", upstream.value));
+            }
         }
     }
     Ok((proofs, Some(egress)))

@@ -47,7 +47,8 @@ pub(super) async fn plan(request: Request, policy: &str) -> Plan {
     let policy = resolve(&[LayerInput { layer: PolicyLayer::Project, file }], &[]).unwrap();
     let kept = Guarantee::ALL.map(|guarantee| (guarantee, Strength::Enforced, "a test")).to_vec();
     let cleared = crate::judge::judge(&request.work, &analyse(&request.work), &policy, &Nobody).await.unwrap();
-    let host = Host { workspace: Path::new("/w"), environment: &[], in_session: true };
+    let approver: Arc<dyn crate::approve::Approver> = Arc::new(crate::approve::Nobody);
+    let host = Host { workspace: Path::new("/w"), environment: &[], in_session: true, approver: &approver };
     let id = RunId::generate().unwrap();
     crate::plan::plan(id, request, &cleared, policy, &Capabilities::new(BackendKind::Native, kept), host).unwrap()
 }

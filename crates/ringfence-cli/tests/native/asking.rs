@@ -1,0 +1,201 @@
+//! A host that no rule names, asked about at a terminal; what a run was denied, learned from; and another proxy above ours.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use ringfence_testkit::canary::until;
+
+use crate::egress::{FETCH, Origin};
+use crate::probe::{Wall, interpreter, python, run, walled_with};
+use crate::stage::{SOON, Stage, binary};
+
+/// A host that nobody has to look up. What answers for it is the proxy above ours.
+const UNKNOWN: &str = "http://93.184.216.34/x";
+
+/// A stage that asks, and the proxy above ours, which answers every request itself.
+fn asking(net: &str) -> Option<(Stage, Origin)> {
+    let above = Origin::start();
+    let stage = walled_with(&format!("net: {{ mode: allowlist, unknown: ask, {net} }}\n"))?;
+    // A repository does not choose it.
+    let folder = stage.path().join("home/.config/ringfence");
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = format!("version: 1\nnet: {{ upstream: \"http://127.0.0.1:{}\" }}\n", above.port);
+    std::fs::write(folder.join("policy.yaml"), text).unwrap();
+    Some((stage, above))
+}
+
+/// A terminal: our end, and the program's.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let theirs = ioctl_tiocgptpeer(&ours, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    (ours, theirs)
+}
+
+/// Runs `code` at a terminal of its own, types `before` at once and `answer` at the question. All that was shown.
+fn python_at_terminal(stage: &Stage, code: &str, before: &str, answer: &str) -> Option<String> {
+    let python = interpreter()?;
+    Some(at_terminal(stage, &[python.to_str().unwrap(), "-c", code, UNKNOWN], before, answer))
+}
+
+fn at_terminal(stage: &Stage, argv: &[&str], before: &str, answer: &str) -> String {
+    let (ours, theirs) = terminal();
+    let end = || Stdio::from(theirs.try_clone().unwrap());
+    let mut child = Command::new("setsid")
+        .args(["--ctty", "--wait"])
+        .arg(binary())
+        .args(["run", "--backend", "native", "--"])
+        .args(argv)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("HOME", stage.path().join("home"))
+        .env("TMPDIR", stage.path().join("tmp"))
+        .current_dir(stage.work())
+        .stdin(end())
+        .stdout(end())
+        .stderr(end())
+        .spawn()
+        .unwrap();
+    drop(theirs);
+    let mut typing = File::from(ours.try_clone().unwrap());
+    typing.write_all(before.as_bytes()).unwrap();
+    let shown: Arc<Mutex<String>> = Arc::default();
+    let reading = {
+        let shown = Arc::clone(&shown);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            let mut from = File::from(ours);
+            while let Ok(length @ 1..) = from.read(&mut bytes) {
+                shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..length]));
+            }
+        })
+    };
+    if !answer.is_empty() {
+        assert!(until(SOON, || shown.lock().unwrap().contains("[yes/no]")), "{}", shown.lock().unwrap());
+        typing.write_all(answer.as_bytes()).unwrap();
+    }
+    child.wait().unwrap();
+    drop(typing);
+    reading.join().unwrap();
+    shown.lock().unwrap().clone()
+}
+
+#[test]
+fn who_says_yes_at_the_terminal_lets_the_host_through_and_is_written_down() {
+    let Some((stage, above)) = asking("allow: []") else { return };
+    let twice = format!("{FETCH}\nfor url in sys.argv[1:]: print(urllib.request.urlopen(url).status)");
+    let Some(shown) = python_at_terminal(&stage, &twice, "", "yes\n") else { return };
+    assert!(shown.contains("ringfence asks: reach 93.184.216.34:80?"), "{shown}");
+    assert!(shown.contains("beware: an address without a name"), "{shown}");
+    assert_eq!(shown.matches("[yes/no]").count(), 1, "one question for both: {shown}");
+    assert!(shown.contains("200 hello"), "{shown}");
+    assert_eq!(above.asked(), ["GET http://93.184.216.34/x HTTP/1.1"; 2]);
+    let ledger = std::fs::read_to_string(stage.ledger()).unwrap();
+    let uid = rustix::process::getuid().as_raw();
+    assert!(ledger.contains(&format!("net.unknown approved by uid {uid} at the terminal")), "{ledger}");
+    assert!(ledger.contains(&format!("\"through\":\"http://127.0.0.1:{}\"", above.port)), "{ledger}");
+}
+
+#[test]
+fn everything_but_yes_is_a_no_and_what_was_typed_before_is_no_answer() {
+    let Some((stage, above)) = asking("allow: []") else { return };
+    for (before, answer) in [("", "no\n"), ("", "\n"), ("", "yess\n"), ("", "\u{4}"), ("yes\n", "\n")] {
+        // The wait is for what is typed before.
+        let code = format!("import time; time.sleep(1)\n{FETCH}");
+        let Some(shown) = python_at_terminal(&stage, &code, before, answer) else { return };
+        assert!(shown.contains("403 Ringfence denied"), "{before:?} {answer:?}: {shown}");
+    }
+    assert_eq!(above.asked(), Vec::<String>::new());
+}
+
+#[test]
+fn without_a_terminal_it_is_a_denial_that_says_so() {
+    let Some((stage, above)) = asking("allow: []") else { return };
+    let Some(ended) = python(&stage, Wall::Native, FETCH, &[UNKNOWN]) else { return };
+    let text = ended.text();
+    assert!(text.starts_with("403 Ringfence denied") && text.contains("nobody is there to be asked"), "{text}");
+    assert_eq!(above.asked(), Vec::<String>::new());
+}
+
+#[test]
+fn nobody_is_asked_for_more_than_the_operator_permits() {
+    let Some((stage, above)) = asking("allow: []") else { return };
+    let floor = stage.write("floor.yaml", "version: 1\nnet: { allow: [a.test] }\n");
+    let Some(python) = interpreter() else { return };
+    let argv = [python.to_str().unwrap(), "-c", FETCH, UNKNOWN];
+    let held = run(&stage, Wall::Native, &[], &argv).env("RINGFENCE_OPERATOR_POLICY", &floor).run();
+    assert!(held.text().starts_with("403 ") && !held.text().contains("to be asked"), "{held:?}");
+    assert_eq!(above.asked(), Vec::<String>::new(), "nor does anybody else choose the proxy then");
+    let shown = stage.ringfence(["policy", "show", "--json"]).env("RINGFENCE_OPERATOR_POLICY", &floor).run().json();
+    assert_eq!((&shown["net"]["unknown"], &shown["net"]["upstream"]), (&"deny".into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn what_a_run_was_denied_is_learned_and_then_goes_through_the_proxy_above() {
+    let Some((stage, above)) = asking("allow: [other.test]") else { return };
+    let Some(python) = interpreter() else { return };
+    let argv = [python.to_str().unwrap(), "-c", FETCH, UNKNOWN, "http://webhook.site/x"];
+    let outcome = run(&stage, Wall::Native, &["--json"], &argv).run().json();
+    let run_id = outcome["runId"].as_str().unwrap_or_else(|| panic!("{outcome:#}"));
+    let enforced = outcome["enforced"].as_array().unwrap();
+    let evidence = enforced.iter().find(|one| one["guarantee"] == "net.allowlist").unwrap();
+    assert!(evidence["evidence"].to_string().contains("which goes out through http://127.0.0.1:"), "{evidence}");
+    let alone = stage.ringfence(["learn", run_id]).run().expect(1, &["webhook.site:80", "an address without a name"]);
+    assert_eq!(alone.text(), "");
+    let learned = stage.ringfence(["learn", "--include", "93.184.216.34", run_id]).run();
+    let policy = stage.read("sandbox.policy.yaml").unwrap();
+    let rules: String =
+        learned.text().lines().filter(|line| line.starts_with("    - ")).map(|line| &line[6..]).collect();
+    stage.write("sandbox.policy.yaml", policy.replace("[other.test]", &format!("[{rules}]")));
+    let again = run(&stage, Wall::Native, &[], &argv).run();
+    assert!(again.text().starts_with("200 hello\n403 "), "{again:?} {rules}");
+    assert_eq!(above.asked(), ["GET http://93.184.216.34/x HTTP/1.1"]);
+}
+
+#[test]
+fn the_password_for_the_proxy_above_is_the_hosts_and_not_seen_inside() {
+    let Some((stage, above)) = asking("allow: [{ host: 93.184.216.34, ports: [80] }]") else { return };
+    let Some(python) = interpreter() else { return };
+    let code = format!("import os; print('UPSTREAM' in ' '.join(os.environ))\n{FETCH}");
+    let argv = [python.to_str().unwrap(), "-c", &code, UNKNOWN];
+    let ended = run(&stage, Wall::Native, &[], &argv).env("RINGFENCE_UPSTREAM_CREDENTIAL", "me:hunter2").run();
+    assert_eq!(ended.text(), "False\n200 hello\n", "{ended:?}");
+    assert_eq!(above.asked().len(), 1);
+    let ledger = std::fs::read_to_string(stage.ledger()).unwrap();
+    assert!(!ledger.contains("hunter2"));
+    let bad = run(&stage, Wall::Native, &[], &argv).env("RINGFENCE_UPSTREAM_CREDENTIAL", "nonsense").run();
+    bad.expect(125, &["NAME:PASSWORD"]);
+}
+
+#[test]
+fn a_run_that_ends_while_a_question_stands_ends() {
+    let Some((stage, above)) = asking("allow: []") else { return };
+    stage.write(
+        "sandbox.policy.yaml",
+        "version: 1\nnet: { mode: allowlist, unknown: ask }\nproc: { timeout: 2s, grace: 100ms }\n",
+    );
+    let begin = std::time::Instant::now();
+    // It writes more than waits in any pipe, so that somebody has to let go of the terminal.
+    let code = format!(
+        "import threading\nthreading.Thread(target=lambda: [print('x' * 1000) for _ in range(1000)]).start()\n{FETCH}"
+    );
+    let Some(shown) = python_at_terminal(&stage, &code, "", "") else { return };
+    assert!(shown.contains("[yes/no]"), "{shown}");
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    assert_eq!(above.asked(), Vec::<String>::new());
+}
+
+#[test]
+fn a_command_that_is_asked_about_runs_when_somebody_says_yes() {
+    let rule = "commands: [{ ask: [echo], matches: [\"echo x\"] }]\n";
+    let Some(stage) = walled_with(rule) else { return };
+    let yes = at_terminal(&stage, &["echo", "it ran"], "", "yes\n");
+    assert!(yes.contains("ringfence asks: echo it ran?") && yes.contains("\nit ran"), "{yes}");
+    let no = at_terminal(&stage, &["echo", "it ran"], "", "no\n");
+    assert!(no.contains("did not say yes") && !no.contains("\nit ran"), "{no}");
+}
