@@ -63,6 +63,7 @@ impl Tunnel {
     pub(crate) async fn open(mut self, host: Host, port: u16) {
         let started = Instant::now();
         let shared = Arc::clone(&self.shared);
+        let host = shared.named(host);
         let target = Target { host: &host, port, access: Access::Connection };
         let allowed = match decide(&shared.rules, &target) {
             Decision::Allowed(allowed) => allowed,

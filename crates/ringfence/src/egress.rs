@@ -1,4 +1,4 @@
-//! The way out of a wall under `net.mode: allowlist`: our proxy at the wall's only door, and what it decided.
+//! The way out of a wall under `net.mode: allowlist`: our proxy at the wall's only doors, and what it decided.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::backend::door::Door;
+use crate::backend::door::Doors;
 use crate::event::{Event, Violation};
 use crate::run_id::RunId;
 
@@ -33,7 +33,7 @@ pub struct Contact {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// The way that was taken: `http`, `connect`, `socks`, `direct`, `tunnel`, `tls`.
+    /// The way that was taken: `http`, `connect`, `socks`, `direct`, `tunnel`, `tls`; `lookup` for a name alone, which has no port.
     pub via: String,
     /// The method, where there was a request to look at.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,12 +85,13 @@ impl Contact {
     fn violation(&self) -> Violation {
         let method = self.method.as_deref().map(|method| format!("{method} ")).unwrap_or_default();
         let path = self.path.as_deref().unwrap_or_default();
+        let port = if self.via == via(Via::Lookup) { String::new() } else { format!(":{}", self.port) };
         // What is built in has no other name than its reason.
         let reason = self.reason.as_deref().filter(|reason| *reason != self.rule);
         let reason = reason.map(|reason| format!("{reason}; ")).unwrap_or_default();
         Violation {
             rule: "net.allowlist".to_owned(),
-            message: format!("denied: {method}{}:{}{path} ({reason}{})", self.host, self.port, self.rule),
+            message: format!("denied: {method}{}{port}{path} ({reason}{})", self.host, self.rule),
         }
     }
 }
@@ -101,6 +102,7 @@ fn via(via: Via) -> &'static str {
         Via::Connect => "connect",
         Via::Socks => "socks",
         Via::Transparent => "direct",
+        Via::Lookup => "lookup",
         Via::Tunnelled => "tunnel",
         Via::Inspected => "tls",
     }
@@ -137,7 +139,7 @@ impl Contacts {
     }
 }
 
-/// Our proxy at the door of one wall. Dropping it ends every connection.
+/// Our proxy at the doors of one wall. Dropping it ends every connection.
 #[derive(Debug)]
 pub(crate) struct Egress {
     told: Arc<Told>,
@@ -161,14 +163,18 @@ fn limits() -> Limits {
 }
 
 impl Egress {
-    /// Lets through the door what `policy` allows.
-    pub(crate) fn open(door: Door, policy: &NetPolicy, sandbox: &RunId) -> io::Result<Self> {
-        let listener = door.listen()?;
+    /// Lets through the doors what `policy` allows.
+    pub(crate) fn open(doors: Doors, policy: &NetPolicy, sandbox: &RunId) -> io::Result<Self> {
+        let (listener, direct) = doors.listen()?;
         let told = Arc::new(Told::default());
         let sink: Arc<dyn Sink> = Arc::clone(&told) as _;
         let identity = Identity::new(sandbox.as_str(), sandbox.as_str());
         let proxy = Proxy::builder(identity, Rules::of_policy(policy)).sink(sink).limits(limits()).build();
-        let serving = tokio::spawn(async move { drop(proxy.serve(listener).await) });
+        let serving = async move {
+            let ways = (proxy.serve(listener), proxy.serve_direct(direct));
+            drop(tokio::join!(ways.0, ways.1));
+        };
+        let serving = tokio::spawn(serving);
         Ok(Self { told, serving })
     }
 

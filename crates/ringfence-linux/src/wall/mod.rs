@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use contained::{Contained, Ground, Kernel, ProcessOne, Writable};
+pub use door::{Door, Doors};
 pub use guest::{Behind, Life, Raising, Reaped, WallDescriptors, WallLaunch, Woken, start};
 pub use inside::SetupError;
 pub(crate) use landlock::known as landlock_known;

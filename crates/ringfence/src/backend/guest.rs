@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::{Guest, Order, Received, Report, Start, Why};
+use ringfence_linux::passing::MOST_DESCRIPTORS;
 use ringfence_linux::{Layer, Room, Usage, tree};
 use ringfence_policy::NetMode;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::door::{self, Door};
+use super::door::Doors;
 use super::far::FarLink;
 use super::{StartError, WallError};
 use crate::egress::Egress;
@@ -111,37 +112,35 @@ impl Link {
 
     /// Waits until the guest has proven its wall, and opens the way out that the policy of `plan` allows.
     pub(super) async fn proven_for(&self, plan: &Plan) -> Result<(Proofs, Option<Egress>), StartError> {
-        let (mut proofs, door) = self.proven().await?;
+        let (mut proofs, sockets) = self.proven().await?;
         let policy = &plan.policy().net;
-        let egress = match (policy.mode.value, door) {
-            (NetMode::Allowlist, Some(door)) => Egress::open(door, policy, plan.run_id()),
-            (NetMode::Allowlist, None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest sent no socket")),
-            (NetMode::None | NetMode::Open, _) => return Ok((proofs, None)),
-        };
-        let egress = egress.map_err(|source| StartError::Io { attempt: "listen in the wall's network", source })?;
-        // The same look, and besides what it found there is one socket, which is not a way out by itself.
+        if policy.mode.value != NetMode::Allowlist {
+            return Ok((proofs, None));
+        }
+        let listen = |source| StartError::Io { attempt: "listen in the wall's network", source };
+        let doors = Doors::new(sockets, policy).map_err(listen)?;
+        // The same look, and besides what it found there are sockets, which are no way out by themselves.
         for (name, found) in &mut proofs {
             if *name == Guarantee::NetNone.name() {
                 *name = Guarantee::NetAllowlist.name().to_owned();
-                *found = format!("{found}, and our proxy at 127.0.0.1:{}", door::PORT);
+                *found = format!("{found}, and {}", doors.describe());
             }
         }
+        let egress = Egress::open(doors, policy, plan.run_id()).map_err(listen)?;
         Ok((proofs, Some(egress)))
     }
 
     /// Waits until the guest has proven its wall. A far one is asked to do so by itself.
-    async fn proven(&self) -> Result<(Proofs, Option<Door>), StartError> {
+    async fn proven(&self) -> Result<(Proofs, Vec<OwnedFd>), StartError> {
         let watch = |source| StartError::Io { attempt: "watch the guest", source };
-        let mut door = None;
+        let mut sockets = Vec::new();
         loop {
             let next = tokio::time::timeout(RAISING, self.next()).await;
             let next = next.map_err(|_| watch(io::ErrorKind::TimedOut.into()))?.map_err(watch)?;
             match next.map(|received| (received.report, received.descriptor)) {
-                Some((Report::Door, Some(socket))) if door.is_none() => {
-                    door = Some(Door::new(socket).map_err(watch)?);
-                }
+                Some((Report::Door, Some(socket))) if sockets.len() < MOST_DESCRIPTORS => sockets.push(socket),
                 Some((Report::Proven(proofs), _)) => {
-                    return Ok((proofs.into_iter().map(|proof| (proof.name, proof.found)).collect(), door));
+                    return Ok((proofs.into_iter().map(|proof| (proof.name, proof.found)).collect(), sockets));
                 }
                 Some((Report::Failed { why, .. }, _)) => return Err(start_error(why)),
                 _ => return Err(watch(io::ErrorKind::UnexpectedEof.into())),

@@ -129,7 +129,7 @@ impl Native {
             },
             cgroup: None,
             only,
-            door: (plan.policy().net.mode.value == NetMode::Allowlist).then_some(door::PORT),
+            doors: door::wanted(&plan.policy().net),
         };
         match &group {
             Some(group) => {
@@ -269,7 +269,7 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
         (
             Guarantee::NetAllowlist,
             Strength::Enforced,
-            "own network namespace with loopback only, and in it one socket of our proxy, which decides host by host",
+            "own network namespace with loopback only, and in it sockets of our proxy, which decides host by host",
         ),
         (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
         (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
