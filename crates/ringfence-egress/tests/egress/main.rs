@@ -6,6 +6,7 @@
 mod addresses;
 mod bounds;
 mod credentials;
+mod direct;
 mod inspection;
 mod requests;
 mod stage;

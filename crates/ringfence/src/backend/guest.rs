@@ -114,6 +114,13 @@ impl Link {
     pub(super) async fn proven_for(&self, plan: &Plan) -> Result<(Proofs, Option<Egress>), StartError> {
         let (mut proofs, sockets) = self.proven().await?;
         let policy = &plan.policy().net;
+        // No network leads there: it is the one thing of the host's that answers.
+        let shown: Vec<&str> = policy.unix.iter().map(|socket| socket.value.as_str()).collect();
+        if let Some((_, found)) = proofs.iter_mut().find(|(name, _)| *name == Guarantee::NetNone.name())
+            && !shown.is_empty()
+        {
+            *found = format!("{found}, and of the host's sockets {}", shown.join(", "));
+        }
         if policy.mode.value != NetMode::Allowlist {
             return Ok((proofs, None));
         }
