@@ -137,8 +137,9 @@ impl Names {
     /// No name is known but those that have a place of their own.
     pub fn new(places: &Places) -> Self {
         let known = places.own.iter().cloned();
-        let highest = places.sockets.iter().map(|at| at.ip()).chain(&places.shared);
-        let next = highest.map(|at| at.to_bits()).filter(|at| is_ours(Ipv4Addr::from_bits(*at))).max();
+        // One that found no room for its sockets has its address all the same.
+        let given = places.own.iter().map(|(_, address)| address).chain(&places.shared);
+        let next = given.map(|address| address.to_bits()).max();
         Self(Mutex::new(Table {
             addresses: known.clone().collect(),
             names: known.map(|(name, address)| (address, name)).collect(),

@@ -168,13 +168,15 @@ for family, kind, address in [(socket.AF_INET, kind, (host, 443)) for kind in (s
         try: s.connect(address); print('reached', address)
         except OSError as error: assert error.errno in (errno.ENETUNREACH, errno.EADDRNOTAVAIL), (address, error)
 for host in ('198.18.77.77', '198.19.255.254', '127.0.0.1'):
-    with socket.create_connection((host, 443), 5) as s: print(host, s.recv(9))
+    with socket.create_connection((host, 443), 5) as s:
+        s.sendall(b'GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n'); print(host, s.recv(12))
 try: socket.create_connection(('198.18.77.77', 8443), 5); print('reached')
 except ConnectionRefusedError: print('refused')
 ";
     let ended = python(&stage, &["--json"], code, &[]);
     let outcome = ended.json();
-    let expected = "198.18.77.77 b''\n198.19.255.254 b''\n127.0.0.1 b''\nrefused\n";
+    let denied = "b'HTTP/1.1 403'";
+    let expected = format!("198.18.77.77 {denied}\n198.19.255.254 {denied}\n127.0.0.1 {denied}\nrefused\n");
     assert_eq!(outcome["stdout"], expected, "{outcome:#} {}", ended.stderr);
     let denied = outcome["network"].as_array().unwrap().iter().filter(|one| one["allowed"] == false).count();
     assert_eq!(denied, 3, "{outcome:#}");

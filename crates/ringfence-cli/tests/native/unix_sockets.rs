@@ -17,7 +17,7 @@ fn serve(path: &Path, mode: u32) {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut bytes = [0; 1024];
-            stream.read(&mut bytes).ok();
+            let Ok(1..) = stream.read(&mut bytes) else { continue };
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nlistening").ok();
         }
     });

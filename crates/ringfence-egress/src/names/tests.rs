@@ -48,6 +48,13 @@ fn names_below_a_wildcard_share_addresses_and_there_are_never_too_many_sockets()
     let many: Vec<String> = (0..100).map(|number| format!("{{ host: n{number}.test, ports: [8080] }}")).collect();
     let places = Places::of_policy(&policy(&format!("allow: [{}]", many.join(", "))), &[]);
     assert_eq!((places.sockets().len(), places.omitted()), (MOST_SOCKETS, 60));
+    // What found no place has an address that nobody else gets.
+    let policy = policy(&format!("allow: [{}, a.test]", many.join(", ")));
+    let (rules, names) = (Rules::of_policy(&policy), Names::new(&Places::of_policy(&policy, &[])));
+    let Named::Address(address) = names.address_of(&rules, &host("a.test")) else { panic!("it has none") };
+    assert_eq!(names.host_at(address), Some(host("a.test")));
+    let Named::Address(last) = names.address_of(&rules, &host("n99.test")) else { panic!("it has none") };
+    assert_ne!(address, last);
 }
 
 fn host(name: &str) -> Host {

@@ -138,7 +138,8 @@ async fn a_connection_to_the_sandboxs_loopback_is_one_to_this_machine_if_its_por
     // Where it arrives is what it is for, and that port is not listed.
     let mut stream = TcpStream::connect(met.connections).await.unwrap();
     stream.write_all(get_direct("localhost", "/").as_bytes()).await.unwrap();
-    assert_eq!(read_to_end(&mut stream).await, "");
+    let answer = read_to_end(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("Ringfence denied"), "{answer}");
     let told = met.book.decided.lock().unwrap()[0].clone();
     assert_eq!((told.via, told.host.as_str(), told.port), (Via::Transparent, "localhost", met.connections.port()));
     assert_eq!((met.book.denials(), origin.connections()), (vec!["net.not-listed"], 0));
