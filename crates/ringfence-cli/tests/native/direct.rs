@@ -220,7 +220,12 @@ for message in (b'', b'\0', b'\xff\xff', b'\0\x05abc'):
 for s in held: s.close()
 udp.close()
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.settimeout(5); udp.connect(('127.0.0.1', 53))
-udp.send(question('origin.test')); told = udp.recv(600); print(told[3] & 15, told[-4:-2].hex())
+for _ in range(9):
+    # What came too fast was lost, and so may be this one; everybody asks again.
+    udp.settimeout(2); udp.send(question('origin.test'))
+    try: told = udp.recv(600); break
+    except TimeoutError: pass
+print(told[3] & 15, told[-4:-2].hex())
 with socket.create_connection(('127.0.0.1', 53), 5) as s:
     message = question('origin.test'); s.sendall(struct.pack('>H', len(message)) + message)
     told = s.recv(600); print(told[5] & 15, told[-4:-2].hex())
