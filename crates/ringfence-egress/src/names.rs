@@ -22,7 +22,7 @@ const FIRST_FREE_PORT: u16 = 1024;
 /// What a rule without ports means for a program that just connects.
 const WEB: [u16; 2] = [443, 80];
 /// The most sockets of one sandbox: they are handed out in one message, and each costs a start a little.
-const MOST_SOCKETS: usize = 40;
+const MOST_SOCKETS: usize = 24;
 /// Addresses with sockets of their own that names below a wildcard can get.
 const SHARED: usize = 8;
 /// The most names that are not in the policy itself. A wildcard allows more names than there are.
