@@ -405,7 +405,9 @@ fn describe_denied(outcome: &Outcome) -> Option<String> {
     let mut hosts: Vec<String> = Vec::new();
     for contact in outcome.network.iter().filter(|contact| !contact.allowed) {
         let reason = contact.reason.as_deref().unwrap_or_default();
-        let host = format!("{}:{} ({reason})", contact.host, contact.port);
+        // A name that was only looked up has no port.
+        let port = if contact.port == 0 { String::new() } else { format!(":{}", contact.port) };
+        let host = format!("{}{port} ({reason})", contact.host);
         if !hosts.contains(&host) {
             hosts.push(host);
         }

@@ -40,11 +40,14 @@ mod copy;
 mod credential;
 mod decide;
 mod denial;
+mod direct;
+mod dns;
 mod foresee;
 mod headers;
 mod host;
 mod inspect;
 mod limits;
+mod names;
 mod origin;
 mod proxy;
 mod record;
@@ -67,10 +70,12 @@ pub use budget::{Budget, Budgets};
 pub use credential::{BadCredential, Credential};
 pub use decide::{Access, Allowed, Decision, ForeignCredentials, Handling, Scheme, Target, decide, describe};
 pub use denial::{Denied, Reason, plain_and_short};
+pub use direct::Direct;
 pub use foresee::{foresee, is_channel_to_strangers};
 pub use host::{BadHost, Host, Loopback};
 pub use inspect::{InspectError, Inspector, proxy_environment, trust_environment};
 pub use limits::Limits;
+pub use names::{NAME_SERVER, NAMED_ADDRESSES, Names, Places};
 pub use proxy::{Listener, Proxy, ProxyBuilder};
 pub use record::{Ending, Identity, NoSink, Record, Sink, Usage, Via};
 pub use request_head::HeadLimits;
@@ -83,6 +88,7 @@ pub use url_path::{Ambiguous, UrlPath, normalise};
 /// Readers of what comes from inside: pure functions over bytes, for those who attack them.
 pub mod wire {
     pub use crate::client_hello::{BadHello, ClientHello, read_hello};
+    pub use crate::dns::{BadQuestion, Code, LONGEST_MESSAGE, Question, answer, read_question, refuse};
     pub use crate::request_head::{BadHead, HeadLimits, RequestHead, read_head};
     pub use crate::socks::{BadHandshake, ConnectRequest, Read, read_greeting, read_request};
 }

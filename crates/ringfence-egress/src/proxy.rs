@@ -1,7 +1,8 @@
 //! The proxy of one sandbox. It serves what it is given: a listener, or single connections.
 
 use std::io;
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
@@ -18,6 +19,7 @@ use crate::denial::{Denied, Reason};
 use crate::host::Host;
 use crate::inspect::{Inspector, Version};
 use crate::limits::Limits;
+use crate::names::Names;
 use crate::record::{Identity, NoSink, Record, Sink, Via};
 use crate::request_head::{RequestHead, read_head};
 use crate::resolve::{Resolve, SystemResolver};
@@ -46,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) gate: Option<Arc<Gate>>,
     asking: Option<Asking>,
     permits: Arc<Semaphore>,
+    /// Set when programs are told addresses of names.
+    names: OnceLock<Arc<Names>>,
 }
 
 /// What a proxy is made of. Only identity and rules are needed.
@@ -135,6 +139,7 @@ impl ProxyBuilder {
             gate,
             asking,
             permits: Arc::new(Semaphore::new(self.limits.connections)),
+            names: OnceLock::new(),
             limits: self.limits,
         }))
     }
@@ -250,7 +255,11 @@ impl Proxy {
         }
     }
 
-    async fn permit(&self) -> Arc<OwnedSemaphorePermit> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
+    pub(crate) async fn permit(&self) -> Arc<OwnedSemaphorePermit> {
         loop {
             if let Ok(permit) = Arc::clone(&self.0.permits).acquire_owned().await {
                 return Arc::new(permit);
@@ -395,7 +404,7 @@ impl Proxy {
 }
 
 /// Errors of `accept` that say nothing about the listener.
-fn is_passing(error: &io::Error) -> bool {
+pub(crate) fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
     // EMFILE, ENFILE, ENOBUFS, ENOMEM: others may give back what is missing.
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
@@ -463,6 +472,19 @@ impl Shared {
             (Decision::Denied(denied), Some(asking)) => asking.decide(target, denied).await,
             (decision, _) => decision,
         }
+    }
+
+    pub(crate) fn use_names(&self, names: &Arc<Names>) {
+        self.names.get_or_init(|| Arc::clone(names));
+    }
+
+    /// The name that an address stands for which programs were told instead; some look names up first, and then ask for the address.
+    pub(crate) fn named(&self, host: Host) -> Host {
+        let named = match (&host, self.names.get()) {
+            (Host::Address(IpAddr::V4(address)), Some(names)) => names.host_at(*address),
+            _ => None,
+        };
+        named.unwrap_or(host)
     }
 
     pub(crate) fn record(&self, via: Via, target: &Target<'_>, denied: Option<Reason>, rule: Arc<str>) -> Record {

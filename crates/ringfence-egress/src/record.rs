@@ -36,6 +36,8 @@ pub enum Via {
     Socks,
     /// A connection whose target was known from its address.
     Transparent,
+    /// A question for a name, which has no port.
+    Lookup,
     /// A request inside a tunnel, plain.
     Tunnelled,
     /// A request inside TLS that was opened.

@@ -3,7 +3,7 @@
 //! The name that was asked for is not believed: what is spoken inside has to name the same host.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -27,6 +27,9 @@ use crate::stream::{Rewound, Stream};
 
 /// A fatal alert: access denied. All that can be said to a client that speaks TLS.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+
+/// How long we wait for the first words of a program that is denied: clients of HTTP and TLS speak at once.
+const SPEAKS: Duration = Duration::from_secs(1);
 
 /// How a tunnel is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +66,7 @@ impl Tunnel {
     pub(crate) async fn open(mut self, host: Host, port: u16) {
         let started = Instant::now();
         let shared = Arc::clone(&self.shared);
+        let host = shared.named(host);
         let target = Target { host: &host, port, access: Access::Connection };
         let allowed = match shared.decide(&target).await {
             Decision::Allowed(allowed) => allowed,
@@ -254,7 +258,12 @@ impl Tunnel {
         match self.greeting {
             Greeting::Http => answer_denied(&mut self.stream, 403, &denied.text).await,
             Greeting::Socks => say_and_close(&mut self.stream, &Reply::NotAllowed.bytes()).await,
-            Greeting::None => {}
+            // In the words of whoever speaks first, if somebody does soon.
+            Greeting::None => match timeout(SPEAKS, self.listen()).await.unwrap_or(Ok(Spoken::Nothing)) {
+                Ok(Spoken::Http) => answer_denied(&mut self.stream, 403, &denied.text).await,
+                Ok(Spoken::Tls(_)) | Err(_) => say_and_close(&mut self.stream, &ACCESS_DENIED).await,
+                Ok(Spoken::Unknown | Spoken::Nothing) => {}
+            },
         }
     }
 

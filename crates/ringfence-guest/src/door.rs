@@ -4,10 +4,11 @@
 //! window says; over the bound, programs wait in the kernel's queue.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use ringfence_linux::wall::{Failed, open_door};
+use ringfence_linux::wall::{self, Failed, open_door};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, SocketFlags};
@@ -84,7 +85,8 @@ pub(crate) enum AtTheDoor {
 impl Door {
     /// Listens. Before the first program runs, so none can take its place.
     pub(crate) fn open(wanted: FarDoor) -> Result<Self, Failed> {
-        let listener = open_door(wanted.port).map_err(|errno| {
+        let at = SocketAddrV4::new(Ipv4Addr::LOCALHOST, wanted.port);
+        let listener = open_door(&wall::Door::Stream(at)).map_err(|errno| {
             said("listen on the container's loopback, which its engine has to bring up", &errno.into())
         })?;
         // Programs need descriptors of ours too: their pipes and terminals.

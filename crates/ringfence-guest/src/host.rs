@@ -16,8 +16,8 @@ use crate::protocol::{MOST_ORDER, Order, Reader, Report, encode};
 const ENDS: Duration = Duration::from_secs(2);
 /// Read at once of reports.
 const PIECE: usize = 16 * 1024;
-/// Descriptors that came and no report took.
-const MOST_WAITING: usize = 4;
+/// Descriptors that came and no report took yet: those of one message.
+const MOST_WAITING: usize = passing::MOST_DESCRIPTORS;
 
 /// A guest behind its wall. Dropping it ends everything there.
 #[derive(Debug)]

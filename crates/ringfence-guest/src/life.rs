@@ -22,7 +22,7 @@ pub fn live(raising: Raising<'_>) {
         Raising::Raised(behind, Some(program)) => live_for(behind, program),
         Raising::Raised(behind, None) => match behind.rehearse() {
             Ok(proofs) => {
-                hand_out_door(&behind);
+                hand_out_doors(&behind);
                 tell(behind.control(), &Report::Proven(proofs), None);
                 Life { behind, programs: Programs::default() }.serve()
             }
@@ -41,17 +41,20 @@ fn tell(control: BorrowedFd<'_>, report: &Report, descriptor: Option<BorrowedFd<
     }
 }
 
-/// Gives the host the socket that it is to listen at, if there is one. It is closed here, so that nobody waits in vain at it
-/// when the host is done.
-fn hand_out_door(behind: &Behind<'_>) {
-    if let Some(door) = behind.take_door() {
-        tell(behind.control(), &Report::Door, Some(door.as_fd()));
+/// Gives the host the sockets that it is to listen at, if there are any, in one message with a report for each. They are
+/// closed here, so that nobody waits in vain at one when the host is done.
+fn hand_out_doors(behind: &Behind<'_>) {
+    let doors = behind.take_doors();
+    if let Ok(frame) = encode(&Report::Door, MOST_REPORT) {
+        let descriptors: Vec<BorrowedFd<'_>> = doors.iter().map(AsFd::as_fd).collect();
+        // A host that is gone cannot be told.
+        passing::send(behind.control(), &frame.repeat(doors.len()), &descriptors).ok();
     }
 }
 
 /// A life for one program, which is held until it is released: the guest ends with it.
 fn live_for(behind: Behind<'_>, program: &Program) {
-    hand_out_door(&behind);
+    hand_out_doors(&behind);
     let mut released = |proofs: &[Proof]| {
         tell(behind.control(), &Report::Proven(proofs.to_vec()), None);
         matches!(next_order(behind.control()), Ok(Some((Order::Release, _))))

@@ -154,7 +154,7 @@ pub enum Report {
         /// Resident memory of all of them.
         resident_bytes: u64,
     },
-    /// The socket in the wall's network at which the host is to listen, which comes with this frame. Before the proofs.
+    /// A socket in the wall's network at which the host is to listen, which comes with this frame. Before the proofs.
     Door,
     /// The private layer that is kept, which goes on to change.
     Layer {

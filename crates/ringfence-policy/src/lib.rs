@@ -55,7 +55,7 @@ pub use init::starter;
 pub use lint::lint;
 pub use narrow::{Widening, narrow};
 pub use overrides::{EnvOverrides, FsOverrides, NetOverrides, Overrides, ProcOverrides};
-pub use path::{Glob, LiteralPath, check_source};
+pub use path::{Glob, LiteralPath, check_socket, check_source};
 pub use policy::*;
 pub use preset::default_text;
 pub use propose::{NetAddition, NotWritable};

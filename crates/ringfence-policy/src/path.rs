@@ -120,6 +120,66 @@ pub fn check_source(path: &Path) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Where those listen who speak for the machine or for whoever is logged in: buses, service managers, screens, keys.
+const AGENT_FOLDERS: [&str; 12] = [
+    "/run/dbus",
+    "/run/systemd",
+    "/run/libvirt",
+    "/run/snapd",
+    "/run/snapd.socket",
+    "/run/lxd",
+    "/run/incus",
+    "/run/udev",
+    "/var/lib/lxd",
+    "/var/lib/incus",
+    "/tmp/.X11-unix",
+    "/tmp/.ICE-unix",
+];
+/// Likewise, whatever folder they lie in; each is the beginning of a name.
+const AGENT_SOCKETS: [&str; 15] = [
+    "S.gpg-agent",
+    "S.scdaemon",
+    "S.keyboxd",
+    "S.dirmngr",
+    "agent.",
+    "ssh-agent",
+    "ssh_auth_sock",
+    "system_bus_socket",
+    "session_bus_socket",
+    "libvirt-sock",
+    "wayland-",
+    "pipewire-",
+    "snapd",
+    "io.systemd.",
+    "kubelet.sock",
+];
+/// And what these folders hold, wherever they are.
+const AGENT_PARENTS: [&str; 5] = ["keyring", "gnupg", ".gnupg", "gcr", "pulse"];
+
+/// Whether `path`, a socket of the host, may be shown inside a sandbox.
+pub fn check_socket(path: &Path) -> Result<(), Invalid> {
+    check_source(path)?;
+    let unaliased =
+        path.strip_prefix("/var/run").map_or(Cow::Borrowed(path), |rest| Path::new("/run").join(rest).into());
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_in = |folder: &str| path.components().any(|part| part.as_os_str() == folder);
+    // What lies directly in the folder of a user's session, under names that are used elsewhere as well.
+    let is_session_bus = name == "bus" && unaliased.starts_with("/run/user");
+    if AGENT_FOLDERS.iter().any(|folder| unaliased.starts_with(folder))
+        || AGENT_SOCKETS.iter().any(|beginning| name.starts_with(beginning))
+        || AGENT_PARENTS.iter().any(|folder| is_in(folder))
+        || (is_in("systemd") && unaliased.starts_with("/run/user"))
+        || is_session_bus
+    {
+        return Err(Invalid::new(
+            FORBIDDEN_PATH,
+            format!("{} speaks for the machine or for its user", quote(&path.to_string_lossy())),
+            "remove it; whoever reaches it acts with all that its owner may do",
+        ));
+    }
+    Ok(())
+}
+
 /// Whether something may be mounted at `path` inside a sandbox.
 pub(crate) fn check_target(path: &LiteralPath) -> Result<(), Invalid> {
     let path = path.as_path();

@@ -8,7 +8,7 @@ use crate::file::{FsFile, NetFile, PolicyFile, ProcFile};
 use crate::host::parse_port;
 use crate::image::Image;
 use crate::name::Named;
-use crate::path::{Glob, LiteralPath, check_source, check_target, parse_file_pattern};
+use crate::path::{Glob, LiteralPath, check_socket, check_source, check_target, parse_file_pattern};
 use crate::policy::{
     BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, NetMode, Preset, UnknownHosts, WorkspaceMode,
 };
@@ -263,7 +263,8 @@ pub(crate) fn parse_target(text: &str) -> Result<LiteralPath, Invalid> {
 }
 
 pub(crate) fn parse_socket(text: &str) -> Result<LiteralPath, Invalid> {
-    let path = parse_source(text)?;
+    let path: LiteralPath = text.parse()?;
+    check_socket(path.as_path())?;
     if !path.as_path().is_absolute() {
         let message = format!("{} is relative, but a socket is named from the root", quote(text));
         return Err(Invalid::new("policy::bad-path", message, "write it such as `/run/postgresql/.s.PGSQL.5432`"));

@@ -1,4 +1,4 @@
-//! The way out of a wall under `net.mode: allowlist`: our proxy at the wall's only door, and what it decided.
+//! The way out of a wall under `net.mode: allowlist`: our proxy at the wall's only doors, and what it decided.
 
 mod asked;
 
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use self::asked::Asked;
-use crate::backend::door::Door;
+use crate::backend::door::Doors;
 use crate::event::{Event, Violation};
 use crate::plan::Plan;
 
@@ -36,7 +36,7 @@ pub struct Contact {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// The way that was taken: `http`, `connect`, `socks`, `direct`, `tunnel`, `tls`.
+    /// The way that was taken: `http`, `connect`, `socks`, `direct`, `tunnel`, `tls`; `lookup` for a name alone, which has no port.
     pub via: String,
     /// The method, where there was a request to look at.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,12 +92,13 @@ impl Contact {
     fn violation(&self) -> Violation {
         let method = self.method.as_deref().map(|method| format!("{method} ")).unwrap_or_default();
         let path = self.path.as_deref().unwrap_or_default();
+        let port = if self.via == via(Via::Lookup) { String::new() } else { format!(":{}", self.port) };
         // What is built in has no other name than its reason.
         let reason = self.reason.as_deref().filter(|reason| *reason != self.rule);
         let reason = reason.map(|reason| format!("{reason}; ")).unwrap_or_default();
         Violation {
             rule: "net.allowlist".to_owned(),
-            message: format!("denied: {method}{}:{}{path} ({reason}{})", self.host, self.port, self.rule),
+            message: format!("denied: {method}{}{port}{path} ({reason}{})", self.host, self.rule),
         }
     }
 }
@@ -108,6 +109,7 @@ fn via(via: Via) -> &'static str {
         Via::Connect => "connect",
         Via::Socks => "socks",
         Via::Transparent => "direct",
+        Via::Lookup => "lookup",
         Via::Tunnelled => "tunnel",
         Via::Inspected => "tls",
     }
@@ -144,7 +146,7 @@ impl Contacts {
     }
 }
 
-/// Our proxy at the door of one wall. Dropping it ends every connection.
+/// Our proxy at the doors of one wall. Dropping it ends every connection.
 #[derive(Debug)]
 pub(crate) struct Egress {
     told: Arc<Told>,
@@ -173,10 +175,10 @@ pub(crate) fn most_connections() -> usize {
 }
 
 impl Egress {
-    /// Lets through the door what the policy of `plan` allows.
-    pub(crate) fn open(door: Door, plan: &Plan) -> io::Result<Self> {
+    /// Lets through the doors what the policy of `plan` allows.
+    pub(crate) fn open(doors: Doors, plan: &Plan) -> io::Result<Self> {
         let (policy, sandbox) = (&plan.policy().net, plan.run_id());
-        let listener = door.listen()?;
+        let (listener, direct) = doors.listen()?;
         let told = Arc::new(Told::default());
         let sink: Arc<dyn Sink> = Arc::clone(&told) as _;
         let identity = Identity::new(sandbox.as_str(), sandbox.as_str());
@@ -193,7 +195,15 @@ impl Egress {
             });
         }
         let proxy = builder.build();
-        let serving = tokio::spawn(async move { drop(proxy.serve(listener).await) });
+        let serving = tokio::spawn(async move {
+            let directly = async {
+                match direct {
+                    Some(direct) => drop(proxy.serve_direct(direct).await),
+                    None => {}
+                }
+            };
+            drop(tokio::join!(proxy.serve(listener), directly));
+        });
         Ok(Self { told, serving })
     }
 

@@ -14,6 +14,7 @@ mod calls;
 mod changes;
 mod check;
 mod checkpoints;
+mod direct;
 mod egress;
 mod files;
 mod guest;
@@ -30,4 +31,5 @@ mod sessions;
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
 mod survivors;
+mod unix_sockets;
 mod workspace;

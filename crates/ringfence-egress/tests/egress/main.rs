@@ -7,6 +7,7 @@ mod addresses;
 mod asking;
 mod bounds;
 mod credentials;
+mod direct;
 mod inspection;
 mod requests;
 mod stage;

@@ -10,6 +10,7 @@ use libc::c_int;
 use serde::{Deserialize, Serialize};
 
 use super::contained::{Contained, Kernel};
+use super::door::Doors;
 use super::inside::{Building, Inside, SetupError};
 use super::membership::{Membership, OpenMembership};
 use super::namespaces::{Joined, raise};
@@ -35,8 +36,8 @@ pub struct WallLaunch {
     pub cgroup: Option<Membership>,
     /// The program to hold ready, for a wall that is there for one alone.
     pub only: Option<Program>,
-    /// A port of the wall's own loopback at which the host is to listen: the only way out.
-    pub door: Option<u16>,
+    /// Where in the wall's own network the host is to listen: the only ways out.
+    pub doors: Doors,
 }
 
 /// The descriptors of a start.
@@ -136,8 +137,8 @@ impl Begun {
             .close_all_but_ours(CONTROL + 1, preference.file.as_raw_fd())
             .map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
         let signals = keeper_process::child_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))?;
-        let door = launch.door.map(super::door::open).transpose();
-        let door = door.map_err(|error| Failed::Said(format!("could not listen in the wall's network: {error}")))?;
+        let doors = super::door::open(&launch.doors);
+        let doors = doors.map_err(|error| Failed::Said(format!("could not listen in the wall's network: {error}")))?;
         // Nothing is left to do that needs a privilege. Every program's process inherits all three, and proves them.
         privileges::set_no_new_privileges().map_err(|error| Failed::said(&error))?;
         let _bounding = privileges::drop_all().map_err(|error| Failed::said(&error))?;
@@ -149,7 +150,7 @@ impl Begun {
         seccomp::install(seccomp::program()).map_err(|error| Failed::said(&error))?;
         // SAFETY: both numbers were just arranged and opened for this process, and nothing else owns them.
         let (control, signals) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(signals)) };
-        let around = Around::OurWall { launch, inside, door: RefCell::new(door) };
+        let around = Around::OurWall { launch, inside, doors: RefCell::new(doors) };
         Ok(Behind { around, control, signals, preference })
     }
 }
@@ -167,7 +168,7 @@ pub struct Behind<'a> {
 #[derive(Debug)]
 enum Around<'a> {
     /// We did.
-    OurWall { launch: &'a WallLaunch, inside: Inside, door: RefCell<Option<OwnedFd>> },
+    OurWall { launch: &'a WallLaunch, inside: Inside, doors: RefCell<Vec<OwnedFd>> },
     /// A container engine.
     Container(&'a Contained),
 }
@@ -227,11 +228,11 @@ impl<'a> Behind<'a> {
         self.control.as_fd()
     }
 
-    /// The socket at which the host is to listen, once: whoever takes it gives it away.
-    pub fn take_door(&self) -> Option<OwnedFd> {
+    /// The sockets at which the host is to listen, once: whoever takes them gives them away.
+    pub fn take_doors(&self) -> Vec<OwnedFd> {
         match &self.around {
-            Around::OurWall { door, .. } => door.take(),
-            Around::Container(_) => None,
+            Around::OurWall { doors, .. } => doors.take(),
+            Around::Container(_) => Vec::new(),
         }
     }
 

@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use contained::{Contained, Ground, Kernel, ProcessOne, Writable};
-pub use door::open as open_door;
+pub use door::{Door, Doors, open_one as open_door};
 pub use guest::{Behind, Life, Raising, Reaped, WallDescriptors, WallLaunch, Woken, start};
 pub use inside::SetupError;
 pub(crate) use landlock::known as landlock_known;

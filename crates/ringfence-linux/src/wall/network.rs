@@ -2,6 +2,7 @@
 //! long as all mounts together.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -80,16 +81,49 @@ extern "C" fn make(argument: *mut c_void) -> c_int {
 }
 
 fn bring_up_loopback() -> rustix::io::Result<()> {
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let mut request = request_for("lo");
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    set::<{ libc::SIOCSIFFLAGS as rustix::ioctl::Opcode }>(&any_socket()?, request)
+}
+
+/// Gives all addresses that have the first `bits` of `first` to this network's loopback. Of a loopback, and of no other
+/// interface, the kernel takes every address of the net for its own: that is why all of 127.0.0.0/8 answers.
+pub(super) fn add_addresses(first: Ipv4Addr, bits: u8) -> rustix::io::Result<()> {
+    let socket = any_socket()?;
+    // A second name of the interface: its own address stays what it is.
+    let mut request = request_for("lo:1");
+    request.ifr_ifru.ifru_addr = as_sockaddr(first);
+    set::<{ libc::SIOCSIFADDR as rustix::ioctl::Opcode }>(&socket, request)?;
+    let host_bits = 32u32.saturating_sub(u32::from(bits));
+    let mask = u32::MAX.checked_shl(host_bits).unwrap_or(0);
+    request.ifr_ifru.ifru_netmask = as_sockaddr(Ipv4Addr::from_bits(mask));
+    set::<{ libc::SIOCSIFNETMASK as rustix::ioctl::Opcode }>(&socket, request)
+}
+
+/// Interfaces are set through a socket, whichever.
+fn any_socket() -> rustix::io::Result<OwnedFd> {
+    rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+}
+
+fn request_for(interface: &str) -> libc::ifreq {
     // SAFETY: an all-zero ifreq is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.as_bytes()) {
         *to = *from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` is, with a NUL-terminated name.
-    unsafe {
-        let set = rustix::ioctl::Setter::<{ libc::SIOCSIFFLAGS as rustix::ioctl::Opcode }, libc::ifreq>::new(request);
-        rustix::ioctl::ioctl(&socket, set)
+    request
+}
+
+fn as_sockaddr(address: Ipv4Addr) -> libc::sockaddr {
+    let [a, b, c, d] = address.octets().map(|byte| byte as libc::c_char);
+    // Two bytes of port, then the address.
+    libc::sockaddr {
+        sa_family: libc::AF_INET as libc::sa_family_t,
+        sa_data: [0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0],
     }
+}
+
+fn set<const WHAT: rustix::ioctl::Opcode>(socket: &OwnedFd, request: libc::ifreq) -> rustix::io::Result<()> {
+    // SAFETY: each `WHAT` that this is called with reads an ifreq, which `request` is, with a NUL-terminated name.
+    unsafe { rustix::ioctl::ioctl(socket, rustix::ioctl::Setter::<WHAT, libc::ifreq>::new(request)) }
 }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -194,16 +194,24 @@ pub(super) fn no_network(unroutable: &[i32]) -> Result<String, Unproven> {
     if interfaces != ["lo"] {
         return Err(Unproven::Broken { name, found: format!("interfaces {interfaces:?}") });
     }
-    // An address for documentation: nobody has it, and with any route at all this would succeed without a packet.
-    let reached = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
-        .and_then(|socket| socket.connect(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9)));
-    match reached {
-        Err(error) if error.raw_os_error().is_some_and(|errno| unroutable.contains(&errno)) => {
-            Ok("only lo, no route".to_owned())
+    // An address for documentation, which nobody has, and one that everybody can reach: with any route to them this would
+    // succeed without a packet.
+    for address in [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(8, 8, 8, 8)] {
+        let reached = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+            .and_then(|socket| socket.connect(SocketAddrV4::new(address, 9)));
+        match reached {
+            Err(error) if error.raw_os_error().is_some_and(|errno| unroutable.contains(&errno)) => {}
+            Err(error) => return Err(Unproven::Broken { name, found: format!("unexpected: {error}") }),
+            Ok(()) => return Err(Unproven::Broken { name, found: "there is a route".to_owned() }),
         }
-        Err(error) => Err(Unproven::Broken { name, found: format!("unexpected: {error}") }),
-        Ok(()) => Err(Unproven::Broken { name, found: "there is a route".to_owned() }),
     }
+    // Without IPv6 there is no such socket, and without a route no address to send from.
+    let documentation = SocketAddrV6::new(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9, 0, 0);
+    let reached = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(documentation));
+    if reached.is_ok() {
+        return Err(Unproven::Broken { name, found: "there is a route for IPv6".to_owned() });
+    }
+    Ok("only lo, no route".to_owned())
 }
 
 fn confined(expected: &Expected<'_>) -> Result<String, Unproven> {

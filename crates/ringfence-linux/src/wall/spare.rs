@@ -210,7 +210,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::wall::{Access, Identity, Restrictions};
+    use crate::wall::{Access, Doors, Identity, Restrictions};
 
     fn bind(source: Source) -> Entry {
         Entry::Bind { source, at: "/x".into(), access: Access::ReadOnly }
@@ -224,7 +224,7 @@ mod tests {
         let identity = Identity { uid: 1000, gid: 1000, host_uid, host_gid: host_uid };
         let wall = Wall { identity, hostname: "sandbox".into(), entries, writable_bytes: 4096, writable_files: 16 };
         let restrictions = Restrictions { rlimits: Vec::new(), paths: Vec::new(), processors: None, processes: 1 };
-        WallLaunch { wall, restrictions, cgroup: None, only: None, door: None }
+        WallLaunch { wall, restrictions, cgroup: None, only: None, doors: Doors::default() }
     }
 
     /// Whether a wall that began with `/usr` can go on to `then`, for somebody with our user or another's.

@@ -3,7 +3,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use proptest::prelude::*;
-use ringfence_policy::{Glob, LiteralPath, check_source};
+use ringfence_policy::{Glob, LiteralPath, check_socket, check_source};
 
 fn check(glob: &str, path: &[u8], matches: bool) {
     let glob: Glob = glob.parse().unwrap_or_else(|problem| panic!("{glob}: {problem}"));
@@ -85,6 +85,41 @@ fn what_would_open_the_host_is_never_a_source() {
     }
     for path in [".", "/home/me", "/run/postgresql", "/developer", "/system"] {
         assert!(check_source(Path::new(path)).is_ok(), "{path}");
+    }
+}
+
+#[test]
+fn e13_who_speaks_for_the_machine_or_its_user_is_never_a_socket() {
+    for path in [
+        "/run/docker.sock",
+        "/run/containerd/containerd.sock",
+        "/run/user/1000/podman/podman.sock",
+        "/run/dbus/system_bus_socket",
+        "/var/run/dbus/system_bus_socket",
+        "/run/user/1000/bus",
+        "/run/user/1000/systemd/private",
+        "/run/systemd/private",
+        "/tmp/ssh-XXXXabc/agent.4711",
+        "/run/user/1000/ssh-agent.socket",
+        "/run/user/1000/gnupg/S.gpg-agent.ssh",
+        "/home/me/.gnupg/S.gpg-agent",
+        "/run/user/1000/keyring/ssh",
+        "/tmp/.X11-unix/X0",
+        "/run/user/1000/wayland-0",
+        "/run/libvirt/libvirt-sock",
+        "/run/snapd.socket",
+        "/proc/1/root/x.sock",
+    ] {
+        assert!(check_socket(Path::new(path)).is_err(), "{path}");
+    }
+    for path in [
+        "/run/postgresql/.s.PGSQL.5432",
+        "/run/mysqld/mysqld.sock",
+        "/tmp/mine.sock",
+        "/srv/bus",
+        "/run/user/1000/app/x",
+    ] {
+        assert!(check_socket(Path::new(path)).is_ok(), "{path}");
     }
 }
 

@@ -1,46 +1,133 @@
-//! The only way out of a wall's own network: a socket in it at which this process listens, or whose connections a guest relays.
+//! The only ways out of a wall's own network: sockets in it at which this process listens, or one whose connections a guest relays.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use ringfence_egress::{Listener, Stream};
+use ringfence_egress::{Direct, Listener, NAME_SERVER, NAMED_ADDRESSES, Names, Places, Stream};
+use ringfence_linux::wall;
+use ringfence_policy::{NetMode, NetPolicy};
 use rustix::net::SocketType;
 use rustix::net::sockopt::{socket_acceptconn, socket_type};
 use tokio::sync::mpsc;
 
-/// Where it is inside.
+/// Where the proxy is inside.
 pub(crate) const PORT: u16 = 3128;
+const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT);
 
-/// A door of a wall, which a guest opened before anything ran behind it.
+/// Where programs meet us that know nothing of proxies.
+pub(super) fn places(policy: &NetPolicy) -> Places {
+    Places::of_policy(policy, &[PORT, NAME_SERVER.port()])
+}
+
+/// What a guest is to make in its network under `policy`.
+pub(super) fn wanted(policy: &NetPolicy) -> wall::Doors {
+    if policy.mode.value != NetMode::Allowlist {
+        return wall::Doors::default();
+    }
+    let fixed = [wall::Door::Stream(PROXY), wall::Door::Datagram(NAME_SERVER), wall::Door::Stream(NAME_SERVER)];
+    let direct = places(policy).sockets().iter().copied().map(wall::Door::Stream).collect::<Vec<_>>();
+    wall::Doors { sockets: [&fixed, direct.as_slice()].concat(), addresses: Some(NAMED_ADDRESSES) }
+}
+
+/// The doors of a wall, which a guest opened before anything ran behind it.
 #[derive(Debug)]
-pub(crate) enum Door {
-    /// A socket that the guest made in its network and gave to us.
-    Socket(TcpListener),
+pub(crate) enum Doors {
+    /// Sockets that the guest made in its network and gave to us.
+    Given(Given),
     /// A socket that is the guest's, and what comes through it.
     Relayed(mpsc::Receiver<Stream>),
 }
 
-impl Door {
-    /// The door behind `socket`, which must be what a door is.
-    pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
-        let bad = || io::Error::new(io::ErrorKind::InvalidData, "the guest sent something that nobody can listen at");
-        if socket_type(&socket)? != SocketType::STREAM || !socket_acceptconn(&socket)? {
-            return Err(bad());
+impl Doors {
+    /// What there is, in words.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Given(given) => given.describe(),
+            Self::Relayed(_) => format!("our proxy at {PROXY}"),
         }
-        let listener = TcpListener::from(socket);
-        if listener.local_addr()? != SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)) {
-            return Err(bad());
-        }
-        listener.set_nonblocking(true)?;
-        Ok(Self::Socket(listener))
     }
 
-    /// To be listened at by this runtime.
-    pub(crate) fn listen(self) -> io::Result<Listener> {
-        Ok(match self {
-            Self::Socket(listener) => tokio::net::TcpListener::from_std(listener)?.into(),
-            Self::Relayed(relayed) => relayed.into(),
-        })
+    /// To be listened at by this runtime: the proxy's own, and those for programs that know nothing of it.
+    pub(crate) fn listen(self) -> io::Result<(Listener, Option<Direct>)> {
+        match self {
+            Self::Given(given) => given.listen().map(|(proxy, direct)| (proxy.into(), Some(direct))),
+            Self::Relayed(relayed) => Ok((relayed.into(), None)),
+        }
     }
+}
+
+/// Sockets in a network that is not ours.
+#[derive(Debug)]
+pub(crate) struct Given {
+    proxy: TcpListener,
+    questions: UdpSocket,
+    long_questions: TcpListener,
+    connections: Vec<TcpListener>,
+    places: Places,
+}
+
+impl Given {
+    /// The doors behind `sockets`, which must be what was wanted under `policy`, in that order.
+    pub(super) fn new(sockets: Vec<OwnedFd>, policy: &NetPolicy) -> io::Result<Self> {
+        let places = places(policy);
+        let mut sockets = sockets.into_iter();
+        let mut next = || sockets.next().ok_or_else(bad);
+        let proxy = stream(next()?, PROXY)?;
+        let questions = datagram(next()?, NAME_SERVER)?;
+        let long_questions = stream(next()?, NAME_SERVER)?;
+        let connections: io::Result<Vec<_>> = places.sockets().iter().map(|at| stream(next()?, *at)).collect();
+        let doors = Self { proxy, questions, long_questions, connections: connections?, places };
+        if next().is_ok() { Err(bad()) } else { Ok(doors) }
+    }
+
+    fn describe(&self) -> String {
+        let (first, bits) = NAMED_ADDRESSES;
+        let mut text = format!("our proxy at {PROXY}, and at {first}/{bits} for allowed names");
+        if self.places.omitted() > 0 {
+            text.push_str(&format!(" ({} ports of them at {PROXY} alone)", self.places.omitted()));
+        }
+        text
+    }
+
+    fn listen(self) -> io::Result<(tokio::net::TcpListener, Direct)> {
+        let listen = tokio::net::TcpListener::from_std;
+        let connections: io::Result<Vec<_>> = self.connections.into_iter().map(listen).collect();
+        let direct = Direct {
+            names: Arc::new(Names::new(&self.places)),
+            questions: tokio::net::UdpSocket::from_std(self.questions)?,
+            long_questions: listen(self.long_questions)?,
+            connections: connections?,
+        };
+        Ok((listen(self.proxy)?, direct))
+    }
+}
+
+fn bad() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the guest sent something that nobody can listen at")
+}
+
+fn stream(socket: OwnedFd, at: SocketAddrV4) -> io::Result<TcpListener> {
+    if socket_type(&socket)? != SocketType::STREAM || !socket_acceptconn(&socket)? {
+        return Err(bad());
+    }
+    let listener = TcpListener::from(socket);
+    if listener.local_addr()? != SocketAddr::from(at) {
+        return Err(bad());
+    }
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn datagram(socket: OwnedFd, at: SocketAddrV4) -> io::Result<UdpSocket> {
+    if socket_type(&socket)? != SocketType::DGRAM {
+        return Err(bad());
+    }
+    let socket = UdpSocket::from(socket);
+    if socket.local_addr()? != SocketAddr::from(at) {
+        return Err(bad());
+    }
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }

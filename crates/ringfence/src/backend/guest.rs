@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::{Guest, Order, Received, Report, Start, Why};
+use ringfence_linux::passing::MOST_DESCRIPTORS;
 use ringfence_linux::{Layer, Room, Usage, tree};
 use ringfence_policy::NetMode;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::door::{self, Door};
+use super::door::{Doors, Given};
 use super::far::FarLink;
 use super::{StartError, WallError};
 use crate::egress::Egress;
@@ -28,6 +29,9 @@ const RAISING: Duration = Duration::from_secs(30);
 
 /// How long a guest may take to answer a question.
 const ANSWERS: Duration = Duration::from_secs(2);
+
+/// What is attempted when the way out is opened.
+const LISTEN: &str = "listen in the wall's network";
 
 /// What was seen from inside: names of guarantees, and what was found.
 pub(crate) type Proofs = Vec<(String, String)>;
@@ -111,23 +115,25 @@ impl Link {
 
     /// Waits until the guest has proven its wall, and opens the way out that the policy of `plan` allows.
     pub(super) async fn proven_for(&self, plan: &Plan) -> Result<(Proofs, Option<Egress>), StartError> {
-        let (proofs, door) = self.proven().await?;
-        way_out(proofs, door, plan)
+        let (proofs, sockets) = self.proven().await?;
+        let policy = &plan.policy().net;
+        let is_open = policy.mode.value == NetMode::Allowlist;
+        let doors = is_open.then(|| Given::new(sockets, policy).map(Doors::Given)).transpose();
+        let doors = doors.map_err(|source| StartError::Io { attempt: LISTEN, source })?;
+        way_out(proofs, doors, plan)
     }
 
     /// Waits until the guest has proven its wall. A far one is asked to do so by itself.
-    async fn proven(&self) -> Result<(Proofs, Option<Door>), StartError> {
+    async fn proven(&self) -> Result<(Proofs, Vec<OwnedFd>), StartError> {
         let watch = |source| StartError::Io { attempt: "watch the guest", source };
-        let mut door = None;
+        let mut sockets = Vec::new();
         loop {
             let next = tokio::time::timeout(RAISING, self.next()).await;
             let next = next.map_err(|_| watch(io::ErrorKind::TimedOut.into()))?.map_err(watch)?;
             match next.map(|received| (received.report, received.descriptor)) {
-                Some((Report::Door, Some(socket))) if door.is_none() => {
-                    door = Some(Door::new(socket).map_err(watch)?);
-                }
+                Some((Report::Door, Some(socket))) if sockets.len() < MOST_DESCRIPTORS => sockets.push(socket),
                 Some((Report::Proven(proofs), _)) => {
-                    return Ok((proofs.into_iter().map(|proof| (proof.name, proof.found)).collect(), door));
+                    return Ok((proofs.into_iter().map(|proof| (proof.name, proof.found)).collect(), sockets));
                 }
                 Some((Report::Failed { why, .. }, _)) => return Err(start_error(why)),
                 _ => return Err(watch(io::ErrorKind::UnexpectedEof.into())),
@@ -452,28 +458,39 @@ pub(super) fn terminal(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Opens the way out that the policy of `plan` allows, at the `door` of a wall of which `proofs` were found.
+/// Opens the way out that the policy of `plan` allows, at the `doors` of a wall of which `proofs` were found.
 pub(super) fn way_out(
     mut proofs: Proofs,
-    door: Option<Door>,
+    doors: Option<Doors>,
     plan: &Plan,
 ) -> Result<(Proofs, Option<Egress>), StartError> {
     let policy = &plan.policy().net;
-    let egress = match (policy.mode.value, door) {
-        (NetMode::Allowlist, Some(door)) => Egress::open(door, plan),
-        (NetMode::Allowlist, None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest sent no socket")),
-        (NetMode::None | NetMode::Open, _) => return Ok((proofs, None)),
-    };
-    let egress = egress.map_err(|source| StartError::Io { attempt: "listen in the wall's network", source })?;
-    // The same look, and besides what it found there is one socket, which is not a way out by itself.
-    for (name, found) in &mut proofs {
-        if *name == Guarantee::NetNone.name() {
-            *name = Guarantee::NetAllowlist.name().to_owned();
-            *found = format!("{found}, and our proxy at 127.0.0.1:{}", door::PORT);
-            if let Some(upstream) = &policy.upstream {
-                found.push_str(&format!(", which goes out through {} and leaves names to it", upstream.value));
+    let none = proofs.iter_mut().find(|(name, _)| *name == Guarantee::NetNone.name());
+    // No network leads there: it is the one thing of the host's that answers.
+    let shown: Vec<&str> = policy.unix.iter().map(|socket| socket.value.as_str()).collect();
+    let shown =
+        if shown.is_empty() { String::new() } else { format!(", and of the host's sockets {}", shown.join(", ")) };
+    let doors = match (policy.mode.value, doors) {
+        (NetMode::Allowlist, Some(doors)) => doors,
+        (NetMode::Allowlist, None) => {
+            let source = io::Error::new(io::ErrorKind::UnexpectedEof, "the guest opened no door");
+            return Err(StartError::Io { attempt: LISTEN, source });
+        }
+        (NetMode::None | NetMode::Open, _) => {
+            if let Some((_, found)) = none {
+                found.push_str(&shown);
             }
+            return Ok((proofs, None));
+        }
+    };
+    // The same look, and besides what it found there are doors, which are no way out by themselves.
+    if let Some((name, found)) = none {
+        *name = Guarantee::NetAllowlist.name().to_owned();
+        *found = format!("{found}{shown}, and {}", doors.describe());
+        if let Some(upstream) = &policy.upstream {
+            found.push_str(&format!(", which goes out through {} and leaves names to it", upstream.value));
         }
     }
+    let egress = Egress::open(doors, plan).map_err(|source| StartError::Io { attempt: LISTEN, source })?;
     Ok((proofs, Some(egress)))
 }

@@ -25,7 +25,7 @@ use self::relay::Relay;
 use self::turn::{Begun, Ends, Last, Program, Step, Turns, said_by_the_guest};
 use self::wire::{Ear, Frame, Heard, Voice};
 use super::StartError;
-use super::door::Door;
+use super::door::Doors;
 use super::guest::{Proofs, start_error};
 use crate::BoxFuture;
 use crate::request::TerminalSize;
@@ -175,7 +175,7 @@ impl FarLink {
     }
 
     /// Has the guest raise its wall, and waits until it has proven it; with its door, when it is to open one.
-    pub(super) async fn proven(&self, begin: Begin) -> Result<(Proofs, Option<Door>), StartError> {
+    pub(super) async fn proven(&self, begin: Begin) -> Result<(Proofs, Option<Doors>), StartError> {
         let watch = |source| StartError::Io { attempt: "watch the guest", source };
         let (sender, proven) = oneshot::channel();
         let (relay, door) = begin.door.map(Relay::new).unzip();
@@ -194,7 +194,7 @@ impl FarLink {
         match self.shared.answer(PROVES, proven).await.map_err(watch)? {
             Ok(proofs) => {
                 let proofs = proofs.into_iter().map(|proof| (proof.name, proof.found)).collect();
-                Ok((proofs, door.map(Door::Relayed)))
+                Ok((proofs, door.map(Doors::Relayed)))
             }
             Err(why) => Err(start_error(why)),
         }

@@ -7,6 +7,7 @@ mod kept;
 mod known;
 mod linked;
 mod pinned;
+mod sockets;
 pub(super) mod toolchain;
 pub(super) mod view;
 
@@ -129,7 +130,7 @@ impl Native {
             },
             cgroup: None,
             only,
-            door: (plan.policy().net.mode.value == NetMode::Allowlist).then_some(door::PORT),
+            doors: door::wanted(&plan.policy().net),
         };
         match &group {
             Some(group) => {
@@ -269,7 +270,7 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
         (
             Guarantee::NetAllowlist,
             Strength::Enforced,
-            "own network namespace with loopback only, and in it one socket of our proxy, which decides host by host",
+            "own network namespace with loopback only, and in it sockets of our proxy, which decides host by host",
         ),
         (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
         (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
@@ -348,6 +349,7 @@ fn view(
     let mut mounts = view::mounts(plan)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, state)?;
     entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(plan, state)?).chain(code));
+    entries.extend(sockets::entries(plan, identity, state, &mut trees)?);
     let mut entries = view::without_replaced(entries);
     if let Some(root) = root {
         entries.insert(0, root.ground(&entries, identity, &mut trees)?);
@@ -370,8 +372,6 @@ fn program(plan: &Plan, workspace: &Path, code: &Path, root: Option<&image::Root
 fn cannot(policy: &ResolvedPolicy) -> Option<&'static str> {
     if policy.net.mode.value == NetMode::Open {
         Some("`net.mode: open`: there is only the network of its own")
-    } else if !policy.net.unix.is_empty() {
-        Some("`net.unix`: no socket of the host is shown")
     } else if policy.net.mode.value == NetMode::None && !policy.net.localhost.is_empty() {
         Some("`net.localhost` without `net.mode: allowlist`")
     } else if policy.net.allow.iter().any(|rule| rule.value.credential.is_some()) {

@@ -58,6 +58,16 @@ impl Pinned {
         (self.stat.st_uid, self.stat.st_gid)
     }
 
+    /// Which one it is.
+    pub(super) fn identity(&self) -> (u64, u64) {
+        (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// Whether everybody may write to it.
+    pub(super) fn is_open_to_all(&self) -> bool {
+        self.stat.st_mode & 0o002 != 0
+    }
+
     /// As a wall is told to show it: by its path, if that still leads to it.
     pub(super) fn source(&self) -> Source {
         Source::Pinned { path: self.path.clone(), device: self.stat.st_dev, inode: self.stat.st_ino }

@@ -60,7 +60,8 @@ pub(super) fn own(identity: Identity) -> Vec<Entry> {
         file("/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n".to_owned()),
         file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_owned()),
         file("/etc/hostname", "sandbox\n".to_owned()),
-        file("/etc/resolv.conf", String::new()),
+        // Where there is a network, our proxy answers there. No name is ever completed.
+        file("/etc/resolv.conf", "nameserver 127.0.0.1\noptions ndots:0\n".to_owned()),
     ]);
     entries.extend(DEVICES.map(|name| Entry::Device { name: name.to_owned() }));
     entries.push(Entry::Terminals);

@@ -4,7 +4,7 @@ use ringfence_guest::relay::{CONNECTION_WINDOW, ConnectionNumber, FarDoor, OfCon
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::backend::door::{Door, PORT};
+use crate::backend::door::{Doors, PORT};
 
 /// The most connections of the doors of these tests.
 const MOST: u32 = 4;
@@ -32,7 +32,7 @@ async fn prove_with_a_door(fake: &mut Fake) {
 async fn open() -> (Held, Fake, mpsc::Receiver<ringfence_egress::Stream>) {
     let (held, mut fake) = connect(None);
     let (proven, ()) = tokio::join!(held.link.proven(with_a_door()), prove_with_a_door(&mut fake));
-    let Some(Door::Relayed(arrives)) = proven.unwrap().1 else { panic!("no door") };
+    let Some(Doors::Relayed(arrives)) = proven.unwrap().1 else { panic!("no door") };
     (held, fake, arrives)
 }
 
