@@ -54,6 +54,8 @@ mod site;
 mod socks;
 mod strangers;
 mod stream;
+mod tasks;
+mod trust;
 mod tunnel;
 mod url_path;
 
@@ -64,7 +66,7 @@ pub use credential::{BadCredential, Credential};
 pub use decide::{Access, Allowed, Decision, ForeignCredentials, Handling, Scheme, Target, decide};
 pub use denial::{Denied, Reason, plain_and_short};
 pub use host::{BadHost, Host, Loopback};
-pub use inspect::{InspectError, Inspector, proxy_environment, trust_environment};
+pub use inspect::{InspectError, Inspector, proxy_environment};
 pub use limits::Limits;
 pub use proxy::{Listener, Proxy, ProxyBuilder};
 pub use record::{Ending, Identity, NoSink, Record, Sink, Usage, Via};
@@ -72,6 +74,7 @@ pub use request_head::HeadLimits;
 pub use resolve::{Resolve, SystemResolver};
 pub use rules::{Inspection, Protocol, Rule, Rules, Strangers};
 pub use stream::{Relayed, Stream};
+pub use trust::{TrustFiles, java_environment, trust_environment};
 pub use url_path::{Ambiguous, UrlPath, normalise};
 
 /// Readers of what comes from inside: pure functions over bytes, for those who attack them.

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ringfence_policy::{HostPattern, NetMode, NetPolicy, NetRule};
+use ringfence_policy::{HostPattern, NetMode, NetPolicy, NetProtocol, NetRule};
 
+use crate::budget::{Budget, RuleBudgets};
 use crate::host::Host;
 use crate::strangers::{labels, parents};
 
@@ -36,7 +37,7 @@ pub enum Strangers {
     Acknowledged,
 }
 
-/// One rule, with what the policy's own rule does not say.
+/// One rule of the policy, and how its hosts are handled.
 #[derive(Debug, Clone)]
 pub struct Rule {
     /// Hosts, ports, methods, paths and the credential.
@@ -47,6 +48,8 @@ pub struct Rule {
     pub inspection: Inspection,
     /// Whether a channel to strangers is meant.
     pub strangers: Strangers,
+    /// How much of each of its hosts may be used.
+    pub budget: Budget,
     /// How records name the rule.
     pub name: Arc<str>,
 }
@@ -55,10 +58,14 @@ impl Rule {
     /// A rule as the policy states it, under the name that records show.
     pub fn new(net: NetRule, name: impl Into<Arc<str>>) -> Self {
         Self {
+            protocol: match net.protocol {
+                NetProtocol::Web => Protocol::Web,
+                NetProtocol::Tcp => Protocol::Tcp,
+            },
+            inspection: if net.inspects() { Inspection::Inspected } else { Inspection::Closed },
+            strangers: if net.acknowledge { Strangers::Acknowledged } else { Strangers::NotAcknowledged },
+            budget: Budget::from(&net.budget),
             net,
-            protocol: Protocol::Web,
-            inspection: Inspection::Closed,
-            strangers: Strangers::NotAcknowledged,
             name: name.into(),
         }
     }
@@ -177,6 +184,10 @@ impl Rules {
     /// Whether a rule wants TLS opened, so that the proxy needs an [`crate::Inspector`] and the sandbox its certificate.
     pub fn need_inspection(&self) -> bool {
         self.allow.iter().any(Rule::opens_tls)
+    }
+
+    pub(crate) fn budgets(&self) -> RuleBudgets {
+        if self.allow.iter().any(|rule| rule.budget.limits()) { RuleBudgets::Some } else { RuleBudgets::None }
     }
 
     fn index(&mut self, host: &HostPattern, position: usize, list: List) {

@@ -169,9 +169,7 @@ async fn every_sandbox_has_an_authority_of_its_own_and_its_key_is_nowhere() {
 #[test]
 fn programs_are_led_to_the_bundle_and_to_the_proxy_by_their_variables() {
     let trust = trust_environment("/run/ringfence/trust.pem");
-    for name in
-        ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT"]
-    {
+    for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT"] {
         assert!(trust.contains(&(name, "/run/ringfence/trust.pem".to_owned())), "{name}");
     }
     let proxy = proxy_environment("127.0.0.1:3128");
