@@ -5,8 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use ringfence_egress::{Identity, Limits, Proxy, Record, Rules, Sink, Usage, Via, plain_and_short};
-use ringfence_policy::NetPolicy;
+use ringfence_egress::{Ending, Identity, Limits, Reason, Record, Sink, Usage, Via, plain_and_short};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -14,6 +13,7 @@ use tokio::task::JoinHandle;
 use crate::backend::door::Door;
 use crate::event::{Event, Violation};
 use crate::run_id::RunId;
+use crate::way_out::WayOut;
 
 /// The most different contacts of one run that are told one by one: of those that were let through, and of those that were
 /// denied. Together with what follows they fit into a line of the ledger.
@@ -161,13 +161,13 @@ fn limits() -> Limits {
 }
 
 impl Egress {
-    /// Lets through the door what `policy` allows.
-    pub(crate) fn open(door: Door, policy: &NetPolicy, sandbox: &RunId) -> io::Result<Self> {
+    /// Lets through the door what `way_out` allows.
+    pub(crate) fn open(door: Door, way_out: WayOut, sandbox: &RunId) -> io::Result<Self> {
         let listener = door.listen()?;
         let told = Arc::new(Told::default());
         let sink: Arc<dyn Sink> = Arc::clone(&told) as _;
         let identity = Identity::new(sandbox.as_str(), sandbox.as_str());
-        let proxy = Proxy::builder(identity, Rules::of_policy(policy)).sink(sink).limits(limits()).build();
+        let proxy = way_out.proxy(identity).sink(sink).limits(limits()).build();
         let serving = tokio::spawn(async move { drop(proxy.serve(listener).await) });
         Ok(Self { told, serving })
     }
@@ -323,6 +323,10 @@ impl Log {
     }
 
     fn ended(&self, record: &Record, usage: &Usage) {
+        if usage.ending == Ending::OverBudget {
+            // It was let through, and cut: that, too, was denied.
+            self.decided(&Record { denied: Some(Reason::Budget), rule: "net.budget".into(), ..record.clone() });
+        }
         // One that was begun in another run is new here.
         if let Some((contact, _)) = self.book().entry(record) {
             contact.bytes_up = contact.bytes_up.saturating_add(usage.bytes_up);

@@ -17,6 +17,7 @@ mod egress;
 mod files;
 mod guest;
 mod image;
+mod inspected;
 mod kernel;
 mod languages;
 mod names;
@@ -29,4 +30,5 @@ mod sessions;
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
 mod survivors;
+mod tls_origin;
 mod workspace;

@@ -21,6 +21,7 @@ use super::{StartError, WallError};
 use crate::egress::Egress;
 use crate::guarantee::Guarantee;
 use crate::plan::Plan;
+use crate::way_out::WayOut;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 
 /// How long a wall may take to be raised.
@@ -110,13 +111,18 @@ impl Link {
     }
 
     /// Waits until the guest has proven its wall, and opens the way out that the policy of `plan` allows.
-    pub(super) async fn proven_for(&self, plan: &Plan) -> Result<(Proofs, Option<Egress>), StartError> {
+    pub(super) async fn proven_for(
+        &self,
+        plan: &Plan,
+        way_out: Option<WayOut>,
+    ) -> Result<(Proofs, Option<Egress>), StartError> {
         let (mut proofs, door) = self.proven().await?;
-        let policy = &plan.policy().net;
-        let egress = match (policy.mode.value, door) {
-            (NetMode::Allowlist, Some(door)) => Egress::open(door, policy, plan.run_id()),
-            (NetMode::Allowlist, None) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest sent no socket")),
-            (NetMode::None | NetMode::Open, _) => return Ok((proofs, None)),
+        let missing = |what| Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        let egress = match (plan.policy().net.mode.value, door, way_out) {
+            (NetMode::Allowlist, Some(door), Some(way_out)) => Egress::open(door, way_out, plan.run_id()),
+            (NetMode::Allowlist, None, _) => missing("the guest sent no socket"),
+            (NetMode::Allowlist, _, None) => missing("nobody prepared the way out"),
+            (NetMode::None | NetMode::Open, ..) => return Ok((proofs, None)),
         };
         let egress = egress.map_err(|source| StartError::Io { attempt: "listen in the wall's network", source })?;
         // The same look, and besides what it found there is one socket, which is not a way out by itself.

@@ -153,7 +153,7 @@ fn place_of(entry: &Entry) -> Option<&Path> {
         | Entry::Bind { at, .. }
         | Entry::Scratch { at, .. }
         | Entry::CopyOnWrite { at, .. } => Some(at),
-        Entry::Device { .. } | Entry::Masked { .. } | Entry::Proc | Entry::Terminals => None,
+        Entry::Device { .. } | Entry::Masked { .. } | Entry::Again { .. } | Entry::Proc | Entry::Terminals => None,
     }
 }
 
@@ -377,6 +377,7 @@ pub(super) fn writable_paths(entries: &[Entry]) -> Vec<(OsString, Access)> {
         | Entry::File { .. }
         | Entry::Link { .. }
         | Entry::Masked { .. }
+        | Entry::Again { .. }
         | Entry::Bind { access: Access::ReadOnly, .. }
         | Entry::CopyOnWrite { access: Access::ReadOnly, .. } => None,
     });
