@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::probe::{Wall, interpreter, run, walled_with};
-use crate::stage::{Ended, Stage};
+use crate::probe::{Wall, interpreter, is_root, run, text, walled_with};
+use crate::stage::{Ended, Stage, binary};
 use crate::tls_origin::{Answer, Asked, Authority, TlsOrigin};
 
 const SECRET: &str = "s3cret-0123456789-of-the-host";
@@ -206,6 +206,11 @@ fn curl_works_unchanged_and_what_is_denied_says_what_to_do() {
     assert!(denied.text().contains("Ringfence denied") && denied.text().contains("GET"), "{denied:?}");
     let elsewhere = scene.run(&["curl", "-sS", "https://evil.test/"]);
     assert!(elsewhere.text().is_empty() && paths(&origin).len() == 1, "{elsewhere:?}");
+    // The twin: who trusts only those that the origin is certified by sees that somebody is in between.
+    scene.stage.write("origins.pem", std::fs::read(&scene.trusted).unwrap());
+    let script = "unset CURL_CA_BUNDLE SSL_CERT_FILE; curl -sS --cacert origins.pem \"$1\" 2> /dev/null; echo $?";
+    let ended = scene.run(&["sh", "-c", script, "sh", &origin.url("/demo")]);
+    assert_eq!(ended.text(), "60\n", "the probe proves nothing: {ended:?}");
 }
 
 #[test]
@@ -223,15 +228,6 @@ fn git_clones_unchanged() {
     let url = origin.url("/repo.git");
     let ended = scene.run(&["sh", "-c", "git clone -q \"$1\" /tmp/clone && cat /tmp/clone/file", "sh", &url]);
     assert_eq!(ended.text(), "one\n", "{ended:?}");
-    // The twin: without the authority nobody trusts what is opened.
-    let ended = scene.run(&[
-        "sh",
-        "-c",
-        "GIT_SSL_CAINFO=/dev/null SSL_CERT_FILE=/dev/null git clone -q \"$1\" /tmp/clone; echo $?",
-        "sh",
-        &url,
-    ]);
-    assert_eq!(ended.text(), "128\n", "the probe proves nothing: {ended:?}");
 }
 
 #[test]
@@ -259,24 +255,60 @@ with zipfile.ZipFile(sys.argv[1], 'w') as wheel:
     assert_eq!(ended.text(), "demo-1.0-py3-none-any.whl\n", "{ended:?}");
 }
 
+/// Runs `argv` behind the wall on a host whose file of hosts is `hosts`. `None`, loudly, where that cannot be had.
+fn run_named(scene: &Scene, hosts: &str, argv: &[&str]) -> Option<String> {
+    let file = scene.stage.path().join("hosts");
+    std::fs::write(&file, hosts).unwrap();
+    // A file system view of its own, for a user with the same id.
+    let own: &[&str] = if is_root() { &["--mount"] } else { &["--user", "--map-current-user", "--mount"] };
+    let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
+    let begin = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(own).args(["sh", "-c", script, "sh", text(&file)]).args(words);
+        command
+    };
+    if !begin(&["true"]).output().is_ok_and(|it| it.status.success()) {
+        eprintln!("SKIPPED: names of this host cannot be changed for one program");
+        return None;
+    }
+    let binary = binary();
+    let mut command = begin(&[&[binary.to_str().unwrap(), "run", "-q", "--backend", "native", "--"], argv].concat());
+    command.env_clear().current_dir(scene.stage.work()).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    command.env("HOME", scene.stage.path().join("home")).env("TMPDIR", scene.stage.path().join("tmp"));
+    let ended = command.env("SSL_CERT_FILE", &scene.trusted).env("LANG", "C.UTF-8").output().unwrap();
+    Some(String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned())
+}
+
 #[test]
 fn npm_and_node_work_unchanged() {
-    let Some((scene, origin)) = registry() else { return };
     if !there("node") || !there("npm") {
         return;
     }
-    let ended = scene.run(&["npm", "view", "demo", "version", "--registry", &origin.url("/")]);
-    assert_eq!(ended.text(), "1.2.3\n", "{ended:?}");
+    let (authority, name) = (Authority::new(), "registry.example.test");
+    let folder = tempfile::tempdir().unwrap();
+    let origin = authority.named(name, stand_in(folder.path()));
+    let net = format!(
+        "localhost: [{0}], allow: [{{ host: {name}, ports: [{0}], methods: [GET], inspect: true }}]",
+        origin.port
+    );
+    let Some(scene) = Scene::new(&authority, &net) else { return };
+    let hosts = format!("127.0.0.1 localhost {name} other.example.test\n");
+    let view = ["npm", "view", "demo", "version", "--fetch-retries=0", "--registry", &origin.url("/")];
+    let Some(viewed) = run_named(&scene, &hosts, &view) else { return };
+    assert_eq!(viewed, "1.2.3\n");
+    let elsewhere = format!("https://other.example.test:{}/", origin.port);
+    let view = ["npm", "view", "demo", "version", "--fetch-retries=0", "--registry", &elsewhere];
+    assert!(run_named(&scene, &hosts, &view).is_some_and(|text| text.contains("npm error")));
     // Older ones heed no variable for proxies, so this one asks for its tunnel itself; whom it trusts is its own affair.
     let code = "const [,host,port]=process.argv; const http=require('http'), https=require('https');
-http.request({host:'127.0.0.1',port:3128,method:'CONNECT',path:host+':'+port}).on('connect',(answer,socket)=>{
-  https.get({host,port,path:'/demo',socket,agent:false,servername:''},(answer)=>{answer.resume();console.log(answer.statusCode)})
+http.request({host:'127.0.0.1',port:3128,method:'CONNECT',path:host+':'+port,headers:{host:host+':'+port}}).on('connect',(answer,socket)=>{
+  https.get({host,port,path:'/demo',socket,agent:false},(answer)=>{answer.resume();console.log(answer.statusCode)})
     .on('error',(error)=>console.log(error.code))}).end()";
     let port = origin.port.to_string();
-    let ended = scene.run(&["node", "-e", code, "127.0.0.1", &port]);
-    assert_eq!(ended.text(), "200\n", "{ended:?}");
-    let bare = ["sh", "-c", "unset NODE_OPTIONS; exec node -e \"$1\" 127.0.0.1 \"$2\"", "sh", code, &port];
-    assert!(!scene.run(&bare).text().contains("200"), "the probe proves nothing");
+    assert_eq!(run_named(&scene, &hosts, &["node", "-e", code, name, &port]).as_deref(), Some("200\n"));
+    let bare = ["sh", "-c", "unset NODE_OPTIONS; exec node -e \"$1\" \"$2\" \"$3\"", "sh", code, name, &port];
+    let twin = run_named(&scene, &hosts, &bare).unwrap();
+    assert!(!twin.contains("200"), "the probe proves nothing: {twin}");
 }
 
 /// A host that has a secret for one origin, and another origin beside it.
@@ -369,7 +401,7 @@ fn a_project_can_neither_define_a_credential_nor_send_one_elsewhere_and_a_missin
     );
     scene.stage.write("sandbox.policy.yaml", own);
     let Some(refused) = scene.python(FETCH, &[&url]) else { return };
-    assert!(format!("{refused:?}").contains("only your own file and the operator's"), "{refused:?}");
+    assert!(format!("{refused:?}").contains("policy::credential-layer"), "{refused:?}");
     assert!(!started.exists() && origin.asked().is_empty());
     let elsewhere = format!(
         "version: 1\nnet: {{ mode: allowlist, allow: [{{ host: 127.0.0.2, ports: [{}], credential: key }}] }}\n",
@@ -377,7 +409,7 @@ fn a_project_can_neither_define_a_credential_nor_send_one_elsewhere_and_a_missin
     );
     scene.stage.write("sandbox.policy.yaml", elsewhere);
     let Some(refused) = scene.python(FETCH, &[&format!("GET {}", other.url("/one"))]) else { return };
-    assert!(format!("{refused:?}").contains("is not for 127.0.0.2"), "{refused:?}");
+    assert!(format!("{refused:?}").contains("policy::credential-host"), "{refused:?}");
     assert!(other.asked().is_empty());
     // The twin: the same command in the user's own file is run, and the rule works.
     scene.stage.write("sandbox.policy.yaml", format!("version: 1\n{rule}\n"));

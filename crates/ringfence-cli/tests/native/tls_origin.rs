@@ -66,10 +66,19 @@ impl Authority {
         file
     }
 
+    /// An origin on this machine that is called `name`.
+    pub(crate) fn named(&self, name: &str, answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> TlsOrigin {
+        self.start(name, "127.0.0.1", answer)
+    }
+
     /// An origin at `address` on a port of its own.
     pub(crate) fn origin(&self, address: &str, answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> TlsOrigin {
+        self.start(address, address, answer)
+    }
+
+    fn start(&self, name: &str, address: &str, answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> TlsOrigin {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![address.to_owned()]).unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -93,20 +102,20 @@ impl Authority {
                 });
             }
         });
-        TlsOrigin { address: address.to_owned(), port, asked }
+        TlsOrigin { name: name.to_owned(), port, asked }
     }
 }
 
 /// A server that goes on until the test ends.
 pub(crate) struct TlsOrigin {
-    address: String,
+    name: String,
     pub(crate) port: u16,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl TlsOrigin {
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("https://{}:{}{path}", self.address, self.port)
+        format!("https://{}:{}{path}", self.name, self.port)
     }
 
     pub(crate) fn asked(&self) -> Vec<Asked> {
