@@ -32,6 +32,8 @@ pub(crate) struct WayOut {
     rules: Rules,
     budgets: Budgets,
     inspector: Option<Arc<Inspector>>,
+    /// Those whose secrets are still to be fetched.
+    wanted: Vec<(String, CredentialPolicy)>,
     credentials: Vec<Credential>,
 }
 
@@ -47,23 +49,28 @@ pub enum WayOutError {
 }
 
 impl WayOut {
-    /// Gets all that the policy's rules need. Nothing for a wall without a network of ours.
-    pub(crate) async fn prepare(policy: &ResolvedPolicy) -> Result<Option<Self>, WayOutError> {
+    /// Makes all that the policy's rules need, but for secrets. Nothing for a wall without a network of ours.
+    pub(crate) fn prepare(policy: &ResolvedPolicy) -> Result<Option<Self>, WayOutError> {
         if policy.net.mode.value != NetMode::Allowlist {
             return Ok(None);
         }
         let rules = Rules::of_policy(&policy.net);
         let inspector = if rules.need_inspection() { Some(Arc::new(Inspector::new(&[])?)) } else { None };
-        let mut credentials = Vec::new();
-        for (name, credential) in used(policy)? {
-            let from = secret::fetch(name, &credential.from).await?;
-            let unfit = |source| SecretError::Unfit { name: name.to_owned(), source };
-            let made = Credential::new(name, &placeholder(name), &from).map_err(unfit)?;
-            let made = made.sent_in(&credential.header, &credential.prefix).map_err(unfit)?;
-            credentials.push(made);
-        }
+        let wanted =
+            used(policy)?.into_iter().map(|(name, credential)| (name.to_owned(), credential.clone())).collect();
         let budgets = Budgets { run: Budget::from(&policy.net.budget.value), host: Budget::default() };
-        Ok(Some(Self { rules, budgets, inspector, credentials }))
+        Ok(Some(Self { rules, budgets, inspector, wanted, credentials: Vec::new() }))
+    }
+
+    /// Fetches the secrets. Not before the wall stands: the process behind it may be a copy of this one.
+    pub(crate) async fn with_secrets(mut self) -> Result<Self, WayOutError> {
+        for (name, credential) in std::mem::take(&mut self.wanted) {
+            let from = secret::fetch(&name, &credential.from).await?;
+            let unfit = |source| SecretError::Unfit { name: name.clone(), source };
+            let made = Credential::new(name.as_str(), &placeholder(&name), &from).map_err(unfit)?;
+            self.credentials.push(made.sent_in(&credential.header, &credential.prefix).map_err(unfit)?);
+        }
+        Ok(self)
     }
 
     /// What programs have to see to trust what is opened; nothing when nothing is.

@@ -117,6 +117,10 @@ impl Link {
         way_out: Option<WayOut>,
     ) -> Result<(Proofs, Option<Egress>), StartError> {
         let (mut proofs, door) = self.proven().await?;
+        let way_out = match way_out {
+            Some(way_out) => Some(way_out.with_secrets().await?),
+            None => None,
+        };
         let missing = |what| Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
         let egress = match (plan.policy().net.mode.value, door, way_out) {
             (NetMode::Allowlist, Some(door), Some(way_out)) => Egress::open(door, way_out, plan.run_id()),

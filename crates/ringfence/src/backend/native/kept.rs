@@ -45,7 +45,7 @@ struct Standing {
 
 /// Raises the wall of `plan`, which names no program.
 pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWall>, StartError> {
-    let way_out = WayOut::prepare(plan.policy()).await?;
+    let way_out = WayOut::prepare(plan.policy())?;
     let root = native.root(plan).await?;
     let workspace = workspace_at(plan)?;
     // Each run has a folder of its own there for its code.
