@@ -151,11 +151,13 @@ async fn ask(name: &str, program: &str, words: &[String]) -> Result<Zeroizing<Ve
         if let Some(stdout) = stdout {
             stdout.take(u64::try_from(MOST_BYTES + 2).unwrap_or(u64::MAX)).read_to_end(&mut bytes).await?;
         }
-        child.wait().await
+        // Who says too much need not be waited for: it ends when nobody holds it.
+        if bytes.len() > MOST_BYTES + 1 { Ok(None) } else { child.wait().await.map(Some) }
     };
     match tokio::time::timeout(PATIENCE, answer).await {
-        Ok(Ok(status)) if status.success() => Ok(bytes),
-        Ok(Ok(status)) => Err(failed(format!("ended with {status}"))),
+        Ok(Ok(None)) => Err(SecretError::NotText { name: name.to_owned() }),
+        Ok(Ok(Some(status))) if status.success() => Ok(bytes),
+        Ok(Ok(Some(status))) => Err(failed(format!("ended with {status}"))),
         Ok(Err(error)) => Err(failed(format!("could not be waited for ({error})"))),
         Err(_) => Err(failed("did not answer within a minute".to_owned())),
     }
