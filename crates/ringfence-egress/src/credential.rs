@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE};
 use http::request::Parts;
+use zeroize::Zeroizing;
 
 use crate::body::Filter;
 use crate::decide::{Allowed, ForeignCredentials, Scheme};
@@ -54,7 +55,7 @@ const SHORTEST: usize = 8;
 pub struct Credential {
     name: Arc<str>,
     placeholder: String,
-    secret: String,
+    secret: Zeroizing<String>,
     header: HeaderName,
     prefix: String,
 }
@@ -92,18 +93,24 @@ impl Credential {
         Ok(Self {
             name: name.into(),
             placeholder: placeholder.to_owned(),
-            secret: secret.to_owned(),
+            secret: Zeroizing::new(secret.to_owned()),
             header: AUTHORIZATION,
             prefix: "Bearer ".to_owned(),
         })
     }
 
-    /// The same in another header: `prefix` and then the secret.
+    /// The same in another header: `prefix` and then the secret. After `Basic ` the rest and the secret are sent in base64.
     #[must_use]
     pub fn sent_as(mut self, header: HeaderName, prefix: &str) -> Self {
         self.header = header;
         self.prefix = prefix.to_owned();
         self
+    }
+
+    /// Likewise, with the name of the header as text.
+    pub fn sent_in(self, header: &str, prefix: &str) -> Result<Self, BadCredential> {
+        let header = HeaderName::from_bytes(header.as_bytes()).map_err(|_| BadCredential::NotPlain)?;
+        Ok(self.sent_as(header, prefix))
     }
 
     /// What stands for the secret inside.
@@ -164,7 +171,11 @@ impl Credentials {
                 || scan::contains_any(basic.as_bytes(), &self.placeholders)
         };
         if parts.headers.values().any(left) {
-            return Err("the placeholder of a credential goes to the host of its rule alone, over https".to_owned());
+            let why = match own {
+                Some(own) => format!("the placeholder of a credential belongs into `{}` and nowhere else", own.header),
+                None => "the placeholder of a credential goes to the host of its rule alone, over https".to_owned(),
+            };
+            return Err(why);
         }
         let request = match self.placeholders.is_empty() {
             true => Filter::Nothing,
@@ -220,13 +231,14 @@ fn is_nothing_but(value: &HeaderValue, placeholder: &str) -> bool {
 fn substitute(credential: &Credential, headers: &mut HeaderMap) -> Result<(), String> {
     let unfit = |_| "the credential does not fit into a header".to_owned();
     let mut replaced = false;
-    for value in headers.values_mut() {
+    // In its own header alone: anywhere else the origin might keep it, or hand it on.
+    for (_, value) in headers.iter_mut().filter(|(name, _)| **name == credential.header) {
         let text = match (value.to_str(), decoded_basic(value)) {
             (Ok(text), _) if text.contains(&credential.placeholder) => {
-                text.replace(&credential.placeholder, &credential.secret)
+                text.replace(&credential.placeholder, credential.secret.as_str())
             }
             (_, Some(basic)) if basic.contains(&credential.placeholder) => {
-                format!("Basic {}", STANDARD.encode(basic.replace(&credential.placeholder, &credential.secret)))
+                format!("Basic {}", STANDARD.encode(basic.replace(&credential.placeholder, credential.secret.as_str())))
             }
             _ => continue,
         };
@@ -235,7 +247,10 @@ fn substitute(credential: &Credential, headers: &mut HeaderMap) -> Result<(), St
         replaced = true;
     }
     if !replaced {
-        let text = format!("{}{}", credential.prefix, credential.secret);
+        let text = match credential.prefix.strip_prefix("Basic ") {
+            Some(user) => format!("Basic {}", STANDARD.encode(format!("{user}{}", credential.secret.as_str()))),
+            None => format!("{}{}", credential.prefix, credential.secret.as_str()),
+        };
         let mut value = HeaderValue::from_str(&text).map_err(unfit)?;
         value.set_sensitive(true);
         headers.insert(credential.header.clone(), value);

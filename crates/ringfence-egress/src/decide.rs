@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ringfence_policy::{Glob, NetMode};
 
+use crate::budget::Budget;
 use crate::denial::{Denied, Reason};
 use crate::host::{Host, Loopback};
 use crate::rules::{Protocol, Rule, Rules};
@@ -66,6 +67,8 @@ pub struct Allowed {
     pub credential: Option<Arc<str>>,
     /// What becomes of credentials that the program brings along.
     pub foreign: ForeignCredentials,
+    /// How much of the host the rule that decided lets be used.
+    pub budget: Budget,
     /// Whether a rule looked at method or path: then the normal form of the path is what is forwarded.
     pub looked_at_request: bool,
 }
@@ -141,6 +144,7 @@ fn judge(rules: &Rules, target: &Target<'_>) -> Result<Allowed, Refused> {
             handling: Handling::Tcp,
             credential: None,
             foreign: ForeignCredentials::Pass,
+            budget: Budget::default(),
             looked_at_request: false,
         });
     }
@@ -264,20 +268,21 @@ fn judge_connection(rules: &Rules, target: &Target<'_>, seen: Seen) -> Result<Al
             }
         }
     }
-    let allowed = |rule: Arc<str>, handling: Handling| Allowed {
+    let allowed = |rule: Arc<str>, handling: Handling, budget: Budget| Allowed {
         rule,
         handling,
         credential: None,
         foreign: bound,
+        budget,
         looked_at_request: false,
     };
     if let Some(rule) = opened {
-        return Ok(allowed(Arc::clone(&rule.name), Handling::Inspect));
+        return Ok(allowed(Arc::clone(&rule.name), Handling::Inspect, rule.budget));
     }
-    let found = closed.map(|(rule, handling)| (Arc::clone(&rule.name), handling));
-    let found = found.or_else(|| open(rules, target).map(|name| (name, Handling::Tcp)));
+    let found = closed.map(|(rule, handling)| (Arc::clone(&rule.name), handling, rule.budget));
+    let found = found.or_else(|| open(rules, target).map(|name| (name, Handling::Tcp, Budget::default())));
     match (found, seen.undecided) {
-        (Some((rule, handling)), None) => Ok(allowed(rule, handling)),
+        (Some((rule, handling, budget)), None) => Ok(allowed(rule, handling, budget)),
         (Some(_), Some(rule)) => Err(Refused { reason: Reason::NeedsInspection, rule: Some(rule) }),
         (None, _) => Err(refused),
     }
@@ -326,12 +331,12 @@ fn judge_request(
             }
         }
     }
-    let (rule, credential) = match (chosen, open(rules, target)) {
-        (Some(rule), _) => (Arc::clone(&rule.name), rule.net.credential.as_deref().map(Arc::from)),
-        (None, Some(open)) => (open, None),
+    let (rule, credential, budget) = match (chosen, open(rules, target)) {
+        (Some(rule), _) => (Arc::clone(&rule.name), rule.net.credential.as_deref().map(Arc::from), rule.budget),
+        (None, Some(open)) => (open, None, Budget::default()),
         (None, None) => return Err(refused),
     };
-    Ok(Allowed { rule, handling: Handling::Web, credential, foreign, looked_at_request })
+    Ok(Allowed { rule, handling: Handling::Web, credential, foreign, budget, looked_at_request })
 }
 
 /// A target in a few words. What a program wrote is in it as it came.

@@ -22,6 +22,9 @@ use crate::host::Host;
 /// The most hosts whose certificates are kept. When there are more, all are forgotten and made again.
 const MOST_LEAVES: usize = 1024;
 
+/// The name of every authority.
+const AUTHORITY: &str = "Ringfence sandbox authority";
+
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
@@ -95,7 +98,7 @@ impl Inspector {
     pub fn trusting(roots: Vec<CertificateDer<'static>>) -> Result<Self, InspectError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut params = CertificateParams::default();
-        params.distinguished_name = named("Ringfence sandbox authority");
+        params.distinguished_name = named(AUTHORITY);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let mut random = [0; 16];
@@ -146,6 +149,11 @@ impl Inspector {
     /// hosts that are not inspected still have to be trusted.
     pub fn bundle_pem(&self) -> String {
         self.roots.iter().fold(self.certificate_pem(), |text, root| text + &pem(root))
+    }
+
+    /// Every root that origins are verified against.
+    pub(crate) fn roots(&self) -> &[CertificateDer<'static>] {
+        &self.roots
     }
 
     /// How we are a client to an origin.
@@ -216,28 +224,6 @@ impl fmt::Debug for Inspector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inspector").finish_non_exhaustive()
     }
-}
-
-/// Variables that lead programs to the bundle ([`Inspector::bundle_pem`]) at `path`, as it is named inside.
-pub fn trust_environment(path: &str) -> Vec<(&'static str, String)> {
-    const VARIABLES: [&str; 15] = [
-        "SSL_CERT_FILE",
-        "REQUESTS_CA_BUNDLE",
-        "CURL_CA_BUNDLE",
-        "NODE_EXTRA_CA_CERTS",
-        "GIT_SSL_CAINFO",
-        "CARGO_HTTP_CAINFO",
-        "PIP_CERT",
-        "npm_config_cafile",
-        "AWS_CA_BUNDLE",
-        "DENO_CERT",
-        "HEX_CACERTS_PATH",
-        "BUNDLE_SSL_CA_CERT",
-        "NIX_SSL_CERT_FILE",
-        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-        "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
-    ];
-    VARIABLES.into_iter().map(|name| (name, path.to_owned())).collect()
 }
 
 /// Variables that lead programs to a proxy at `address`, such as `127.0.0.1:3128`, as it is named inside. A convenience: there

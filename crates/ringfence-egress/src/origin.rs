@@ -9,7 +9,7 @@ use http::header::{HOST, HeaderValue};
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -21,6 +21,7 @@ use crate::decide::{Scheme, Target};
 use crate::host::Host;
 use crate::inspect::{Version, server_name};
 use crate::limits::Limits;
+use crate::tasks::Spawner;
 use crate::upstream::Gate;
 
 /// Sends requests over one connection.
@@ -49,14 +50,14 @@ pub(crate) enum NoAnswer {
 
 impl Origin {
     /// Speaks HTTP/1.1 over a plain connection.
-    pub(crate) async fn plain(stream: TcpStream, limits: &Limits) -> io::Result<Self> {
+    pub(crate) async fn plain(stream: TcpStream, limits: &Limits, spawner: &Spawner) -> io::Result<Self> {
         let address = stream.peer_addr()?.ip();
-        Self::speak(stream, address, Version::Http1, limits).await
+        Self::speak(stream, address, Version::Http1, limits, spawner).await
     }
 
     /// Speaks HTTP/1.1 to the proxy above ours.
-    pub(crate) async fn gate(gate: &Arc<Gate>, limits: &Limits) -> io::Result<Self> {
-        let origin = Self::plain(gate.reach(limits.connect).await?, limits).await?;
+    pub(crate) async fn gate(gate: &Arc<Gate>, limits: &Limits, spawner: &Spawner) -> io::Result<Self> {
+        let origin = Self::plain(gate.reach(limits.connect).await?, limits, spawner).await?;
         Ok(Self { gate: Some(Arc::clone(gate)), ..origin })
     }
 
@@ -66,15 +67,22 @@ impl Origin {
         host: &Host,
         config: Arc<ClientConfig>,
         limits: &Limits,
+        spawner: &Spawner,
     ) -> io::Result<(Self, Version)> {
         let address = stream.peer_addr()?.ip();
         let name = server_name(host).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let stream = timeout(limits.handshake, TlsConnector::from(config).connect(name, stream)).await??;
         let version = Version::agreed(stream.get_ref().1.alpn_protocol());
-        Ok((Self::speak(stream, address, version, limits).await?, version))
+        Ok((Self::speak(stream, address, version, limits, spawner).await?, version))
     }
 
-    async fn speak<S>(stream: S, address: IpAddr, version: Version, limits: &Limits) -> io::Result<Self>
+    async fn speak<S>(
+        stream: S,
+        address: IpAddr,
+        version: Version,
+        limits: &Limits,
+        spawner: &Spawner,
+    ) -> io::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -84,19 +92,19 @@ impl Origin {
                 let mut builder = http1::Builder::new();
                 builder.max_headers(limits.head.headers).max_buf_size(limits.head.bytes.max(8192));
                 let (sender, connection) = builder.handshake(io).await.map_err(io::Error::other)?;
-                // It ends with the sender. What went wrong on it, the request was told.
-                drop(tokio::spawn(connection.with_upgrades()));
+                // It ends with the sender, and with what it is for. What went wrong on it, the request was told.
+                spawner.spawn(async { drop(connection.with_upgrades().await) });
                 Sender::Http1(sender)
             }
             Version::Http2 => {
-                let mut builder = http2::Builder::new(TokioExecutor::new());
+                let mut builder = http2::Builder::new(spawner.clone());
                 builder
                     .timer(TokioTimer::new())
                     .initial_stream_window_size(256 * 1024)
                     .initial_connection_window_size(1024 * 1024)
                     .max_header_list_size(u32::try_from(limits.head.bytes).unwrap_or(u32::MAX));
                 let (sender, connection) = builder.handshake(io).await.map_err(io::Error::other)?;
-                drop(tokio::spawn(connection));
+                spawner.spawn(async { drop(connection.await) });
                 Sender::Http2(sender)
             }
         };

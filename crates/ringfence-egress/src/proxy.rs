@@ -27,6 +27,7 @@ use crate::rules::Rules;
 use crate::site::{Place, Site};
 use crate::socks::{self, BadHandshake, Read, Reply};
 use crate::stream::{Rewound, Stream};
+use crate::tasks::Tasks;
 use crate::tunnel::{Greeting, Tunnel};
 use crate::upstream::{Gate, Upstream};
 
@@ -130,10 +131,10 @@ impl ProxyBuilder {
         let asking = self.ask.map(|ask| Asking::new(ask, &self.rules, self.limits.answer));
         Proxy(Arc::new(Shared {
             identity: self.identity,
+            account: Account::new(self.budgets, self.rules.budgets()),
             rules: self.rules,
             resolver: self.resolver,
             sink: self.sink,
-            account: Account::new(self.budgets),
             inspector: self.inspector,
             credentials: Credentials::new(self.credentials),
             gate,
@@ -314,9 +315,10 @@ impl Proxy {
         if head.method == "CONNECT" {
             return self.connect(stream, before, head, permit).await;
         }
-        let site = Site::new(Arc::clone(shared), Via::Forward, Place::Anywhere, None, permit);
+        let tasks = Tasks::new();
+        let site = Site::new(Arc::clone(shared), Via::Forward, Place::Anywhere, None, permit, tasks.spawner());
         // An error here is the end of the connection, and its requests have been told.
-        drop(site.serve(Rewound::new(before, stream), Version::Http1).await);
+        drop(site.serve(Rewound::new(before, stream), Version::Http1, tasks).await);
     }
 
     async fn connect(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ringfence_policy::{HostPattern, NetMode, NetPolicy, NetProtocol, NetRule};
 
+use crate::budget::{Budget, RuleBudgets};
 use crate::host::Host;
 use crate::strangers::{labels, parents};
 
@@ -36,7 +37,7 @@ pub enum Strangers {
     Acknowledged,
 }
 
-/// One rule, with what the policy's own rule does not say.
+/// One rule of the policy, and how its hosts are handled.
 #[derive(Debug, Clone)]
 pub struct Rule {
     /// Hosts, ports, methods, paths and the credential.
@@ -47,6 +48,8 @@ pub struct Rule {
     pub inspection: Inspection,
     /// Whether a channel to strangers is meant.
     pub strangers: Strangers,
+    /// How much of each of its hosts may be used.
+    pub budget: Budget,
     /// How records name the rule.
     pub name: Arc<str>,
 }
@@ -61,6 +64,7 @@ impl Rule {
             },
             inspection: if net.inspects() { Inspection::Inspected } else { Inspection::Closed },
             strangers: if net.acknowledge { Strangers::Acknowledged } else { Strangers::NotAcknowledged },
+            budget: Budget::from(&net.budget),
             net,
             name: name.into(),
         }
@@ -180,6 +184,10 @@ impl Rules {
     /// Whether a rule wants TLS opened, so that the proxy needs an [`crate::Inspector`] and the sandbox its certificate.
     pub fn need_inspection(&self) -> bool {
         self.allow.iter().any(Rule::opens_tls)
+    }
+
+    pub(crate) fn budgets(&self) -> RuleBudgets {
+        if self.allow.iter().any(|rule| rule.budget.limits()) { RuleBudgets::Some } else { RuleBudgets::None }
     }
 
     fn index(&mut self, host: &HostPattern, position: usize, list: List) {

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::authority::Authority;
 use crate::body::{Cut, Filter, Watched};
-use crate::budget::Direction;
+use crate::budget::{Budget, Direction};
 use crate::copy;
 use crate::credential::{self, Handled};
 use crate::decide::{Access, Allowed, Decision, Scheme, Target, deny_because};
@@ -37,6 +37,7 @@ use crate::proxy::Shared;
 use crate::record::{Ending, Record, Ticket, Via};
 use crate::resolve::{Checked, Unchecked, check, dial};
 use crate::scan::Scanner;
+use crate::tasks::{Spawner, Tasks};
 use crate::upstream::Gate;
 use crate::url_path::UrlPath;
 
@@ -51,6 +52,8 @@ pub(crate) struct Site {
     open: Mutex<Option<Open>>,
     /// What a WebSocket has become of the connection. It is passed on when HTTP has ended.
     upgraded: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Begins what ends with the connection.
+    spawner: Spawner,
     /// Held until the last request, or what became of it, has ended.
     _permit: Arc<OwnedSemaphorePermit>,
 }
@@ -96,16 +99,18 @@ impl Site {
         place: Place,
         origin: Option<Origin>,
         permit: Arc<OwnedSemaphorePermit>,
+        spawner: Spawner,
     ) -> Arc<Self> {
         let open = match (&place, origin) {
             (Place::One(one), Some(origin)) => Some(Open { host: one.host.clone(), port: one.port, origin }),
             (Place::One(_) | Place::Anywhere, _) => None,
         };
-        Arc::new(Self { shared, via, place, open: Mutex::new(open), upgraded: Mutex::new(None), _permit: permit })
+        let (open, upgraded) = (Mutex::new(open), Mutex::new(None));
+        Arc::new(Self { shared, via, place, open, upgraded, spawner, _permit: permit })
     }
 
-    /// Serves requests until the inside has no more.
-    pub(crate) async fn serve<S>(self: Arc<Self>, stream: S, version: Version) -> Result<(), hyper::Error>
+    /// Serves requests until the inside has no more. With it end its `tasks`.
+    pub(crate) async fn serve<S>(self: Arc<Self>, stream: S, version: Version, tasks: Tasks) -> Result<(), hyper::Error>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -128,7 +133,7 @@ impl Site {
                     .await
             }
             Version::Http2 => {
-                http2::Builder::new(TokioExecutor::new())
+                http2::Builder::new(tasks.spawner())
                     .timer(TokioTimer::new())
                     .max_concurrent_streams(limits.streams)
                     .max_header_list_size(u32::try_from(limits.head.bytes).unwrap_or(u32::MAX))
@@ -187,16 +192,16 @@ impl Site {
         let meter = self
             .shared
             .account
-            .request(&host.to_string())
+            .request(&host.to_string(), allowed.budget)
             .map_err(|over| self.refuse(&target, Reason::Budget, &over.to_string()))?;
-        let origin = self.origin(&target).await?;
+        let origin = self.origin(&target, allowed.budget).await?;
         let record = self.record(&target, None, Arc::clone(&allowed.rule));
         let ticket = Ticket::open(record, &self.shared.sink, meter, started);
         let Handled { request: filter, response: words } = handled;
         let up = Watched::new(body, Arc::clone(&ticket), Direction::Up, self.shared.limits.idle, filter);
         let mut request = Request::from_parts(parts, up);
         let inside = websocket.then(|| hyper::upgrade::on(&mut request));
-        let response = self.send(&target, scheme, origin, request, &ticket).await?;
+        let response = self.send(&target, &allowed, scheme, origin, request, &ticket).await?;
         ticket.answered(Some(response.status().as_u16()));
         self.pass_back(&target, response, inside, ticket, words).await
     }
@@ -284,6 +289,7 @@ impl Site {
     async fn send(
         &self,
         target: &Target<'_>,
+        allowed: &Allowed,
         scheme: Scheme,
         mut origin: Origin,
         mut request: Request<Watched>,
@@ -313,7 +319,7 @@ impl Site {
                 }
                 Ok(Err(NoAnswer::NotSent(returned))) => {
                     request = *returned;
-                    origin = self.origin(target).await?;
+                    origin = self.origin(target, allowed.budget).await?;
                 }
                 Ok(Err(NoAnswer::Failed)) => {
                     let text = format!("{} did not answer the request.\n", target.host);
@@ -331,7 +337,7 @@ impl Site {
     }
 
     /// A connection to the target: the one that was kept, or a new one to an address that was judged.
-    async fn origin(&self, target: &Target<'_>) -> Result<Origin, Refused> {
+    async fn origin(&self, target: &Target<'_>, budget: Budget) -> Result<Origin, Refused> {
         let limits = &self.shared.limits;
         let mut open = self.open.lock().await;
         let kept = open.take_if(|open| open.host == *target.host && open.port == target.port);
@@ -351,7 +357,7 @@ impl Site {
             Place::Anywhere => {
                 self.shared
                     .account
-                    .connection(&target.host.to_string())
+                    .connection(&target.host.to_string(), budget)
                     .map_err(|over| self.refuse(target, Reason::Budget, &over.to_string()))?;
                 let resolver = &*self.shared.resolver;
                 let gate = self.shared.gate.as_ref();
@@ -362,10 +368,10 @@ impl Site {
                 })?;
                 // Not by CONNECT: many let that through for port 443 alone.
                 if let Some(gate) = checked.through() {
-                    return Origin::gate(gate, limits).await.map_err(failed);
+                    return Origin::gate(gate, limits, &self.spawner).await.map_err(failed);
                 }
                 let stream = dial(&checked, limits.connect).await.map_err(failed)?;
-                Origin::plain(stream, limits).await.map_err(failed)
+                Origin::plain(stream, limits, &self.spawner).await.map_err(failed)
             }
             Place::One(one) => {
                 if let Some(why) = &one.failed {
@@ -373,10 +379,10 @@ impl Site {
                 }
                 let stream = dial(&one.checked, limits.connect).await.map_err(failed)?;
                 match &one.tls {
-                    None => Origin::plain(stream, limits).await.map_err(failed),
+                    None => Origin::plain(stream, limits, &self.spawner).await.map_err(failed),
                     Some(config) => {
-                        let (origin, _) =
-                            Origin::tls(stream, &one.host, Arc::clone(config), limits).await.map_err(failed)?;
+                        let tls = Origin::tls(stream, &one.host, Arc::clone(config), limits, &self.spawner);
+                        let (origin, _) = tls.await.map_err(failed)?;
                         if let Some(shared) = origin.shared() {
                             *open = Some(Open { host: one.host.clone(), port: one.port, origin: shared });
                         }

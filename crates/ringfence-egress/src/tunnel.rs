@@ -24,6 +24,7 @@ use crate::resolve::{Checked, Unchecked, check, dial};
 use crate::site::{OnePlace, Place, Site};
 use crate::socks::Reply;
 use crate::stream::{Rewound, Stream};
+use crate::tasks::Tasks;
 
 /// A fatal alert: access denied. All that can be said to a client that speaks TLS.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
@@ -77,7 +78,7 @@ impl Tunnel {
             let denied = deny_because(&shared.rules, &target, Reason::NeedsInspection, why);
             return self.deny(&target, denied).await;
         }
-        let meter = match shared.account.connection(&host.to_string()) {
+        let meter = match shared.account.connection(&host.to_string(), allowed.budget) {
             Ok(meter) => meter,
             Err(over) => {
                 let denied = deny_because(&shared.rules, &target, Reason::Budget, &over.to_string());
@@ -110,7 +111,7 @@ impl Tunnel {
             return;
         }
         match allowed.handling {
-            Handling::Tcp => self.pass(outside, &ticket).await,
+            Handling::Tcp => self.pass(&target, outside, &ticket).await,
             Handling::Web => self.web(&target, checked, outside, ticket, None).await,
             Handling::Inspect => {
                 let inspector = shared.inspector.clone();
@@ -138,7 +139,7 @@ impl Tunnel {
                     return self.deny_inside(target, &denied, &ACCESS_DENIED).await;
                 }
                 match inspector {
-                    None => self.pass(outside, &ticket).await,
+                    None => self.pass(target, outside, &ticket).await,
                     Some(inspector) => self.inspect(target, checked, outside, &inspector, ticket).await,
                 }
             }
@@ -184,7 +185,14 @@ impl Tunnel {
         timeout(self.shared.limits.handshake, reading).await.unwrap_or(Ok(Spoken::Nothing))
     }
 
-    async fn pass(self, outside: TcpStream, ticket: &Ticket) {
+    /// Passes bytes on without a look at them. To a budget of requests that is one.
+    async fn pass(self, target: &Target<'_>, outside: TcpStream, ticket: &Ticket) {
+        if let Err(over) = ticket.meter.one_more_request() {
+            let denied = deny_because(&self.shared.rules, target, Reason::Budget, &over.to_string());
+            ticket.end(Ending::Cut);
+            let last: &[u8] = if self.before.first() == Some(&HANDSHAKE) { &ACCESS_DENIED } else { &[] };
+            return self.deny_inside(target, &denied, last).await;
+        }
         let Self { shared, stream, before, permit, .. } = self;
         let ending = copy::copy(stream, before, outside, &ticket.meter, shared.limits.idle).await;
         ticket.end(ending);
@@ -194,10 +202,11 @@ impl Tunnel {
     /// Plain HTTP in a tunnel is judged request by request, like any other.
     async fn http(self, target: &Target<'_>, checked: Checked, outside: TcpStream, ticket: &Ticket) {
         let Self { shared, stream, before, permit, .. } = self;
-        let origin = Origin::plain(outside, &shared.limits).await.ok();
+        let tasks = Tasks::new();
+        let origin = Origin::plain(outside, &shared.limits, &tasks.spawner()).await.ok();
         let one = OnePlace { host: target.host.clone(), port: target.port, checked, tls: None, failed: None };
-        let site = Site::new(shared, Via::Tunnelled, Place::One(one), origin, permit);
-        let served = site.serve(Rewound::new(before, stream), Version::Http1).await;
+        let site = Site::new(shared, Via::Tunnelled, Place::One(one), origin, permit, tasks.spawner());
+        let served = site.serve(Rewound::new(before, stream), Version::Http1, tasks).await;
         ticket.end(if served.is_ok() { Ending::Complete } else { Ending::Broken });
     }
 
@@ -217,7 +226,9 @@ impl Tunnel {
         let offered = Version::offered(start.client_hello().alpn());
         // First to the origin: what it speaks is what the inside is offered, so that nothing has to be translated.
         let config = inspector.to_origin(offered);
-        let (origin, version, failed) = match Origin::tls(outside, target.host, Arc::clone(&config), &limits).await {
+        let tasks = Tasks::new();
+        let tls = Origin::tls(outside, target.host, Arc::clone(&config), &limits, &tasks.spawner()).await;
+        let (origin, version, failed) = match tls {
             Ok((origin, version)) => (Some(origin), version, None),
             Err(error) => {
                 let why = format!("could not be verified, or does not speak TLS: {}", plain(&error.to_string()));
@@ -234,8 +245,8 @@ impl Tunnel {
             tls: Some(inspector.to_origin(version)),
             failed,
         };
-        let site = Site::new(shared, Via::Inspected, Place::One(one), origin, permit);
-        let served = site.serve(stream, version).await;
+        let site = Site::new(shared, Via::Inspected, Place::One(one), origin, permit, tasks.spawner());
+        let served = site.serve(stream, version, tasks).await;
         ticket.end(if served.is_ok() { Ending::Complete } else { Ending::Broken });
     }
 

@@ -168,6 +168,13 @@ fn read_from(reader: &mut Reader<'_>, node: &Node) -> Option<SecretSource> {
                 reader.report(command.mark, bad("`command` names no program"));
                 return None;
             }
+            // What it leads to would depend on where a run is started, such as in a repository.
+            if words.first().is_some_and(|program| program.contains('/') && !program.starts_with('/')) {
+                let problem =
+                    Diagnostic::error(BAD, "`command` names its program neither from the root nor by its name");
+                reader.report(command.mark, problem.advise("write it such as `/usr/bin/pass`, or `pass`"));
+                return None;
+            }
             Some(SecretSource::Command(words))
         }
         _ => {

@@ -41,7 +41,7 @@ net:
   # none, allowlist or open.
   #mode: allowlist
   # Hosts that can be reached: `pypi.org`, `*.example.org`, `example.org:8443`, or with more detail.
-  #allow: [pypi.org, {{ host: api.github.com, methods: [GET], paths: ["/repos/**"] }}]
+  #allow: [pypi.org, {{ host: api.github.com, methods: [GET], paths: ["/repos/**"], inspect: true }}]
   # Ports of this machine that can be reached.
   localhost: []
 

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use ringfence_egress::{Identity, Limits, Proxy, Record, Rules, Sink, Upstream, Usage, Via, plain_and_short};
+use ringfence_egress::{Ending, Identity, Limits, Reason, Record, Sink, Upstream, Usage, Via, plain_and_short};
 use ringfence_policy::UnknownHosts;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -17,6 +17,7 @@ use self::asked::Asked;
 use crate::backend::door::Doors;
 use crate::event::{Event, Violation};
 use crate::plan::Plan;
+use crate::way_out::WayOut;
 
 /// The most different contacts of one run that are told one by one: of those that were let through, and of those that were
 /// denied. Together with what follows they fit into a line of the ledger.
@@ -175,14 +176,14 @@ pub(crate) fn most_connections() -> usize {
 }
 
 impl Egress {
-    /// Lets through the doors what the policy of `plan` allows.
-    pub(crate) fn open(doors: Doors, plan: &Plan) -> io::Result<Self> {
+    /// Lets through the doors what `way_out`, which is that of `plan`, allows.
+    pub(crate) fn open(doors: Doors, way_out: WayOut, plan: &Plan) -> io::Result<Self> {
         let (policy, sandbox) = (&plan.policy().net, plan.run_id());
         let (listener, direct) = doors.listen()?;
         let told = Arc::new(Told::default());
         let sink: Arc<dyn Sink> = Arc::clone(&told) as _;
         let identity = Identity::new(sandbox.as_str(), sandbox.as_str());
-        let mut builder = Proxy::builder(identity, Rules::of_policy(policy)).sink(sink).limits(limits());
+        let mut builder = way_out.proxy(identity).sink(sink).limits(limits());
         if policy.unknown.value == UnknownHosts::Ask {
             let asked = Asked { approver: Arc::clone(plan.approver()), policy: policy.clone() };
             builder = builder.ask(Arc::new(asked));
@@ -358,6 +359,10 @@ impl Log {
     }
 
     fn ended(&self, record: &Record, usage: &Usage) {
+        if usage.ending == Ending::OverBudget {
+            // It was let through, and cut: that, too, was denied.
+            self.decided(&Record { denied: Some(Reason::Budget), rule: "net.budget".into(), ..record.clone() });
+        }
         // One that was begun in another run is new here.
         if let Some((contact, _)) = self.book().entry(record) {
             contact.bytes_up = contact.bytes_up.saturating_add(usage.bytes_up);

@@ -40,11 +40,13 @@ pub mod run;
 pub mod run_id;
 pub mod sandbox_images;
 pub mod scratch;
+pub mod secret;
 pub mod session;
 mod setup;
 pub mod state;
 mod waiting;
 mod warm;
+pub mod way_out;
 pub mod workspace;
 mod written;
 

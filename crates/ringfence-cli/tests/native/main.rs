@@ -19,6 +19,7 @@ mod egress;
 mod files;
 mod guest;
 mod image;
+mod inspected;
 mod kernel;
 mod languages;
 mod names;
@@ -31,5 +32,6 @@ mod sessions;
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
 mod survivors;
+mod tls_origin;
 mod unix_sockets;
 mod workspace;

@@ -71,6 +71,31 @@ async fn a_placeholder_becomes_the_secret_for_its_host_and_nobody_inside_sees_it
 }
 
 #[tokio::test]
+async fn a_placeholder_is_replaced_in_the_header_of_its_credential_alone() {
+    let scene = Scene::new(|at, rules| rules.allow(with_credential(at, &[]))).await;
+    let own = format!("Authorization: Bearer {PLACEHOLDER}\r\n");
+    for other in ["X-Any", "X-Api-Key", "Referer"] {
+        for beside in ["", own.as_str()] {
+            let answer = scene.get("/x", &format!("{other}: {PLACEHOLDER}\r\n{beside}")).await;
+            assert!(answer.contains("belongs into `authorization`"), "{other} {beside}: {answer}");
+        }
+    }
+    assert!(scene.origin.seen().is_empty());
+    assert!(scene.get("/x", &own).await.contains("200 OK"));
+    // One that is sent for a user has its name beside it, in base64.
+    let basic = Credential::new("hub", PLACEHOLDER, SECRET).unwrap().sent_in("Authorization", "Basic me:").unwrap();
+    let pki = Pki::new();
+    let origin = Origin::tls(&pki, "name.test", &["http/1.1"]).await;
+    let at = format!("name.test:{}", origin.port);
+    let rules = Rules::none().localhost(origin.port).allow(with_credential(&at, &[]));
+    let (stage, authority) = Stage::inspecting(rules, &pki, |builder| builder.credential(basic)).await;
+    let mut stream = stage.tls(&at, "name.test", &client_config(&authority, &[])).await.unwrap();
+    assert!(ask(&mut stream, &get_direct(&at, "/")).await.contains("200 OK"));
+    let sent = format!("Basic {}", STANDARD.encode(format!("me:{SECRET}")));
+    assert_eq!(origin.seen()[0].headers["authorization"], sent);
+}
+
+#[tokio::test]
 async fn e22_a_foreign_credential_is_refused_where_one_is_bound_to_the_host() {
     let scene = Scene::new(|at, rules| {
         let mut plain = rule(at);

@@ -1,9 +1,11 @@
 //! TLS that is opened.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, StreamBody};
+use hyper::body::Frame;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ringfence_egress::{Inspection, Inspector, Rule, Rules, Via, proxy_environment, trust_environment};
 use ringfence_policy::NetRule;
@@ -91,6 +93,40 @@ async fn methods_and_paths_are_judged_inside_tls_over_http_2() {
 }
 
 #[tokio::test]
+async fn what_is_under_way_over_http_2_ends_when_serving_stops() {
+    let pki = Pki::new();
+    let origin = Origin::tls(&pki, "name.test", &["h2"]).await;
+    let at = format!("name.test:{}", origin.port);
+    let rules = Rules::none().allow(inspected(&at)).localhost(origin.port);
+    let (stage, authority) = Stage::inspecting(rules, &pki, |builder| builder).await;
+    let stream = stage.tls(&at, "name.test", &client_config(&authority, &["h2"])).await.unwrap();
+    let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    // The origin answers when it has the whole body, which never comes.
+    let endless = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>());
+    let request = http::Request::post(format!("https://{at}/up")).body(endless).unwrap();
+    let waiting = tokio::spawn(async move { sender.send_request(request).await.map(drop) });
+    let soon = |done: Box<dyn Fn() -> bool>| async move {
+        for _ in 0..2000 {
+            if done() {
+                return true;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+        false
+    };
+    let book = Arc::clone(&stage.book);
+    assert!(soon(Box::new(move || book.decided.lock().unwrap().len() >= 2)).await, "the request did not arrive");
+    assert!(Arc::strong_count(&stage.book) > 1, "the probe proves nothing");
+    stage.serving.abort();
+    // Whoever carries something holds the book.
+    let book = Arc::downgrade(&stage.book);
+    assert!(soon(Box::new(move || book.strong_count() == 1)).await, "something goes on");
+    assert!(waiting.await.unwrap().is_err());
+}
+
+#[tokio::test]
 async fn an_origin_that_cannot_be_verified_gets_nothing() {
     let (pki, stranger) = (Pki::new(), Pki::new());
     let origin = Origin::tls(&stranger, "name.test", &[]).await;
@@ -169,9 +205,7 @@ async fn every_sandbox_has_an_authority_of_its_own_and_its_key_is_nowhere() {
 #[test]
 fn programs_are_led_to_the_bundle_and_to_the_proxy_by_their_variables() {
     let trust = trust_environment("/run/ringfence/trust.pem");
-    for name in
-        ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT"]
-    {
+    for name in ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT"] {
         assert!(trust.contains(&(name, "/run/ringfence/trust.pem".to_owned())), "{name}");
     }
     let proxy = proxy_environment("127.0.0.1:3128");

@@ -268,6 +268,7 @@ pub(crate) struct Stage {
     pub(crate) at: SocketAddr,
     pub(crate) book: Arc<Book>,
     pub(crate) names: Arc<Names>,
+    pub(crate) serving: tokio::task::JoinHandle<io::Error>,
 }
 
 impl Stage {
@@ -287,8 +288,8 @@ impl Stage {
         let proxy = change(builder).build();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        tokio::spawn(async move { proxy.serve(listener).await });
-        Self { at, book, names }
+        let serving = tokio::spawn(async move { proxy.serve(listener).await });
+        Self { at, book, names, serving }
     }
 
     /// A proxy that opens TLS, before origins of `pki`. The certificate is the one that clients inside trust.

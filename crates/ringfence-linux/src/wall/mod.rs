@@ -8,6 +8,7 @@ mod clock;
 mod companion;
 mod contained;
 mod contained_proof;
+mod cover;
 mod door;
 mod ground;
 mod guest;

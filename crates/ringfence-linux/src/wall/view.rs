@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use super::cover::{mask, show_again};
 use super::layer::{Laid, PrivateLayer};
 use super::mount_api::{
     INERT, READ_ONLY, attach, attach_over, clone_below, clone_tree, make_private_with, new_file_system,
@@ -127,6 +128,15 @@ pub enum Entry {
         #[serde(with = "os_path")]
         at: PathBuf,
     },
+    /// Shows once more what was made before.
+    Again {
+        /// Where it was made: a file of the read-only root.
+        #[serde(with = "os_path")]
+        from: PathBuf,
+        /// Over what; it must be there.
+        #[serde(with = "os_path")]
+        at: PathBuf,
+    },
     /// The kernel's own view of the processes inside.
     Proc,
     /// Terminals of its own.
@@ -152,7 +162,7 @@ impl Entry {
             Self::Device { name } => Some(Path::new("/dev").join(name)),
             Self::Proc => Some(PathBuf::from("/proc")),
             Self::Terminals => Some(PathBuf::from("/dev/pts")),
-            Self::Masked { .. } => None,
+            Self::Masked { .. } | Self::Again { .. } => None,
         }
     }
 }
@@ -195,6 +205,7 @@ fn open_source(entry: &Entry, trees: &[OwnedFd]) -> Result<Option<OwnedFd>, Setu
         | Entry::Link { .. }
         | Entry::Scratch { .. }
         | Entry::Masked { .. }
+        | Entry::Again { .. }
         | Entry::Proc
         | Entry::Terminals => Ok(None),
     }
@@ -276,7 +287,7 @@ impl Quota {
     }
 
     /// Something empty that nobody may read: a folder or a file.
-    fn nothing(&self, kind: FileType) -> Result<OwnedFd, SetupError> {
+    pub(super) fn nothing(&self, kind: FileType) -> Result<OwnedFd, SetupError> {
         let name = Path::new(if kind == FileType::Directory { "folder" } else { "file" });
         let made = match kind {
             FileType::Directory => rustix::fs::mkdirat(&self.tree, name, Mode::empty()),
@@ -348,6 +359,7 @@ pub(super) fn build(
                 }
             }
             (Entry::Masked { at: path }, _) => mask(root, &inside_path(path), quota)?,
+            (Entry::Again { from, at: path }, _) => show_again(root, &inside_path(from), &inside_path(path))?,
             (Entry::Proc, _) => {
                 let tree = new_file_system("proc", &[], INERT | libc::MOUNT_ATTR_NOEXEC).map_err(at("mount /proc"))?;
                 root.show(Path::new("proc"), &tree, FileType::Directory)?;
@@ -378,12 +390,12 @@ fn read_only_if(access: Access) -> u64 {
 }
 
 /// Sets what a tree of the host forbids inside, and cuts it off from the host's mounts.
-fn restrict(path: &Path, tree: &OwnedFd, attributes: u64) -> Result<(), SetupError> {
+pub(super) fn restrict(path: &Path, tree: &OwnedFd, attributes: u64) -> Result<(), SetupError> {
     make_private_with(tree.as_fd(), attributes)
         .map_err(|source| SetupError::Step { step: format!("restrict {}", path.display()), source })
 }
 
-fn kind_of(tree: &OwnedFd) -> Result<FileType, SetupError> {
+pub(super) fn kind_of(tree: &OwnedFd) -> Result<FileType, SetupError> {
     let stat = rustix::fs::fstat(tree).map_err(at("look at what is shown"))?;
     Ok(FileType::from_raw_mode(stat.st_mode))
 }
@@ -482,12 +494,4 @@ fn raise_folders(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, path: &Path) -> R
         }
     }
     Ok(None)
-}
-
-/// Puts nothing over what is there.
-fn mask(root: &mut Root, path: &Path, quota: &Quota) -> Result<(), SetupError> {
-    let found = root.find(path)?;
-    let tree = quota.nothing(kind_of(&found)?)?;
-    restrict(path, &tree, INERT | READ_ONLY | libc::MOUNT_ATTR_NOEXEC)?;
-    attach(tree.as_fd(), found.as_fd()).map_err(at(format_args!("mask {}", path.display())))
 }

@@ -231,6 +231,7 @@ fn credentials_that_are_refused() {
         "credentials: { github: { from: { keyring: github }, hosts: [a.test] } }",
         "credentials: { github: { from: { command: pass github }, hosts: [a.test] } }",
         "credentials: { github: { from: { command: [] }, hosts: [a.test] } }",
+        "credentials: { github: { from: { command: [./token] }, hosts: [a.test] } }",
         "credentials: { github: { from: { env: T }, hosts: [a.test], header: Host } }",
         "credentials: { github: { from: { env: T }, hosts: [a.test], format: ghp_0123456789 } }",
         "credentials: { github: { from: { env: T }, hosts: [a.test], env: LD_PRELOAD } }",

@@ -22,6 +22,7 @@ use super::{StartError, WallError};
 use crate::egress::Egress;
 use crate::guarantee::Guarantee;
 use crate::plan::Plan;
+use crate::way_out::WayOut;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 
 /// How long a wall may take to be raised.
@@ -114,13 +115,17 @@ impl Link {
     }
 
     /// Waits until the guest has proven its wall, and opens the way out that the policy of `plan` allows.
-    pub(super) async fn proven_for(&self, plan: &Plan) -> Result<(Proofs, Option<Egress>), StartError> {
+    pub(super) async fn proven_for(
+        &self,
+        plan: &Plan,
+        way_out: Option<WayOut>,
+    ) -> Result<(Proofs, Option<Egress>), StartError> {
         let (proofs, sockets) = self.proven().await?;
         let policy = &plan.policy().net;
         let is_open = policy.mode.value == NetMode::Allowlist;
         let doors = is_open.then(|| Given::new(sockets, policy).map(Doors::Given)).transpose();
         let doors = doors.map_err(|source| StartError::Io { attempt: LISTEN, source })?;
-        way_out(proofs, doors, plan)
+        lead_out(proofs, doors, way_out, plan).await
     }
 
     /// Waits until the guest has proven its wall. A far one is asked to do so by itself.
@@ -459,9 +464,10 @@ pub(super) fn terminal(descriptor: OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// Opens the way out that the policy of `plan` allows, at the `doors` of a wall of which `proofs` were found.
-pub(super) fn way_out(
+pub(super) async fn lead_out(
     mut proofs: Proofs,
     doors: Option<Doors>,
+    way_out: Option<WayOut>,
     plan: &Plan,
 ) -> Result<(Proofs, Option<Egress>), StartError> {
     let policy = &plan.policy().net;
@@ -470,13 +476,15 @@ pub(super) fn way_out(
     let shown: Vec<&str> = policy.unix.iter().map(|socket| socket.value.as_str()).collect();
     let shown =
         if shown.is_empty() { String::new() } else { format!(", and of the host's sockets {}", shown.join(", ")) };
-    let doors = match (policy.mode.value, doors) {
-        (NetMode::Allowlist, Some(doors)) => doors,
-        (NetMode::Allowlist, None) => {
-            let source = io::Error::new(io::ErrorKind::UnexpectedEof, "the guest opened no door");
-            return Err(StartError::Io { attempt: LISTEN, source });
-        }
-        (NetMode::None | NetMode::Open, _) => {
+    let missing = |what| {
+        let source = io::Error::new(io::ErrorKind::UnexpectedEof, what);
+        Err(StartError::Io { attempt: LISTEN, source })
+    };
+    let (doors, way_out) = match (policy.mode.value, doors, way_out) {
+        (NetMode::Allowlist, Some(doors), Some(way_out)) => (doors, way_out.with_secrets().await?),
+        (NetMode::Allowlist, None, _) => return missing("the guest opened no door"),
+        (NetMode::Allowlist, _, None) => return missing("nobody prepared the way out"),
+        (NetMode::None | NetMode::Open, ..) => {
             if let Some((_, found)) = none {
                 found.push_str(&shown);
             }
@@ -491,6 +499,6 @@ pub(super) fn way_out(
             found.push_str(&format!(", which goes out through {} and leaves names to it", upstream.value));
         }
     }
-    let egress = Egress::open(doors, plan).map_err(|source| StartError::Io { attempt: LISTEN, source })?;
+    let egress = Egress::open(doors, way_out, plan).map_err(|source| StartError::Io { attempt: LISTEN, source })?;
     Ok((proofs, Some(egress)))
 }

@@ -276,6 +276,9 @@ pub enum StartError {
     /// Packages that the policy lists cannot be shown; nothing ran.
     #[error("could not show the packages that the policy lists under `cache`")]
     Cache(#[from] crate::cache::CacheError),
+    /// Something that the way out needs cannot be had; nothing ran.
+    #[error("could not prepare the way out that the policy allows")]
+    WayOut(#[from] crate::way_out::WayOutError),
     /// Pipes, descriptors.
     #[error("could not {attempt}")]
     Io {
@@ -318,6 +321,7 @@ impl StartError {
                 FailureKind::Start,
                 Some("an image is a folder with a root, such as `./rootfs`, or an OCI layout, such as `oci:./image:NAME`".to_owned()),
             ),
+            Self::WayOut(_) => (FailureKind::Start, Some("only the person who runs this can provide it; nothing inside can".to_owned())),
             Self::Wall(_) => (FailureKind::Start, Some("`ringfence doctor` says what this host is missing".to_owned())),
             Self::Copy(error) => (FailureKind::Start, Some(error.hint().to_owned())),
             Self::Cache(_) => (

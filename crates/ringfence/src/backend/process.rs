@@ -29,6 +29,7 @@ use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
 use crate::request::TerminalSize;
 use crate::scratch::Scratch;
+use crate::way_out::WayOut;
 use crate::workspace::layer::{Lower, PrivateLayer};
 
 mod member;
@@ -228,9 +229,9 @@ impl Sandbox {
     }
 
     /// Waits until the guest behind a wall has proven it, and opens its way out, if it has one.
-    pub(super) async fn proven(&mut self, plan: &Plan) -> Result<(), StartError> {
+    pub(super) async fn proven(&mut self, plan: &Plan, way_out: Option<WayOut>) -> Result<(), StartError> {
         if let Supervisor::Guest(link) = &self.supervisor {
-            let (proofs, egress) = link.proven_for(plan).await?;
+            let (proofs, egress) = link.proven_for(plan, way_out).await?;
             self.proofs = proofs;
             self.lead_out(egress);
         }

@@ -21,13 +21,14 @@ use super::ways::Way;
 use super::{Containers, Prepared};
 use crate::backend::copied::{self, Copied};
 use crate::backend::far::{Bringing, FarLink};
-use crate::backend::guest::{Kept, Link, Proofs, way_out};
+use crate::backend::guest::{Kept, Link, Proofs, lead_out};
 use crate::backend::{StartError, WallError};
 use crate::egress::Egress;
 use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
 use crate::scratch::Scratch;
 use crate::waiting::waiting;
+use crate::way_out::WayOut;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::mirror::nodes;
 
@@ -129,7 +130,7 @@ async fn furnish(
         };
         // Not before: one that waited for a run has no door until it is known whose it is.
         let (proofs, egress) = match made.far.proven(begin).await {
-            Ok((proofs, door)) => way_out(proofs, door, plan)?,
+            Ok((proofs, doors)) => lead_out(proofs, doors, WayOut::prepare(plan.policy())?, plan).await?,
             Err(error) => return Err(complaining(error, &made.complaint, &made.place).await),
         };
         if let Some(from) = from {

@@ -246,6 +246,11 @@ impl Root {
         env_with_image(plan, self.search_path.as_deref())
     }
 
+    /// Whether there is a file at `path`, to which no link leads.
+    pub(super) fn has_plain_file(&self, path: &Path) -> bool {
+        matches!(self.look(&plain(path)), Ok(At::File))
+    }
+
     /// Whether a program will find a file at `path`. Links are followed as they will be inside.
     pub(super) fn has_file(&self, path: &Path) -> bool {
         let open = || {
@@ -321,7 +326,7 @@ impl Root {
             Entry::Terminals => ("/dev/pts".into(), true),
             // What is covered may be a folder or a file, as what covers it.
             Entry::Bind { at, .. } => (at.clone(), self.look(&plain(at))? == At::Folder),
-            Entry::Masked { .. } => return Ok(None),
+            Entry::Masked { .. } | Entry::Again { .. } => return Ok(None),
         };
         let path = plain(&at);
         match (self.look(&path)?, wants_folder) {

@@ -13,7 +13,7 @@ use ringfence_linux::wall::Entry;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
 use super::image::Root;
-use super::{Native, groups_of, kept, program, view};
+use super::{Native, groups_of, kept, program, trust, view};
 use crate::BoxFuture;
 use crate::backend::counters::Counters;
 use crate::backend::guest::{self, Kept, Link, Proofs};
@@ -25,6 +25,7 @@ use crate::backend::{
 };
 use crate::egress::{Contacts, Egress};
 use crate::plan::Plan;
+use crate::way_out::WayOut;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::merged::Merged;
 
@@ -44,11 +45,13 @@ struct Standing {
 
 /// Raises the wall of `plan`, which names no program.
 pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWall>, StartError> {
+    let way_out = WayOut::prepare(plan.policy())?;
     let root = native.root(plan).await?;
     let workspace = workspace_at(plan)?;
     // Each run has a folder of its own there for its code.
     let code = Entry::Scratch { at: CODE.into(), mode: 0o700, size: None };
-    let view = view(plan, native, &workspace, root.as_ref(), vec![code])?;
+    let code = std::iter::once(code).chain(trust::entries(way_out.as_ref(), root.as_ref())).collect();
+    let view = view(plan, native, &workspace, root.as_ref(), code)?;
     let lower = view.lower.clone();
     let null = File::options()
         .read(true)
@@ -58,7 +61,7 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
     let (guest, group) = native.raise_wall(plan, view, None, [null.as_fd(); 3])?;
     let link = Link::new(guest).map_err(|source| StartError::Io { attempt: "watch the guest", source })?;
     let when = |(name, found): (String, String)| (name, format!("{found}, when the session was opened"));
-    let (proofs, egress) = link.proven_for(plan).await?;
+    let (proofs, egress) = link.proven_for(plan, way_out).await?;
     let proofs: Proofs = proofs.into_iter().map(when).collect();
     let groups = groups_of(group.as_ref());
     Ok(Arc::new(Standing {

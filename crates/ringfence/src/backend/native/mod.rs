@@ -9,6 +9,7 @@ mod linked;
 mod pinned;
 mod sockets;
 pub(super) mod toolchain;
+mod trust;
 pub(super) mod view;
 
 use std::ffi::OsString;
@@ -35,6 +36,7 @@ use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::state::StateFolder;
+use crate::way_out::WayOut;
 use crate::workspace::layer::Lower;
 
 /// The guest, and so many more that who counts sees the limit passed, and not only reached, before the kernel stops it.
@@ -159,10 +161,13 @@ impl Native {
     }
 
     async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
+        let way_out = WayOut::prepare(plan.policy())?;
         let root = self.root(plan).await?;
         let pipes = Pipes::new(plan)?;
         let at = workspace_at(plan)?;
-        let view = view(plan, self, &at, root.as_ref(), view::files(plan, Path::new(CODE)))?;
+        let mut code = view::files(plan, Path::new(CODE));
+        code.extend(trust::entries(way_out.as_ref(), root.as_ref()));
+        let view = view(plan, self, &at, root.as_ref(), code)?;
         let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
         let lower = view.lower.clone();
         let (guest, group) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)?;
@@ -170,7 +175,7 @@ impl Native {
         sandbox.counters = group.map(|group| Counters::Cgroup(Arc::new(group)));
         sandbox.lower = lower;
         sandbox.image = root.map(|root| root.name().to_owned());
-        sandbox.proven(plan).await?;
+        sandbox.proven(plan, way_out).await?;
         self.prepare_again(plan);
         Ok(sandbox)
     }
@@ -374,8 +379,6 @@ fn cannot(policy: &ResolvedPolicy) -> Option<&'static str> {
         Some("`net.mode: open`: there is only the network of its own")
     } else if policy.net.mode.value == NetMode::None && !policy.net.localhost.is_empty() {
         Some("`net.localhost` without `net.mode: allowlist`")
-    } else if policy.net.allow.iter().any(|rule| rule.value.credential.is_some()) {
-        Some("`credential` under `net.allow`: there is no way yet to say where one comes from")
     } else {
         None
     }

@@ -41,12 +41,25 @@ pub(super) fn system(identity: Identity) -> Vec<Entry> {
     entries.extend(FROM_ETC.iter().filter(|path| Path::new(path).is_dir()).map(|path| read_only(Path::new(path))));
     entries
         .extend(FILES_FROM_ETC.iter().filter(|path| Path::new(path).is_file()).map(|path| read_only(Path::new(path))));
+    entries.extend(settings_of_java().iter().map(|path| read_only(path)));
     if let Ok(target) = fs::read_link("/etc/localtime") {
         entries.push(Entry::Link { at: "/etc/localtime".into(), target });
     }
     entries.extend(own(identity));
     entries.push(Entry::Link { at: "/var/tmp".into(), target: "/tmp".into() });
     entries
+}
+
+/// Folders of `/etc` such as `java-17-openjdk`: on Debian, Java has its settings there, and knows no TLS without them.
+fn settings_of_java() -> Vec<PathBuf> {
+    let Ok(etc) = fs::read_dir("/etc") else { return Vec::new() };
+    let is_of_java = |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("java-"));
+    let found =
+        etc.flatten().filter(|one| is_of_java(&one.file_name()) && one.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut folders: Vec<PathBuf> = found.map(|one| one.path()).collect();
+    // A view that was begun is compared with the one that is wanted.
+    folders.sort_unstable();
+    folders
 }
 
 /// What is ours in every view, whatever system it shows.
@@ -154,7 +167,7 @@ fn place_of(entry: &Entry) -> Option<&Path> {
         | Entry::Bind { at, .. }
         | Entry::Scratch { at, .. }
         | Entry::CopyOnWrite { at, .. } => Some(at),
-        Entry::Device { .. } | Entry::Masked { .. } | Entry::Proc | Entry::Terminals => None,
+        Entry::Device { .. } | Entry::Masked { .. } | Entry::Again { .. } | Entry::Proc | Entry::Terminals => None,
     }
 }
 
@@ -378,6 +391,7 @@ pub(super) fn writable_paths(entries: &[Entry]) -> Vec<(OsString, Access)> {
         | Entry::File { .. }
         | Entry::Link { .. }
         | Entry::Masked { .. }
+        | Entry::Again { .. }
         | Entry::Bind { access: Access::ReadOnly, .. }
         | Entry::CopyOnWrite { access: Access::ReadOnly, .. } => None,
     });
