@@ -218,9 +218,14 @@ impl Egress {
         log
     }
 
+    /// Ends every connection, and every question about one.
+    pub(crate) fn stop(&self) {
+        self.serving.abort();
+    }
+
     /// Ends every connection, and returns when all that they carried is counted.
     pub(crate) async fn close(&mut self) {
-        self.serving.abort();
+        self.stop();
         // Whoever carries something holds the sink.
         let counted = async {
             while Arc::strong_count(&self.told) > 1 {
@@ -238,7 +243,7 @@ impl Egress {
 
 impl Drop for Egress {
     fn drop(&mut self) {
-        self.serving.abort();
+        self.stop();
     }
 }
 

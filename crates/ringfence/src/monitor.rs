@@ -94,6 +94,8 @@ pub(crate) async fn watch(
             () = supervision.until_gone(caller) => {}
             () = async { write_stdin(stdin, input, typed).await; std::future::pending::<()>().await } => {}
         }
+        // Before its output is read to the end: whoever shows that may be holding it back while a question of the network stands.
+        supervision.sandbox.stop_network();
         gone_sender.send_replace(true);
     };
     let (stdout, stderr, ()) = tokio::join!(stdout, stderr, supervise);

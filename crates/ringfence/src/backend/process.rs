@@ -244,7 +244,14 @@ impl Sandbox {
         self.egress = egress;
     }
 
-    /// Ends the way out of a wall that was there for this program alone.
+    /// Ends the way out of a wall that was there for this program alone. What was carried is counted by [`Self::close_network`].
+    pub(crate) fn stop_network(&self) {
+        if let Some(egress) = &self.egress {
+            egress.stop();
+        }
+    }
+
+    /// Ends the way out of a wall that was there for this program alone, and returns when all that it carried is counted.
     pub(crate) async fn close_network(&mut self) {
         if let Some(egress) = &mut self.egress {
             egress.close().await;
