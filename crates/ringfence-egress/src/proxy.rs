@@ -5,8 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -19,6 +18,7 @@ use crate::denial::{Denied, Reason};
 use crate::host::Host;
 use crate::inspect::{Inspector, Version};
 use crate::limits::Limits;
+use crate::listener::Listener;
 use crate::names::Names;
 use crate::record::{Identity, NoSink, Record, Sink, Via};
 use crate::request_head::{RequestHead, read_head};
@@ -143,50 +143,6 @@ impl ProxyBuilder {
             names: OnceLock::new(),
             limits: self.limits,
         }))
-    }
-}
-
-/// Where connections from inside arrive.
-#[derive(Debug)]
-pub enum Listener {
-    /// Over TCP, in the sandbox's own network namespace.
-    Tcp(TcpListener),
-    /// Over a unix socket.
-    Unix(UnixListener),
-    /// As somebody relays them, one by one.
-    Relayed(mpsc::Receiver<Stream>),
-}
-
-impl From<TcpListener> for Listener {
-    fn from(listener: TcpListener) -> Self {
-        Self::Tcp(listener)
-    }
-}
-
-impl From<UnixListener> for Listener {
-    fn from(listener: UnixListener) -> Self {
-        Self::Unix(listener)
-    }
-}
-
-impl From<mpsc::Receiver<Stream>> for Listener {
-    fn from(relayed: mpsc::Receiver<Stream>) -> Self {
-        Self::Relayed(relayed)
-    }
-}
-
-impl Listener {
-    async fn accept(&mut self) -> io::Result<Stream> {
-        match self {
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
-                stream.set_nodelay(true)?;
-                Ok(stream.into())
-            }
-            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| stream.into()),
-            // Who relays is gone, and with it every connection.
-            Self::Relayed(relayed) => relayed.recv().await.ok_or_else(|| io::ErrorKind::BrokenPipe.into()),
-        }
     }
 }
 

@@ -198,9 +198,8 @@ impl Egress {
         let proxy = builder.build();
         let serving = tokio::spawn(async move {
             let directly = async {
-                match direct {
-                    Some(direct) => drop(proxy.serve_direct(direct).await),
-                    None => {}
+                if let Some(direct) = direct {
+                    drop(proxy.serve_direct(direct).await);
                 }
             };
             drop(tokio::join!(proxy.serve(listener), directly));

@@ -28,6 +28,7 @@ mod far;
 mod guest;
 mod inside;
 mod landlock;
+mod lead_out;
 mod native;
 mod none;
 mod pipes;
