@@ -13,6 +13,7 @@ mod breakdowns;
 mod calls;
 mod egress;
 mod files;
+mod inspected;
 mod processes;
 mod remote;
 mod resources;
@@ -23,5 +24,8 @@ mod sessions;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
+#[path = "../native/tls_origin.rs"]
+#[allow(dead_code, reason = "shared with the tests of native, which use the rest of it")]
+mod tls_origin;
 mod walls;
 mod workspace;

@@ -12,6 +12,7 @@ use ringfence_linux::wall::Program;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
 use super::standing::Standing;
+use super::trust::with_certificates;
 use super::{named, promises};
 use crate::BoxFuture;
 use crate::backend::counters::{Counters, Told};
@@ -113,7 +114,10 @@ impl Backend for Session {
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
         Box::pin(async move {
             let found = find(&self.standing, plan).await?;
-            let start = |number| inside::start(plan, number, |code| found.program(plan, code));
+            let start = |number| {
+                let start = inside::start(plan, number, |code| found.program(plan, code))?;
+                Ok(with_certificates(start, self.standing.trust.as_ref(), plan.policy()))
+            };
             let mut sandbox = in_session(plan, &self.standing.guest, start)?;
             sandbox.proofs = self.proofs.clone();
             sandbox.network = self.standing.egress.as_ref().map(Egress::follow);

@@ -31,6 +31,7 @@ pub(crate) mod spec;
 mod ssh;
 mod standing;
 pub(crate) mod sweep;
+mod trust;
 mod wanted;
 mod ways;
 mod which;
@@ -209,7 +210,11 @@ impl Containers {
         let layer = layer.map_err(|source| StartError::Io { attempt: "open the private layer", source })?;
         let (proofs, image, guest) = (standing.proofs.clone(), named(&standing.prepared.image), standing.guest.clone());
         let (counters, from, egress) = (kept::counters(&standing), standing.from, standing.egress.take());
-        let start = |number| inside::start(plan, number, |code| found.program(plan, code));
+        let trust = standing.trust.take();
+        let start = |number| {
+            let start = inside::start(plan, number, |code| found.program(plan, code))?;
+            Ok(trust::with_certificates(start, trust.as_ref(), plan.policy()))
+        };
         let mut sandbox = alone(plan, &guest, start, Box::new(standing))?;
         sandbox.proofs = proofs;
         sandbox.image = Some(image);

@@ -69,11 +69,6 @@ fn network(policy: &ResolvedPolicy) -> Option<(&'static str, &'static str)> {
             "`net.localhost` without `net.mode: allowlist`",
             "say `net.mode: allowlist`, or take it out of the policy",
         ))
-    } else if net.allow.iter().any(|rule| rule.value.inspects()) {
-        Some((
-            "`inspect` and `credential` under `net.allow`",
-            "take them out of the policy, or choose `--backend native`",
-        ))
     } else {
         None
     }

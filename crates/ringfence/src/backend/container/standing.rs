@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::stream;
+use ringfence_egress::TrustFiles;
 use ringfence_policy::WorkspaceMode;
 
 use super::attached::Complaint;
@@ -47,6 +48,8 @@ pub(super) struct Standing {
     pub(super) laid: Option<LaidWorkspace>,
     /// The way out, where the policy allows one.
     pub(super) egress: Option<Egress>,
+    /// What programs have to trust, where TLS is opened there.
+    pub(super) trust: Option<TrustFiles>,
     /// Where the container came from, where some wait.
     pub(super) from: Option<ContainerFrom>,
     // Last: nobody is in it then.
@@ -130,8 +133,10 @@ async fn furnish(
             None => None,
         };
         // Not before: one that waited for a run has no door until it is known whose it is.
+        let way_out = WayOut::prepare(plan.policy())?;
+        let trust = way_out.as_ref().and_then(WayOut::trust);
         let (proofs, egress) = match made.far.proven(begin).await {
-            Ok((proofs, doors)) => lead_out(proofs, doors, WayOut::prepare(plan.policy())?, plan).await?,
+            Ok((proofs, doors)) => lead_out(proofs, doors, way_out, plan).await?,
             Err(error) => return Err(complaining(error, &made.complaint, &made.place).await),
         };
         if let Some(from) = from {
@@ -142,13 +147,13 @@ async fn furnish(
             made.far.fill(stream::iter(nodes)).await.map_err(io("fill the workspace of the container"))?;
         }
         drop(held);
-        Ok((proofs, egress, laid))
+        Ok((proofs, egress, trust, laid))
     };
     match work.await {
-        Ok((proofs, egress, laid)) => {
+        Ok((proofs, egress, trust, laid)) => {
             let Made { far, place, .. } = made;
             let guest = Kept::new(Link::Far(Arc::clone(&far)));
-            Ok(Standing { guest, far, proofs, workspace, prepared, laid, egress, from: None, _place: place })
+            Ok(Standing { guest, far, proofs, workspace, prepared, laid, egress, trust, from: None, _place: place })
         }
         Err(error) => {
             // Now, and not when nobody is there any more to do it: what was started may not be what we meant to start.
