@@ -80,6 +80,11 @@ impl Asking {
         Self(Arc::new(Inner { somebody, patience, book: Mutex::new(book) }))
     }
 
+    /// The rules of the policy, and what was approved.
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.0.book().rules)
+    }
+
     /// Decides again about what was denied because no rule names it. Anything else stays denied.
     pub(crate) async fn decide(&self, target: &Target<'_>, denied: Denied) -> Decision {
         if !may_be_asked_about(target.host, &denied) {

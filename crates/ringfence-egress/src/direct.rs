@@ -202,8 +202,12 @@ impl Shared {
             };
             return (Code::Fine, address);
         }
+        // An address has no name that leads to it, and must not become one.
+        if let Host::Address(_) = host {
+            return (Code::NoSuchName, None);
+        }
         let is_reverse = matches!(&host, Host::Name(name) if name.ends_with(".arpa"));
-        match names.address_of(&self.rules, &host) {
+        match names.address_of(&self.rules_by_now(), &host) {
             Named::Denied(_) if is_reverse => (Code::NoSuchName, None),
             Named::Denied(denied) => {
                 self.sink.decided(&Record {

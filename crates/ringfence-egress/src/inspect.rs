@@ -1,4 +1,5 @@
-//! Opening TLS: a certificate authority for one sandbox, whose key never leaves this process.
+//! Opening TLS: a certificate authority for one sandbox, whose key is written nowhere. (Process 1 behind a wall may be a copy of
+//! this process and hold it, too: it can neither be traced nor dumped, and the authority is trusted behind that wall alone.)
 //!
 //! To the inside we are the origin, with a certificate of that authority. To the origin we are a client that verifies.
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HOST, HeaderValue};
+use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
@@ -139,6 +139,10 @@ impl Origin {
             true => target.host.in_url(),
             false => format!("{}:{}", target.host.in_url(), target.port),
         };
+        // It may have been meant for a proxy above ours before, which is not here any more.
+        request.headers_mut().remove(PROXY_AUTHORIZATION);
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        *request.uri_mut() = path.parse().map_err(drop)?;
         match self.version() {
             Version::Http1 => {
                 *request.version_mut() = http::Version::HTTP_11;

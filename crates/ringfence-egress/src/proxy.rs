@@ -39,7 +39,7 @@ pub struct Proxy(Arc<Shared>);
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) identity: Identity,
-    pub(crate) rules: Rules,
+    pub(crate) rules: Arc<Rules>,
     pub(crate) resolver: Arc<dyn Resolve>,
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) limits: Limits,
@@ -132,7 +132,7 @@ impl ProxyBuilder {
         Proxy(Arc::new(Shared {
             identity: self.identity,
             account: Account::new(self.budgets, self.rules.budgets()),
-            rules: self.rules,
+            rules: Arc::new(self.rules),
             resolver: self.resolver,
             sink: self.sink,
             inspector: self.inspector,
@@ -424,6 +424,11 @@ pub(crate) async fn say_and_close(stream: &mut Stream, bytes: &[u8]) {
 }
 
 impl Shared {
+    /// The rules, with what was approved.
+    pub(crate) fn rules_by_now(&self) -> Arc<Rules> {
+        self.asking.as_ref().map_or_else(|| Arc::clone(&self.rules), Asking::rules)
+    }
+
     /// The decision; where no rule names the host, after somebody was asked.
     pub(crate) async fn decide(&self, target: &Target<'_>) -> Decision {
         match (decide(&self.rules, target), &self.asking) {

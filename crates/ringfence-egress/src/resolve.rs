@@ -67,12 +67,18 @@ async fn servers_of_this_system() -> io::Result<TokioResolver> {
 
 async fn read_hosts() -> io::Result<String> {
     let reading = tokio::task::spawn_blocking(|| {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         match File::open(HOSTS) {
-            Ok(file) => file.take(LONGEST_HOSTS).read_to_string(&mut text).map(|_| text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(text),
-            Err(error) => Err(error),
+            Ok(file) => file.take(LONGEST_HOSTS + 1).read_to_end(&mut bytes).map(drop)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
+        if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LONGEST_HOSTS {
+            // What is not read may be what leads a name elsewhere.
+            return Err(io::Error::other(format!("{HOSTS} has more than {LONGEST_HOSTS} bytes, which are not read")));
+        }
+        // A comment may be in any writing.
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     });
     reading.await?
 }
@@ -166,9 +172,11 @@ async fn find(
             Err(elapsed) => return Err(Unchecked::Failed(elapsed.into())),
         },
     };
-    if found.is_empty() || found.len() > MOST_ADDRESSES {
-        let message = format!("the name has {} addresses", found.len());
-        return Err(Unchecked::Failed(io::Error::new(io::ErrorKind::NotFound, message)));
+    if found.is_empty() {
+        return Err(Unchecked::Failed(io::Error::new(io::ErrorKind::NotFound, "the name has no address")));
+    }
+    if found.len() > MOST_ADDRESSES {
+        return Err(Unchecked::Denied(format!("it has {} addresses, too many to be judged", found.len())));
     }
     for address in &found {
         address::judge(rules, *address, port, came_by).map_err(Unchecked::Denied)?;

@@ -73,8 +73,8 @@ pub(crate) struct OnePlace {
     pub(crate) host: Host,
     pub(crate) port: u16,
     pub(crate) checked: Checked,
-    /// How we are a client to it; `None` is plain HTTP.
-    pub(crate) tls: Option<Arc<ClientConfig>>,
+    /// How we are a client to it, and what was spoken at first; `None` is plain HTTP.
+    pub(crate) tls: Option<(Arc<ClientConfig>, Version)>,
     /// Why nothing can be sent: its certificate, for instance.
     pub(crate) failed: Option<String>,
 }
@@ -377,12 +377,20 @@ impl Site {
                 if let Some(why) = &one.failed {
                     return Err(Refused::Failed(StatusCode::BAD_GATEWAY, format!("{} {why}.\n", target.host)));
                 }
+                self.shared
+                    .account
+                    .connection(&target.host.to_string(), budget)
+                    .map_err(|over| self.refuse(target, Reason::Budget, &over.to_string()))?;
                 let stream = dial(&one.checked, limits.connect).await.map_err(failed)?;
                 match &one.tls {
                     None => Origin::plain(stream, limits, &self.spawner).await.map_err(failed),
-                    Some(config) => {
+                    Some((config, version)) => {
                         let tls = Origin::tls(stream, &one.host, Arc::clone(config), limits, &self.spawner);
-                        let (origin, _) = tls.await.map_err(failed)?;
+                        let (origin, spoken) = tls.await.map_err(failed)?;
+                        // Requests that come side by side would have a connection each.
+                        if spoken != *version {
+                            return Err(failed(std::io::Error::other("it does not speak what it spoke before")));
+                        }
                         if let Some(shared) = origin.shared() {
                             *open = Some(Open { host: one.host.clone(), port: one.port, origin: shared });
                         }
@@ -439,11 +447,13 @@ impl Site {
         let filter = match words {
             None => Filter::Nothing,
             Some(words) => {
-                let encoding = response.headers().get(CONTENT_ENCODING);
-                if encoding.is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
+                let mut encodings = response.headers().get_all(CONTENT_ENCODING).iter();
+                if encodings.any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
                     let text = format!("{} sent a compressed answer, which cannot be looked through.\n", target.host);
                     return Err(Refused::Failed(StatusCode::BAD_GATEWAY, text));
                 }
+                // An origin may say anything there, and it would be passed on as it is.
+                response.extensions_mut().remove::<hyper::ext::ReasonPhrase>();
                 credential::mask_headers(response.headers_mut(), &words);
                 Filter::Mask(Scanner::new(Arc::clone(&words)), words)
             }

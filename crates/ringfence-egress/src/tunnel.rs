@@ -242,7 +242,7 @@ impl Tunnel {
             host: target.host.clone(),
             port: target.port,
             checked,
-            tls: Some(inspector.to_origin(version)),
+            tls: Some((inspector.to_origin(version), version)),
             failed,
         };
         let site = Site::new(shared, Via::Inspected, Place::One(one), origin, permit, tasks.spawner());

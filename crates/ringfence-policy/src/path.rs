@@ -121,7 +121,7 @@ pub fn check_source(path: &Path) -> Result<(), Invalid> {
 }
 
 /// Where those listen who speak for the machine or for whoever is logged in: buses, service managers, screens, keys.
-const AGENT_FOLDERS: [&str; 12] = [
+const AGENT_FOLDERS: [&str; 14] = [
     "/run/dbus",
     "/run/systemd",
     "/run/libvirt",
@@ -132,11 +132,13 @@ const AGENT_FOLDERS: [&str; 12] = [
     "/run/udev",
     "/var/lib/lxd",
     "/var/lib/incus",
+    "/run/screen",
+    "/run/tmux",
     "/tmp/.X11-unix",
     "/tmp/.ICE-unix",
 ];
 /// Likewise, whatever folder they lie in; each is the beginning of a name.
-const AGENT_SOCKETS: [&str; 15] = [
+const AGENT_SOCKETS: [&str; 22] = [
     "S.gpg-agent",
     "S.scdaemon",
     "S.keyboxd",
@@ -152,9 +154,18 @@ const AGENT_SOCKETS: [&str; 15] = [
     "snapd",
     "io.systemd.",
     "kubelet.sock",
+    "sway-ipc.",
+    "ipc-socket.",
+    ".socket.sock",
+    "vscode-",
+    "nvim.",
+    "kitty",
+    "git-fsmonitor",
 ];
 /// And what these folders hold, wherever they are.
-const AGENT_PARENTS: [&str; 5] = ["keyring", "gnupg", ".gnupg", "gcr", "pulse"];
+const AGENT_PARENTS: [&str; 9] = ["keyring", "gnupg", ".gnupg", "gcr", "pulse", ".ssh", "emacs", "hypr", "i3"];
+/// Likewise, where the rest of the folder's name is the number of its user: terminals that run what is typed into them.
+const AGENT_PARENTS_BEGIN: [&str; 3] = ["tmux-", "emacs", "screen-"];
 
 /// Whether `path`, a socket of the host, may be shown inside a sandbox.
 pub fn check_socket(path: &Path) -> Result<(), Invalid> {
@@ -168,6 +179,10 @@ pub fn check_socket(path: &Path) -> Result<(), Invalid> {
     if AGENT_FOLDERS.iter().any(|folder| unaliased.starts_with(folder))
         || AGENT_SOCKETS.iter().any(|beginning| name.starts_with(beginning))
         || AGENT_PARENTS.iter().any(|folder| is_in(folder))
+        || path.parent().into_iter().flat_map(Path::components).any(|part| {
+            let part = part.as_os_str().to_string_lossy();
+            AGENT_PARENTS_BEGIN.iter().any(|beginning| part.starts_with(beginning))
+        })
         || (is_in("systemd") && unaliased.starts_with("/run/user"))
         || is_session_bus
     {

@@ -89,7 +89,7 @@ pub enum SecretError {
 }
 
 /// The secret of the credential `name`, without the line's end.
-pub(crate) async fn fetch(name: &str, from: &SecretSource) -> Result<Zeroizing<String>, SecretError> {
+pub(crate) async fn fetch(name: &str, from: &SecretSource, workspace: &Path) -> Result<Zeroizing<String>, SecretError> {
     let bytes = match from {
         SecretSource::Env(variable) => {
             let missing = || SecretError::NoVariable { name: name.to_owned(), variable: variable.clone() };
@@ -103,11 +103,11 @@ pub(crate) async fn fetch(name: &str, from: &SecretSource) -> Result<Zeroizing<S
         })?,
         SecretSource::Keyring { service, account } => {
             let words = ["lookup", "service", service, "account", account].map(str::to_owned);
-            ask(name, "secret-tool", &words).await?
+            ask(name, "secret-tool", &words, workspace).await?
         }
         SecretSource::Command(words) => {
             let (program, words) = words.split_first().ok_or_else(|| SecretError::NotText { name: name.to_owned() })?;
-            ask(name, program, words).await?
+            ask(name, program, words, workspace).await?
         }
     };
     let unfit = || SecretError::NotText { name: name.to_owned() };
@@ -136,10 +136,10 @@ fn libc_nonblock() -> i32 {
 }
 
 /// What a command prints.
-async fn ask(name: &str, program: &str, words: &[String]) -> Result<Zeroizing<Vec<u8>>, SecretError> {
+async fn ask(name: &str, program: &str, words: &[String], workspace: &Path) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     let failed = |ended: String| SecretError::Command { name: name.to_owned(), program: program.to_owned(), ended };
-    let path =
-        find(program).ok_or_else(|| SecretError::NoProgram { name: name.to_owned(), program: program.to_owned() })?;
+    let path = find(program, workspace)
+        .ok_or_else(|| SecretError::NoProgram { name: name.to_owned(), program: program.to_owned() })?;
     let mut command = Command::new(path);
     // Not in the workspace: what a program looks for beside itself must not be a project's.
     command.args(words).current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -163,14 +163,21 @@ async fn ask(name: &str, program: &str, words: &[String]) -> Result<Zeroizing<Ve
     }
 }
 
-/// A program by its path from the root, or by its name in the folders of the path that are named from the root.
-fn find(program: &str) -> Option<PathBuf> {
-    let runs = |path: &PathBuf| path.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0);
+/// A program by its path from the root, or by its name in the folders of the path that are named from the root. Never one of the
+/// workspace, whose `.venv/bin` may well be on the path: what a sandbox or a repository put there does not run here.
+fn find(program: &str, workspace: &Path) -> Option<PathBuf> {
+    // The name may be a link, and the workspace be reached by one.
+    let is_ours = |path: &PathBuf| {
+        path.canonicalize().is_ok_and(|real| {
+            let outside = !real.starts_with(workspace) && !path.starts_with(workspace);
+            outside && real.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
+        })
+    };
     if program.contains('/') {
-        return Some(PathBuf::from(program)).filter(|path| path.is_absolute() && runs(path));
+        return Some(PathBuf::from(program)).filter(|path| path.is_absolute() && is_ours(path));
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(program)).find(runs)
+    std::env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(program)).find(is_ours)
 }
 
 #[cfg(test)]
@@ -187,31 +194,60 @@ mod tests {
         let file = folder.path().join("token");
         std::fs::write(&file, "s3cret-of-a-file\n").unwrap();
         let from = SecretSource::File(file.to_str().unwrap().parse().unwrap());
-        assert_eq!(fetch("k", &from).await.unwrap().as_str(), "s3cret-of-a-file");
+        assert_eq!(fetch("k", &from, Path::new("/nowhere")).await.unwrap().as_str(), "s3cret-of-a-file");
         let from = command(&["sh", "-c", "echo s3cret-of-a-command; echo hidden >&2"]);
-        assert_eq!(fetch("k", &from).await.unwrap().as_str(), "s3cret-of-a-command");
+        assert_eq!(fetch("k", &from, Path::new("/nowhere")).await.unwrap().as_str(), "s3cret-of-a-command");
+    }
+
+    #[test]
+    fn nothing_of_the_workspace_runs_for_a_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().canonicalize().unwrap();
+        let planted = workspace.join("tool");
+        std::fs::write(&planted, "#!/bin/sh\necho planted\n").unwrap();
+        std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let link = elsewhere.path().join("tool");
+        std::os::unix::fs::symlink(&planted, &link).unwrap();
+        for path in [&planted, &link] {
+            assert_eq!(find(path.to_str().unwrap(), &workspace), None);
+            assert_eq!(find(path.to_str().unwrap(), Path::new("/nowhere")).as_ref(), Some(path), "the twin");
+        }
+        assert!(find("sh", &workspace).is_some());
     }
 
     #[tokio::test]
     async fn what_cannot_be_had_is_said_with_what_to_do_and_without_the_secret() {
         let missing = SecretSource::Env("RINGFENCE_TEST_NOT_SET".to_owned());
         assert!(
-            fetch("k", &missing).await.unwrap_err().to_string().contains("set the variable RINGFENCE_TEST_NOT_SET")
+            fetch("k", &missing, Path::new("/nowhere"))
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("set the variable RINGFENCE_TEST_NOT_SET")
         );
         let missing = SecretSource::File("/nonexistent/token".parse().unwrap());
-        assert!(fetch("k", &missing).await.unwrap_err().to_string().contains("/nonexistent/token"));
+        assert!(
+            fetch("k", &missing, Path::new("/nowhere")).await.unwrap_err().to_string().contains("/nonexistent/token")
+        );
         let fails = command(&["sh", "-c", "echo half-a-s3cret; echo half-a-s3cret >&2; exit 7"]);
-        let error = fetch("k", &fails).await.unwrap_err().to_string();
+        let error = fetch("k", &fails, Path::new("/nowhere")).await.unwrap_err().to_string();
         assert!(error.contains("by hand") && error.contains('7') && !error.contains("s3cret"), "{error}");
         for odd in [
             command(&["sh", "-c", "printf '\\377\\376'"]),
             command(&["sh", "-c", "head -c 99999 /dev/zero"]),
             command(&["true"]),
         ] {
-            assert!(matches!(fetch("k", &odd).await, Err(SecretError::NotText { .. })));
+            assert!(matches!(fetch("k", &odd, Path::new("/nowhere")).await, Err(SecretError::NotText { .. })));
         }
         for program in ["./token", "no-such-program-here"] {
-            assert!(matches!(fetch("k", &command(&[program])).await, Err(SecretError::NoProgram { .. })), "{program}");
+            assert!(
+                matches!(
+                    fetch("k", &command(&[program]), Path::new("/nowhere")).await,
+                    Err(SecretError::NoProgram { .. })
+                ),
+                "{program}"
+            );
         }
     }
 }

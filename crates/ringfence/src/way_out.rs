@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use ringfence_egress::{
     Budget, Budgets, Credential, Identity, InspectError, Inspector, Proxy, ProxyBuilder, Rules, TrustFiles,
     java_environment, trust_environment,
 };
-use ringfence_policy::{CredentialPolicy, NetMode, ResolvedPolicy};
+use ringfence_policy::{CredentialPolicy, NetMode, ResolvedPolicy, SecretSource};
 
+use crate::plan::UPSTREAM_CREDENTIAL;
 use crate::secret::{self, SecretError};
 
 /// Where certificates are inside, for programs that are told so by a variable.
@@ -63,9 +65,10 @@ impl WayOut {
     }
 
     /// Fetches the secrets. Not before the wall stands: the process behind it may be a copy of this one.
-    pub(crate) async fn with_secrets(mut self) -> Result<Self, WayOutError> {
+    /// Nothing in `workspace` is run for it.
+    pub(crate) async fn with_secrets(mut self, workspace: &Path) -> Result<Self, WayOutError> {
         for (name, credential) in std::mem::take(&mut self.wanted) {
-            let from = secret::fetch(&name, &credential.from).await?;
+            let from = secret::fetch(&name, &credential.from, workspace).await?;
             let unfit = |source| SecretError::Unfit { name: name.clone(), source };
             let made = Credential::new(name.as_str(), &placeholder(&name), &from).map_err(unfit)?;
             self.credentials.push(made.sent_in(&credential.header, &credential.prefix).map_err(unfit)?);
@@ -130,7 +133,7 @@ pub(crate) fn trust_variables(policy: &ResolvedPolicy) -> Vec<(&'static str, Str
 
 /// Whether the key store of the system's Java is one that we lie over.
 pub(crate) fn covers_java(policy: &ResolvedPolicy) -> bool {
-    policy.image.is_none() && std::path::Path::new(JAVA_SYSTEM_STORE).is_file()
+    policy.image.is_none() && Path::new(JAVA_SYSTEM_STORE).is_file()
 }
 
 /// Variables that hold placeholders; nothing may stand in their place.
@@ -141,4 +144,11 @@ pub(crate) fn placeholders(policy: &ResolvedPolicy) -> Vec<(String, String)> {
     let named = policy.net.allow.iter().filter_map(|rule| rule.value.credential.as_deref());
     let defined = named.filter_map(|name| Some((name, policy.credentials.get(name)?)));
     defined.filter_map(|(name, known)| Some((known.value.env.clone()?, placeholder(name)))).collect()
+}
+
+/// Whether a variable of the host holds a secret of the way out. No program gets it, whatever is passed, and whether or not a rule of this run
+/// uses it: a call that leaves the rule out must not get the secret itself instead.
+pub(crate) fn is_held_back(policy: &ResolvedPolicy, variable: &str) -> bool {
+    let is_source = |from: &SecretSource| matches!(from, SecretSource::Env(name) if name == variable);
+    variable == UPSTREAM_CREDENTIAL || policy.credentials.values().any(|credential| is_source(&credential.value.from))
 }

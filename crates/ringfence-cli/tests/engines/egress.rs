@@ -81,7 +81,8 @@ fn answer(stream: &TcpStream, asked: &Mutex<Vec<String>>) {
 
 /// Asks for each URL as a program would that heeds the variables, and says what came.
 pub(crate) const FETCH: &str = "
-import sys, urllib.request, urllib.error
+import os, sys, urllib.request, urllib.error
+os.environ.update(no_proxy='', NO_PROXY='')
 for url in sys.argv[1:]:
     try:
         with urllib.request.urlopen(url, timeout=10) as answer: print(answer.status, answer.read().decode().strip())

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use ringfence_testkit::canary::Listener;
 
-use crate::probe::{Wall, python, run, sh, walled_with};
+use crate::probe::{Wall, interpreter, python, run, sh, walled_with};
 use crate::stage::Stage;
 
 /// A server on the host's loopback that answers every request, and remembers its first line.
@@ -62,7 +62,8 @@ fn stage(net: &str) -> Option<Stage> {
 
 /// Asks for each URL as a program would that heeds the variables, and says what came.
 pub(crate) const FETCH: &str = "
-import sys, urllib.request, urllib.error
+import os, sys, urllib.request, urllib.error
+os.environ.update(no_proxy='', NO_PROXY='')
 for url in sys.argv[1:]:
     try:
         with urllib.request.urlopen(url, timeout=10) as answer: print(answer.status, answer.read().decode().strip())
@@ -300,4 +301,21 @@ if os.fork() == 0:
     stage.ringfence(["session", "stop", name]).run();
     let ledger = std::fs::read_to_string(stage.ledger()).unwrap();
     assert!(ledger.contains("\"host\":\"later.test\""), "{ledger}");
+}
+
+#[test]
+fn a_programs_own_server_is_asked_without_the_proxy_unless_ports_of_the_host_are_listed() {
+    let code = "
+import http.server, threading, urllib.request, urllib.error
+server = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+try: print(urllib.request.urlopen(f'http://localhost:{server.server_port}/', timeout=10).status)
+except urllib.error.HTTPError as error: print(error.code)
+";
+    for (net, expected) in [("allow: [a.test]", "200"), ("localhost: [5432]", "403")] {
+        let Some(stage) = stage(net) else { return };
+        let Some(python) = interpreter() else { return };
+        let ended = run(&stage, Wall::Native, &[], &[python.to_str().unwrap(), "-c", code]).run();
+        assert_eq!(ended.text().trim(), expected, "{ended:?}");
+    }
 }

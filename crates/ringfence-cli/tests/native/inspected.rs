@@ -474,3 +474,23 @@ fn the_runs_of_a_session_use_its_credentials() {
     assert_eq!(ended.text(), "ringfence.key.placeholder\n200 hello\n", "{ended:?}");
     assert_eq!(origin.asked()[0].header("authorization"), Some(&*format!("Bearer {SECRET}")));
 }
+
+#[test]
+fn no_variable_that_a_secret_comes_from_is_passed_whatever_a_call_leaves_out() {
+    let rule = "allow: [{ host: a.test, credential: key }, pypi.org]";
+    let Some(scene) = Scene::new(&Authority::new(), rule) else { return };
+    scene.user_says(
+        "credentials: { key: { from: { env: HOST_KEY }, hosts: [a.test], env: HOST_KEY } }\n\
+         proc: { env: { pass: [HOST_KEY, OTHER, RINGFENCE_*] } }",
+    );
+    for flags in [&[][..], &["--net", "none"], &["--allow-host", "pypi.org"]] {
+        let ended = run(&scene.stage, Wall::Native, flags, &["env"])
+            .env("HOST_KEY", SECRET)
+            .env("OTHER", "the twin")
+            .env("RINGFENCE_UPSTREAM_CREDENTIAL", "me:hunter2")
+            .run();
+        let text = ended.text();
+        assert!(text.contains("OTHER=the twin"), "{ended:?}");
+        assert!(!text.contains(SECRET) && !text.contains("hunter2"), "{flags:?}: {ended:?}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use ringfence_policy::{NetMode, ResolvedPolicy};
+use ringfence_policy::{HostPattern, NetMode, ResolvedPolicy};
 
 use super::door;
 use crate::way_out;
@@ -14,6 +14,9 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const ALWAYS: &[&str] = &["HOME", "USER", "LOGNAME"];
 /// Everybody has these, and nobody misses them inside.
 const NOT_WORTH_NAMING: &[&str] = &["_", "PWD", "OLDPWD", "SHLVL", "PATH"];
+
+/// The sandbox itself, as programs name it.
+const OWN_MACHINE: &str = "localhost,127.0.0.1,::1";
 
 type Variables = Vec<(OsString, OsString)>;
 
@@ -45,7 +48,8 @@ pub(crate) fn clean(
         if name == "PATH" || (person == Person::Agent && ALWAYS.contains(&text.as_ref())) {
             continue;
         }
-        if ALWAYS.contains(&text.as_ref()) || policy.proc.env.pass.iter().any(|pass| passes(&pass.value, &text)) {
+        let is_passed = policy.proc.env.pass.iter().any(|pass| passes(&pass.value, &text));
+        if ALWAYS.contains(&text.as_ref()) || is_passed && !way_out::is_held_back(policy, &text) {
             inside.push((name.clone(), value.clone()));
         } else if !NOT_WORTH_NAMING.contains(&text.as_ref()) {
             withheld.push(text.into_owned());
@@ -60,6 +64,9 @@ pub(crate) fn clean(
         // A convenience: there is no other way out, whether a program heeds them or not.
         if policy.net.mode.value == NetMode::Allowlist {
             for (name, value) in ringfence_egress::proxy_environment(&format!("127.0.0.1:{}", door::PORT)) {
+                // A program's own servers are not asked for outside, unless ports of the same name are.
+                let is_own = name.eq_ignore_ascii_case("NO_PROXY") && !names_this_machine(policy);
+                let value = if is_own { OWN_MACHINE.to_owned() } else { value };
                 inside.retain(|(known, _)| known != name);
                 inside.push((name.into(), value.into()));
             }
@@ -81,9 +88,16 @@ pub(crate) fn clean(
     (inside, withheld)
 }
 
-/// The host's own environment, with what the policy sets.
+/// Whether something of the host's own loopback can be reached through the proxy.
+fn names_this_machine(policy: &ResolvedPolicy) -> bool {
+    let is_loopback = |host: &HostPattern| matches!(host, HostPattern::Address(address) if address.is_loopback());
+    !policy.net.localhost.is_empty() || policy.net.allow.iter().any(|rule| is_loopback(&rule.value.host))
+}
+
+/// The host's own environment without the secrets of the way out, with what the policy sets.
 pub(crate) fn whole(policy: &ResolvedPolicy, host: &[(OsString, OsString)]) -> Variables {
     let mut inside = host.to_vec();
+    inside.retain(|(name, _)| !way_out::is_held_back(policy, &name.to_string_lossy()));
     set(policy, &mut inside);
     inside
 }

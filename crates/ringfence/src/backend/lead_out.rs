@@ -33,7 +33,7 @@ pub(super) async fn lead_out(
         Err(StartError::Io { attempt: LISTEN, source })
     };
     let (doors, way_out) = match (policy.mode.value, doors, way_out) {
-        (NetMode::Allowlist, Some(doors), Some(way_out)) => (doors, way_out.with_secrets().await?),
+        (NetMode::Allowlist, Some(doors), Some(way_out)) => (doors, way_out.with_secrets(plan.workspace()).await?),
         (NetMode::Allowlist, None, _) => return missing("the guest opened no door"),
         (NetMode::Allowlist, _, None) => return missing("nobody prepared the way out"),
         (NetMode::None | NetMode::Open, ..) => {

@@ -89,6 +89,8 @@ struct Connection {
     state: Mutex<State>,
     /// There is something to be said to the guest.
     due: Notify,
+    /// Nothing can be said to it any more.
+    over: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -183,6 +185,7 @@ impl Connection {
         state.wake();
         drop(state);
         self.due.notify_one();
+        self.over.notify_one();
     }
 
     fn due(&self) -> Due {
@@ -218,13 +221,22 @@ impl Connection {
 
     /// Says to the guest what there is to say, until the connection is over at one of its ends.
     async fn speak(self: Arc<Self>, connection: ConnectionNumber, voice: Voice) {
-        loop {
-            match self.due() {
-                Due::Say(what) => voice.say(&FarOrder::Connection { connection, what }).await,
-                Due::Close => return voice.say(&FarOrder::Connection { connection, what: ToConnection::Close }).await,
-                Due::Wait => self.due.notified().await,
-                Due::Nothing => return,
+        let speaking = async {
+            loop {
+                match self.due() {
+                    Due::Say(what) => voice.say(&FarOrder::Connection { connection, what }).await,
+                    Due::Close => {
+                        return voice.say(&FarOrder::Connection { connection, what: ToConnection::Close }).await;
+                    }
+                    Due::Wait => self.due.notified().await,
+                    Due::Nothing => return,
+                }
             }
+        };
+        // A guest that has closed it and does not listen would otherwise leave one that waits for each connection that ever was.
+        tokio::select! {
+            () = speaking => {}
+            () = self.over.notified() => {}
         }
     }
 }
@@ -265,6 +277,10 @@ impl AsyncRead for End {
         if state.read == state.up.len() {
             // An idle connection holds no buffer.
             (state.up, state.read) = (Vec::new(), 0);
+        } else if state.read >= CONNECTION_WINDOW {
+            // A reader that never catches up would otherwise have all held that it ever read.
+            drop(state.up.drain(..state.read));
+            state.read = 0;
         }
         if state.untold >= TOLD_FROM {
             self.0.due.notify_one();
@@ -297,5 +313,29 @@ impl AsyncWrite for End {
         self.0.state().down_ended = true;
         self.0.due.notify_one();
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_read_is_not_held_though_the_reader_never_catches_up() {
+        let connection = Arc::new(Connection::default());
+        let mut end = End(Arc::clone(&connection));
+        connection.push(&[7; PIECE]).unwrap();
+        for _ in 0..1000 {
+            connection.push(&[7; PIECE]).unwrap();
+            let mut read = [0; PIECE];
+            end.read_exact(&mut read).await.unwrap();
+            assert_eq!(read, [7; PIECE]);
+            while matches!(connection.due(), Due::Say(ToConnection::Taken(_))) {}
+        }
+        assert!(connection.state().up.capacity() <= 4 * CONNECTION_WINDOW, "{}", connection.state().up.capacity());
+        drop(end);
+        assert_eq!(connection.state().up.capacity(), 0, "the twin: nobody reads any more");
     }
 }

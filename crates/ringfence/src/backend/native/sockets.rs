@@ -13,7 +13,18 @@ use crate::plan::Plan;
 use crate::state::StateFolder;
 
 /// Variables that name a socket which speaks for the user: whatever it is called, it is never shown.
-const SPEAK_FOR_THE_USER: [&str; 4] = ["SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST", "CONTAINER_HOST"];
+const SPEAK_FOR_THE_USER: [&str; 10] = [
+    "SSH_AUTH_SOCK",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DOCKER_HOST",
+    "CONTAINER_HOST",
+    "TMUX",
+    "SWAYSOCK",
+    "I3SOCK",
+    "VSCODE_IPC_HOOK_CLI",
+    "NVIM",
+    "KITTY_LISTEN_ON",
+];
 
 /// The sockets of `net.unix`. One that is missing, or is none, fails the start: a program that needs it would fail later, and say less.
 pub(super) fn entries(
