@@ -101,7 +101,7 @@ fn requests() -> Vec<Asked> {
             "import urllib.request, urllib.error\ntry: urllib.request.urlopen('http://evil.test/x', timeout=20)\nexcept urllib.error.HTTPError as e: print(e.code, e.read())",
         ),
         allowlist(
-            "import socket\nfor host in ('127.0.0.1', '192.0.2.1'):\n  try: socket.create_connection((host, 9), 5); print('reached')\n  except OSError: print('none')",
+            "import socket\nfor host in ('127.0.0.1', '192.0.2.1'):\n  try: socket.create_connection((host, 7), 5); print('reached')\n  except OSError: print('none')",
         ),
         plain(&["--output", "4KiB", "--", "sh", "-c", "yes | head -c 100000; echo end"]),
     ]
