@@ -293,14 +293,17 @@ fn nobody_is_asked_while_the_output_goes_to_a_pipe_and_to_a_file_it_may() {
 fn a_signal_ends_a_run_whose_output_waits_for_a_question() {
     let Some((stage, above)) = asking("allow: []") else { return };
     let Some(python) = interpreter() else { return };
+    // It writes once the question stands, in more pieces than wait anywhere, and itself waits longer than we do.
+    let fetch = FETCH.replace("timeout=10", "timeout=100");
     let code = format!(
-        "import threading\nthreading.Thread(target=lambda: [print('x' * 1000) for _ in range(3000)]).start()\n{FETCH}"
+        "import threading, time\ndef write():\n    time.sleep(1)\n    for _ in range(200): print('x' * 100, flush=True); time.sleep(0.005)\n\
+         threading.Thread(target=write).start()\n{fetch}"
     );
     for (signal, code_of) in [(rustix::process::Signal::TERM, 143), (rustix::process::Signal::HUP, 129)] {
         let sitting = Sitting::start(&stage, &["--", python.to_str().unwrap(), "-c", &code, UNKNOWN], None);
         sitting.wait_for(QUESTION);
-        // Until nothing more goes into any pipe.
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        // Until it has written.
+        std::thread::sleep(std::time::Duration::from_secs(3));
         let begin = std::time::Instant::now();
         rustix::process::kill_process(rustix::process::Pid::from_child(&sitting.child), signal).unwrap();
         let (shown, status) = sitting.end();
