@@ -1,7 +1,9 @@
 //! A person at the terminal that a run was started from.
 //!
 //! The question goes to the terminal itself and the answer comes from there, so that neither is mixed with what a program writes. While
-//! it is open the program's output is held back: it could otherwise write a question of its own below ours.
+//! it is open the program's output is held back: it could otherwise write a question of its own below ours. What it wrote before, a
+//! question like ours included, must neither hide ours nor catch an answer: ours begins with a reset and on lines of its own, and only
+//! a whole word allows anything.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,12 +17,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Mutex;
 
 use crate::printer;
-use crate::terminal::plain_line;
+use crate::terminal::{RESET, plain_line};
 
 /// A longer answer is none.
 const MOST_ANSWER: usize = 256;
 /// A person does not notice it.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(30);
+/// Above each question.
+const MARK: &str = "======== a question of ringfence, not of the program ========";
 
 /// Asks at `/dev/tty`, one question after the other.
 #[derive(Debug, Default)]
@@ -55,13 +59,7 @@ async fn answer_to(ask: &Ask) -> io::Result<bool> {
     }
     // What was typed before the question is no answer to it.
     tcflush(&terminal, QueueSelector::IFlush)?;
-    let question = format!(
-        "\nringfence asks: {}?\n  {} ({})\n  allow it? [yes/no] ",
-        line(&ask.subject),
-        line(&ask.reason),
-        line(&ask.rule)
-    );
-    { &terminal }.write_all(question.as_bytes())?;
+    { &terminal }.write_all(question(ask).as_bytes())?;
     let mut end = NewLine(Some(terminal.try_clone()?));
     let mut interrupt = signal(SignalKind::interrupt())?;
     let typed = tokio::select! {
@@ -70,8 +68,34 @@ async fn answer_to(ask: &Ask) -> io::Result<bool> {
     };
     // Whoever typed the line has ended it.
     end.0 = None;
-    let word = typed.trim().to_ascii_lowercase();
-    Ok(word == "y" || word == "yes")
+    Ok(is_yes(&typed))
+}
+
+/// The question as it is shown: in plain colours, whatever a program left behind, and not on a line that one began.
+fn question(ask: &Ask) -> String {
+    format!(
+        "{RESET}\r\n\n{MARK}\nringfence asks: {}?\n  {} ({})\n  type yes to allow it; everything else is a no: ",
+        line(&ask.subject),
+        line(&ask.reason),
+        line(&ask.rule)
+    )
+}
+
+/// The whole word: a letter may have been meant for something that the program asked.
+fn is_yes(typed: &str) -> bool {
+    typed.trim().eq_ignore_ascii_case("yes")
+}
+
+/// Denies all that would need asking, because what a program writes would not be held back while a question stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct NotHeldBack;
+
+impl Approver for NotHeldBack {
+    fn decide<'a>(&'a self, _ask: &'a Ask) -> BoxFuture<'a, Approval> {
+        let reason = "nobody is asked while standard output is neither a terminal nor a file: the program's output could stand \
+                      below the question; write it to a file, or use --json or --events";
+        Box::pin(async move { Approval::Denied { reason: reason.to_owned() } })
+    }
 }
 
 /// Ends the line of a question that nobody answered.
@@ -103,4 +127,35 @@ async fn read_line(mut terminal: File) -> io::Result<String> {
 
 fn line(text: &str) -> String {
     plain_line(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_begins_with_a_reset_on_a_line_of_its_own_and_nothing_in_it_acts() {
+        let ask = Ask {
+            subject: "reach \x1b[8mevil.example:443".to_owned(),
+            rule: "net.unknown".to_owned(),
+            reason: "a\nb".to_owned(),
+        };
+        let shown = question(&ask);
+        assert!(shown.starts_with("\x1b[0m\r\n"), "{shown:?}");
+        assert_eq!(shown.matches('\x1b').count(), 1, "{shown:?}");
+        assert!(
+            shown.contains("ringfence asks: reach \\x1b[8mevil.example:443?\n  a\\nb (net.unknown)\n"),
+            "{shown:?}"
+        );
+    }
+
+    #[test]
+    fn only_the_whole_word_is_a_yes() {
+        for yes in ["yes\n", " YES ", "Yes"] {
+            assert!(is_yes(yes), "{yes:?}");
+        }
+        for no in ["", "\n", "y\n", "ye", "yess", "y e s", "yes yes", "no", "yes\u{0}"] {
+            assert!(!is_yes(no), "{no:?}");
+        }
+    }
 }

@@ -87,6 +87,12 @@ fn talk(lesson: &Lesson, mode: NetMode) -> String {
             one_line(&lesson.file)
         ));
     }
+    for host in &lesson.guessed {
+        text.push_str(&format!("  {}: only the name was looked up; the port is a guess\n", one_line(host)));
+    }
+    for wider in &lesson.wider {
+        text.push_str(&format!("  wider than what was seen: {}\n", one_line(wider)));
+    }
     text
 }
 

@@ -22,6 +22,8 @@ mod render;
 mod run;
 mod session;
 mod setup;
+mod stdin;
+mod stop_signals;
 mod terminal;
 mod told;
 mod undo;

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
+use crate::args::OutputArgs;
 use crate::chatter;
 
 /// A longer answer is none.
@@ -44,6 +45,17 @@ pub(crate) enum QuestionFailure {
 /// Whether somebody is there.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Whether nothing that a program writes reaches our terminal while a question stands. Behind a pipe somebody else may write it there,
+/// whenever they like, and unfiltered.
+pub(crate) fn is_held_back(output: OutputArgs) -> bool {
+    let stdout = io::stdout();
+    let is_file = || {
+        let kind = rustix::fs::fstat(&stdout).map(|found| rustix::fs::FileType::from_raw_mode(found.st_mode));
+        kind == Ok(rustix::fs::FileType::RegularFile)
+    };
+    output.json || output.events || stdout.is_terminal() || is_file()
 }
 
 /// Asks until there is an answer. The end of the input is the most careful one.

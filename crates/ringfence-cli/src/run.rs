@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 
 use ringfence::launcher::Launcher;
 use ringfence::request::{MOST_CODE_BYTES, WorkspaceAt};
@@ -14,11 +15,12 @@ use ringfence::workspace::{AtOnce, Counts};
 use ringfence::{Engine, Event, Outcome, Plan, Request, Run, Status, Stdin, Work};
 use ringfence_policy::{Field, Grant, NetMode, Overrides, ResolvedPolicy};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{OutputArgs, RunArgs, WallLimitArgs, WorkArgs};
 use crate::printer::{Printed, Printer, Screen};
 use crate::setup;
+use crate::stdin::pass_on_stdin;
+use crate::stop_signals::StopSignals;
 use crate::terminal::{harmless, plain_line};
 use crate::{Done, Fatal, chatter, render};
 
@@ -115,8 +117,10 @@ pub(crate) fn run(args: RunArgs, launcher: Launcher) -> Done {
     }
     ringfence::adopt_orphans().map_err(RunFailure::Adopt)?;
     // With its input passed on, the terminal is the program's to read from.
-    let make = if args.stdin { setup::engine } else { setup::engine_at_terminal };
-    let engine = make(context, launcher)?;
+    let engine = match args.stdin {
+        true => setup::engine(context, launcher)?,
+        false => setup::engine_at_terminal(context, launcher, args.output)?,
+    };
     // The process ends with its run: what the kernel takes back at once is not taken apart piece by piece before.
     let runtime = ManuallyDrop::new(setup::runtime()?);
     runtime.block_on(async {
@@ -213,19 +217,6 @@ pub(crate) fn workspace_at(at: Option<&Path>) -> WorkspaceAt {
     }
 }
 
-/// Copies our standard input to `to`, on a thread: the program gets no descriptor of the host, and a terminal that is
-/// never closed does not hold up the end.
-pub(crate) fn pass_on_stdin(to: OwnedFd) -> Result<(), RunFailure> {
-    std::thread::Builder::new()
-        .name("stdin".to_owned())
-        .spawn(move || {
-            // A program that reads no more, or input that breaks off, ends the copy; the program sees the end of file.
-            io::copy(&mut io::stdin().lock(), &mut File::from(to)).ok();
-        })
-        .map(|_| ())
-        .map_err(RunFailure::Stdin)
-}
-
 async fn dry_run(engine: &Engine, request: Request, args: &RunArgs) -> Done {
     match engine.dry_run(request).await {
         Ok(plan) => {
@@ -302,19 +293,14 @@ fn describe_work(work: &Work) -> String {
 /// Starts the run and shows it until it ends. Threads are made only once the program runs: until then this process may
 /// raise walls itself.
 async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, args: &RunArgs) -> Done {
-    let listen = |kind| signal(kind).map_err(RunFailure::Signals);
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut hangup = listen(SignalKind::hangup())?;
+    let mut signals = StopSignals::listen().map_err(RunFailure::Signals)?;
     let mut run = engine.start(request).map_err(RunFailure::from)?;
     let mut printer = Printer::new(Screen::new(args.output, args.layers.named_backend().is_some()));
     let mut stopped_by = None;
     let outcome = loop {
         let event = tokio::select! {
             event = run.next_event() => event,
-            _ = interrupt.recv() => { stop(&run, &mut stopped_by, INTERRUPTED); continue }
-            _ = terminate.recv() => { stop(&run, &mut stopped_by, TERMINATED); continue }
-            _ = hangup.recv() => { stop(&run, &mut stopped_by, HUNG_UP); continue }
+            code = signals.next() => { stop(&run, &mut stopped_by, code); continue }
         };
         let event = event.ok_or(RunFailure::Abandoned)?;
         if let Event::Started { .. } = event
@@ -325,7 +311,15 @@ async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, a
         if let Event::Ended(outcome) = event {
             break outcome;
         }
-        if printer.print(event).await.map_err(RunFailure::Printer)? == Printed::NobodyReads {
+        let mut printing = pin!(printer.print(event));
+        // Output waits as long as a question stands, and whoever stops the run ends both.
+        let printed = loop {
+            tokio::select! {
+                printed = &mut printing => break printed.map_err(RunFailure::Printer)?,
+                code = signals.next() => stop(&run, &mut stopped_by, code),
+            }
+        };
+        if printed == Printed::NobodyReads {
             // End it, and wait for its end.
             stop(&run, &mut stopped_by, BROKEN_PIPE);
         }

@@ -8,12 +8,12 @@ use ringfence::engine::{Setup, SetupError};
 use ringfence::launcher::Launcher;
 use ringfence::layers::{self, LoadError, Loaded, LoadedFile, OPERATOR_FILE, Operators, Project, Sources};
 use ringfence::state::StateError;
-use ringfence::{Engine, StateFolder};
+use ringfence::{Approver, Engine, StateFolder};
 use ringfence_policy::{Diagnostic, Grant, Layer};
 
 use crate::Fatal;
-use crate::approver::AtTerminal;
-use crate::args::LayerArgs;
+use crate::approver::{AtTerminal, NotHeldBack};
+use crate::args::{LayerArgs, OutputArgs};
 use crate::{question, render};
 
 /// The hidden word that makes this program a launcher for another process.
@@ -156,12 +156,21 @@ pub(crate) fn engine(context: Context, launcher: Launcher) -> Result<Engine, Set
     Ok(Engine::new(engine_setup(context, launcher)?)?)
 }
 
-/// Likewise, with the person at our terminal as the one who is asked, where there is a terminal.
-pub(crate) fn engine_at_terminal(context: Context, launcher: Launcher) -> Result<Engine, SetupFailure> {
+/// Likewise, with the person at our terminal as the one who is asked, where there is a terminal and `output` does not go around what
+/// is held back.
+pub(crate) fn engine_at_terminal(
+    context: Context,
+    launcher: Launcher,
+    output: OutputArgs,
+) -> Result<Engine, SetupFailure> {
     if !question::can_ask() {
         return engine(context, launcher);
     }
-    Ok(Engine::with_approver(engine_setup(context, launcher)?, Arc::new(AtTerminal::default()))?)
+    let approver: Arc<dyn Approver> = match question::is_held_back(output) {
+        true => Arc::new(AtTerminal::default()),
+        false => Arc::new(NotHeldBack),
+    };
+    Ok(Engine::with_approver(engine_setup(context, launcher)?, approver)?)
 }
 
 /// What an engine for a context is made from.

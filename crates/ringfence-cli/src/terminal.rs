@@ -1,14 +1,20 @@
-//! Makes untrusted text harmless on a terminal: colours stay, everything else that would act is shown, not sent.
+//! Makes untrusted text harmless on a terminal: colours stay, everything else that would act or hide is shown, not sent.
 
 use std::fmt::Write;
 
 /// A character sequence that is longer than this is not a colour.
 const MOST_COLOUR: usize = 32;
+/// Text that is hidden.
+const CONCEAL: u8 = 8;
+/// Everything as it was before any colour.
+pub(crate) const RESET: &str = "\x1b[0m";
 
 /// Rewrites a stream of bytes piece by piece; a sequence may be cut anywhere.
 #[derive(Debug, Default)]
 pub(crate) struct Harmless {
     pending: Vec<u8>,
+    /// Whether a colour was passed on, which would hold for what others write afterwards.
+    coloured: bool,
 }
 
 impl Harmless {
@@ -20,14 +26,18 @@ impl Harmless {
         let used = rewrite(&rest, &mut out, End::Open);
         rest.drain(..used);
         self.pending = rest;
+        self.coloured |= out.contains('\x1b');
         out
     }
 
-    /// What is still open at the end.
+    /// What is still open at the end. Colours end with it: what we say afterwards could not be read in black on black.
     pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
         let rest = std::mem::take(&mut self.pending);
         rewrite(&rest, &mut out, End::Final);
+        if std::mem::take(&mut self.coloured) {
+            out.push_str(RESET);
+        }
         out
     }
 }
@@ -148,7 +158,7 @@ enum Colour {
     No,
 }
 
-/// `ESC [ digits ; … m`.
+/// `ESC [ digits ; … m`, unless it hides.
 fn colour(bytes: &[u8]) -> Colour {
     match bytes.get(1) {
         None => return Colour::Cut,
@@ -158,11 +168,38 @@ fn colour(bytes: &[u8]) -> Colour {
     for (index, byte) in bytes.iter().enumerate().skip(2).take(MOST_COLOUR) {
         match byte {
             b'0'..=b'9' | b';' => {}
-            b'm' => return Colour::Whole(index + 1),
+            b'm' if only_colours(bytes.get(2..index).unwrap_or_default()) => return Colour::Whole(index + 1),
             _ => return Colour::No,
         }
     }
     if bytes.len() < 2 + MOST_COLOUR { Colour::Cut } else { Colour::No }
+}
+
+/// Whether nothing in `parameters` hides what follows. A number beyond a byte is nobody's colour, and could be read as another.
+fn only_colours(parameters: &[u8]) -> bool {
+    let number = |digits: &[u8]| match digits {
+        b"" => Some(0),
+        digits => std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u8>().ok()),
+    };
+    let mut numbers = parameters.split(|byte| *byte == b';').map(number);
+    while let Some(number) = numbers.next() {
+        let skipped = match number {
+            None | Some(CONCEAL) => return false,
+            // A colour by its number, or by its three parts.
+            Some(38 | 48 | 58) => match numbers.next() {
+                Some(Some(5)) => 1,
+                Some(Some(2)) => 3,
+                _ => return false,
+            },
+            Some(_) => 0,
+        };
+        for _ in 0..skipped {
+            if !matches!(numbers.next(), Some(Some(_))) {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 enum Next {
@@ -205,6 +242,26 @@ mod tests {
         check("a\u{202e}b", "a\\u{202e}b");
         check("\u{9b}31m", "\\x9b31m");
         check("日本 ünï", "日本 ünï");
+    }
+
+    #[test]
+    fn r12_what_hides_text_is_shown_and_colours_with_the_same_number_stay() {
+        for hides in
+            ["8", "08", "0;8", "31;8;1", "38;5;1;8", "38;2;1;2;3;8", "264", "4294967304", "38;8", "38;5", "38;2;8"]
+        {
+            check(&format!("\x1b[{hides}mx"), &format!("\\x1b[{hides}mx"));
+        }
+        for colour in ["", "0", "1;31", "38;5;8", "48;5;8;1", "38;2;8;8;8", "58;5;8", "97;40", ";1", "28"] {
+            check(&format!("\x1b[{colour}mx"), &format!("\x1b[{colour}mx"));
+        }
+    }
+
+    #[test]
+    fn r12_colours_end_with_the_stream_and_without_any_nothing_is_added() {
+        let mut stream = Harmless::default();
+        assert_eq!(stream.push(b"\x1b[30;40mx") + &stream.finish(), "\x1b[30;40mx\x1b[0m");
+        let mut stream = Harmless::default();
+        assert_eq!(stream.push(b"x") + &stream.finish(), "x");
     }
 
     #[test]

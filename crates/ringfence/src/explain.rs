@@ -2,10 +2,12 @@
 //!
 //! What is advised is tried before it is told: a snippet is resolved with the layers, and the same decision has to allow it.
 
+mod advice;
+
 use std::net::IpAddr;
 
 use ringfence_egress::{
-    Access, AddressKind, Authority, BadHost, Decision, Denied, Handling, Host, Loopback, Reason, Rules, Scheme, Target,
+    Access, AddressKind, Authority, BadHost, Decision, Handling, Host, Loopback, Reason, Rules, Scheme, Target,
     UrlPath, describe, foresee, is_channel_to_strangers, kind_of, may_be_asked_about, plain_and_short,
 };
 use ringfence_policy::{
@@ -93,7 +95,8 @@ impl Question {
             host: read.map(|authority| authority.host),
             port: port.unwrap_or(scheme.port()),
             scheme,
-            method: method.map(str::to_owned),
+            // As it is sent: whoever writes it in small letters means the same.
+            method: method.map(str::to_ascii_uppercase),
             path: path.map(UrlPath::new),
         })
     }
@@ -223,7 +226,8 @@ pub fn explain(loaded: &Loaded, question: &Question) -> Explanation {
             explanation.why = Some(denied.why.clone());
             explanation.https = Https::Denied;
             if policy.unknown.value == UnknownHosts::Ask && may_be_asked_about(host, denied) {
-                let said = "`net.unknown: ask` has a person asked about it, where there is one, and a yes allows it";
+                let said = "`net.unknown: ask` has a person asked about it, where there is one, and a yes allows it; only programs \
+                            that use the proxy variables are asked about";
                 explanation.later.push(said.to_owned());
             }
         }
@@ -233,7 +237,7 @@ pub fn explain(loaded: &Loaded, question: &Question) -> Explanation {
         explanation.place = origin.place.clone();
     }
     if let Decision::Denied(denied) = &judged.decision {
-        let advice = advise(loaded, host, question, denied);
+        let advice = advice::advise(loaded, host, question, denied);
         explanation.hint = Some(advice.0);
         explanation.fix = advice.1;
     }
@@ -415,78 +419,6 @@ pub(crate) fn project_file(loaded: &Loaded) -> (String, &'static str) {
         Some(file) => (file.display().to_string(), ""),
         None => (PROJECT_FILE.to_owned(), "version: 1\n"),
     }
-}
-
-/// What to do, and what to write.
-fn advise(loaded: &Loaded, host: &Host, question: &Question, denied: &Denied) -> (String, Option<Fix>) {
-    let policy = &loaded.policy.net;
-    let only = |hint: &str| (hint.to_owned(), None);
-    match denied.reason {
-        Reason::Denied => {
-            let operators = origin_of(policy, &denied.rule).is_some_and(|origin| origin.layer == Layer::Operator);
-            return match operators {
-                true => only("a rule of the operator denies it; only the operator can change that"),
-                false => only("a deny rule beats every allow rule; to allow it, remove that rule"),
-            };
-        }
-        Reason::AmbiguousPath => return only("write the path so that it has one reading, and ask again"),
-        _ => {}
-    }
-    if policy.mode.value == NetMode::None && matches!(policy.mode.origin.layer, Layer::Environment | Layer::Call) {
-        return (format!("`net.mode` is set by {}; unset it there first", policy.mode.origin), None);
-    }
-    let addition = addition(policy, host, question, denied);
-    let allows =
-        |net: &NetPolicy| matches!(judge(&Rules::of_policy(net), host, question).decision, Decision::Allowed(_));
-    if !allows(&with_addition(policy, &addition)) {
-        return only("no single rule would allow it; look at the rules of this host with `ringfence policy show`");
-    }
-    let mut alone = addition.clone();
-    alone.mode = Some(NetMode::Allowlist);
-    match under_floor(loaded, &alone) {
-        Some(net) if allows(&net) => {}
-        _ => return only("the operator's floor does not permit it; only the operator can change that"),
-    }
-    let (file, begin) = project_file(loaded);
-    match addition.write() {
-        Ok(snippet) => {
-            let meant = if is_channel_to_strangers(host) { ", if strangers are meant to get it" } else { "" };
-            let hint = format!("to allow it, write this into {file}{meant}");
-            (hint, Some(Fix { file, snippet: format!("{begin}{snippet}") }))
-        }
-        Err(error) => (error.to_string(), None),
-    }
-}
-
-/// The least that would allow it.
-fn addition(policy: &NetPolicy, host: &Host, question: &Question, denied: &Denied) -> NetAddition {
-    let mut addition = NetAddition {
-        mode: (policy.mode.value == NetMode::None).then_some(NetMode::Allowlist),
-        ..NetAddition::default()
-    };
-    match pattern_of(host) {
-        None => addition.localhost.push(question.port),
-        Some(pattern) => {
-            let mut rule = NetRule::new(pattern);
-            rule.ports.push(question.port);
-            rule.methods.extend(question.method.clone());
-            let path = question.path.as_ref().and_then(|path| path.normal().ok());
-            rule.paths.extend(path.and_then(exact_path));
-            // Neither is seen in HTTPS unless it is opened.
-            rule.inspect = question.scheme == Scheme::Https && !(rule.methods.is_empty() && rule.paths.is_empty());
-            rule.acknowledge = is_channel_to_strangers(host);
-            if denied.reason == Reason::NeedsInspection {
-                // The same as the rule that could not be held against it, opened; a wider one is nobody's wish.
-                let is_it = |known: &&ringfence_policy::Sourced<NetRule>| {
-                    denied.rule.ends_with(&format!("{} ({})", known.value, known.origin))
-                };
-                rule = policy.allow.iter().find(is_it).map_or(rule, |known| known.value.clone());
-                rule.inspect = true;
-            }
-            addition.allow.push(rule);
-        }
-    }
-    addition
 }
 
 #[cfg(test)]

@@ -24,14 +24,15 @@ impl Cleared {
     }
 }
 
-/// Judges what `analysis` found, and asks `approver` where the policy says so.
+/// Judges what `analysis` found, and asks `approver` where the policy says so: once for each command that a rule asks about, so that
+/// nobody says yes to one that they were not shown. All have to be approved.
 pub async fn judge(
     work: &Work,
     analysis: &Analysis,
     policy: &ResolvedPolicy,
     approver: &dyn Approver,
 ) -> Result<Cleared, Refusal> {
-    let mut question = None;
+    let mut questions: Vec<Question<'_>> = Vec::new();
     for argv in &analysis.commands {
         let words: Vec<&str> = argv.iter().map(String::as_str).collect();
         let Some(rule) = decide(&policy.commands, &words) else { continue };
@@ -39,7 +40,12 @@ pub async fn judge(
             Verdict::Allow => {}
             Verdict::Deny => return Err(deny(argv, rule)),
             Verdict::Ask => {
-                question.get_or_insert_with(|| Question {
+                // The same command twice is one question; two that only look the same when shortened are two.
+                if questions.iter().any(|known| known.argv == Some(argv.as_slice())) {
+                    continue;
+                }
+                questions.push(Question {
+                    argv: Some(argv.as_slice()),
                     ask: Ask {
                         subject: shorten(&redact_argv(argv).join(" ")),
                         rule: rule_name(&rule.value),
@@ -51,12 +57,12 @@ pub async fn judge(
             }
         }
     }
-    if question.is_none()
-        && let Some(Unknown::Shell(not_plain)) = &analysis.unknown
+    if let Some(Unknown::Shell(not_plain)) = &analysis.unknown
         && policy.commands.iter().any(|rule| rule.value.verdict != Verdict::Allow)
     {
         // A rule that could not be held against the line must not count as passed.
-        question = Some(Question {
+        questions.push(Question {
+            argv: None,
             ask: Ask {
                 subject: describe(work),
                 rule: "commands.unreadable".to_owned(),
@@ -66,11 +72,19 @@ pub async fn judge(
             instead: Some("Write it as plain commands without expansions or redirections.".to_owned()),
         });
     }
-    let Some(Question { ask, origin, instead }) = question else { return Ok(Cleared { approved_by: None }) };
-    let reason = match approver.decide(&ask).await {
-        Approval::Granted { by } => return Ok(Cleared { approved_by: Some(by) }),
-        Approval::Denied { reason } => reason,
-    };
+    let mut approved_by: Vec<String> = Vec::new();
+    for question in questions {
+        match approver.decide(&question.ask).await {
+            Approval::Granted { by } if approved_by.contains(&by) => {}
+            Approval::Granted { by } => approved_by.push(by),
+            Approval::Denied { reason } => return Err(not_approved(question, &reason)),
+        }
+    }
+    Ok(Cleared { approved_by: (!approved_by.is_empty()).then(|| approved_by.join(", ")) })
+}
+
+fn not_approved(question: Question<'_>, reason: &str) -> Refusal {
+    let Question { ask, origin, instead, .. } = question;
     let refusal =
         Refusal::new(&ask.rule, format!("`{}` needs approval", ask.subject), format!("{}, and {reason}", ask.reason))
             .hint("allow it by a rule under `commands`, or run it where somebody can answer")
@@ -79,14 +93,16 @@ pub async fn judge(
                     "Use another command, or tell the person you work for what you need.".to_owned()
                 }),
             );
-    Err(match &origin {
+    match &origin {
         Some(origin) => refusal.at(origin),
         None => refusal,
-    })
+    }
 }
 
-/// A question, the place of the rule that asks, and what the rule recommends.
-struct Question {
+/// A question, the command that it is about, the place of the rule that asks, and what the rule recommends.
+struct Question<'a> {
+    /// Nothing for a line that could not be read.
+    argv: Option<&'a [String]>,
     ask: Ask,
     origin: Option<Origin>,
     instead: Option<String>,
@@ -166,4 +182,69 @@ fn shorten(text: &str) -> String {
         end -= 1;
     }
     format!("{}… ({} bytes)", &text[..end], text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use ringfence_policy::{Layer, LayerInput, resolve};
+
+    use super::*;
+    use crate::BoxFuture;
+    use crate::analysis::analyse;
+
+    /// Says yes to all but one, and remembers what it was asked.
+    #[derive(Debug, Default)]
+    struct AllBut {
+        no: &'static str,
+        asked: Mutex<Vec<String>>,
+    }
+
+    impl Approver for AllBut {
+        fn decide<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Approval> {
+            self.asked.lock().unwrap().push(ask.subject.clone());
+            let answer = match ask.subject == self.no {
+                true => Approval::Denied { reason: "no".to_owned() },
+                false => Approval::Granted { by: "me".to_owned() },
+            };
+            Box::pin(async { answer })
+        }
+    }
+
+    async fn judged(line: &str, no: &'static str) -> (Result<Cleared, Refusal>, Vec<String>) {
+        let rules = "version: 1\ncommands:\n  - { ask: [echo, one], matches: [echo one] }\n  \
+                     - { ask: [echo, publish], matches: [echo publish] }\n  - { deny: [rm], matches: [rm] }\n";
+        let file = ringfence_policy::parse("p.yaml", rules).unwrap();
+        let policy = resolve(&[LayerInput { layer: Layer::Project, file }], &[]).unwrap();
+        let approver = AllBut { no, ..AllBut::default() };
+        let work = Work::Shell(line.to_owned());
+        let cleared = judge(&work, &analyse(&work), &policy, &approver).await;
+        (cleared, approver.asked.into_inner().unwrap())
+    }
+
+    #[tokio::test]
+    async fn each_command_that_a_rule_asks_about_is_a_question_and_all_have_to_be_approved() {
+        let line = "echo one && echo publish --everything && echo one && echo two";
+        let (cleared, asked) = judged(line, "").await;
+        assert_eq!(asked, ["echo one", "echo publish --everything"]);
+        assert_eq!(cleared.unwrap().approved_by(), Some("me"));
+        let (refused, asked) = judged(line, "echo publish --everything").await;
+        assert_eq!(asked.len(), 2);
+        assert!(format!("{:?}", refused.unwrap_err()).contains("`echo publish --everything` needs approval"));
+        let (refused, asked) = judged(line, "echo one").await;
+        assert_eq!(asked, ["echo one"], "a no ends it");
+        refused.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_about_what_is_denied_or_allowed_and_a_line_that_cannot_be_read_is_one_question() {
+        let (denied, asked) = judged("echo one && rm x", "").await;
+        assert_eq!(asked, Vec::<String>::new());
+        denied.unwrap_err();
+        let (cleared, asked) = judged("echo two", "").await;
+        assert_eq!((cleared.unwrap().approved_by(), asked), (None, Vec::new()));
+        let (cleared, asked) = judged("echo $HOME", "").await;
+        assert_eq!((cleared.unwrap().approved_by(), asked), (Some("me"), vec!["echo $HOME".to_owned()]));
+    }
 }

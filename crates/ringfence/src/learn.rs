@@ -5,6 +5,7 @@
 
 mod look_alike;
 mod paths;
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +24,8 @@ use crate::ledger::Record;
 /// The version of the JSON.
 const VERSION: u32 = 1;
 const LONGEST_SHOWN: usize = 256;
+/// The port of a host that was only looked up.
+const GUESSED_PORT: u16 = 443;
 
 /// What somebody wants besides the least.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +62,10 @@ pub struct Lesson {
     pub omitted: u64,
     /// The rules that are proposed, in words.
     pub rules: Vec<String>,
+    /// Hosts that were only looked up: their port is a guess.
+    pub guessed: Vec<String>,
+    /// Where the proposal is wider than what was seen, in words.
+    pub wider: Vec<String>,
     /// The file to write it into.
     pub file: String,
     /// What to write there; nothing when nothing is proposed.
@@ -107,6 +114,7 @@ pub fn contacts_of(records: &[Record]) -> (Vec<Contact>, u64) {
 struct Wanted<'c> {
     contact: &'c Contact,
     host: Host,
+    port: u16,
     path: Option<UrlPath>,
 }
 
@@ -119,7 +127,7 @@ impl Wanted<'_> {
             }
             _ => Access::Connection,
         };
-        Target { host: &self.host, port: self.contact.port, access }
+        Target { host: &self.host, port: self.port, access }
     }
 
     fn is_allowed_by(&self, rules: &Rules) -> bool {
@@ -136,7 +144,11 @@ pub fn learn(
     wishes: &Wishes,
 ) -> Result<Lesson, NotWritable> {
     let policy = &loaded.policy.net;
-    let denied: Vec<&Contact> = contacts.iter().filter(|contact| !contact.allowed).collect();
+    let mut denied: Vec<&Contact> = contacts.iter().filter(|contact| !contact.allowed).collect();
+    // A lookup besides a connection to the same host says nothing that the connection does not.
+    let connected: BTreeSet<&str> =
+        denied.iter().filter(|one| !is_lookup(one)).map(|contact| contact.host.as_str()).collect();
+    denied.retain(|contact| !is_lookup(contact) || !connected.contains(contact.host.as_str()));
     let mut apart = Vec::new();
     let mut wanted = Vec::new();
     for contact in &denied {
@@ -174,10 +186,29 @@ pub fn learn(
         covered: wanted.len(),
         omitted,
         rules: addition.allow.iter().map(ToString::to_string).collect(),
+        guessed: wanted.iter().filter(|one| is_lookup(one.contact)).map(|one| one.host.to_string()).collect(),
+        wider: addition.allow.iter().flat_map(wider).collect(),
         file,
         snippet,
         apart,
     })
+}
+
+/// Whether a program only asked for the addresses of a name, so that nobody knows the port.
+fn is_lookup(contact: &Contact) -> bool {
+    contact.via == "lookup" && contact.port == 0
+}
+
+/// Where many paths became few patterns.
+fn wider(rule: &NetRule) -> Vec<String> {
+    if rule.methods.is_empty() {
+        return Vec::new();
+    }
+    if rule.paths.is_empty() {
+        return vec![format!("every path of {}, for {}", rule.host, rule.methods.join(", "))];
+    }
+    let below = rule.paths.iter().filter_map(|path| path.as_str().strip_suffix("/**"));
+    below.map(|folder| format!("all below {folder} of {}, for {}", rule.host, rule.methods.join(", "))).collect()
 }
 
 fn set_apart(contact: &Contact, why: String, can_be_included: bool) -> Apart {
@@ -211,7 +242,7 @@ fn judge<'c>(policy: &NetPolicy, contact: &'c Contact, wishes: &Wishes) -> Resul
     }
     let host = match Host::parse(&contact.host) {
         // What is not its own canonical form was not written down by the proxy as a host.
-        Ok(host) if host.to_string() == contact.host && contact.port != 0 => host,
+        Ok(host) if host.to_string() == contact.host && (contact.port != 0 || is_lookup(contact)) => host,
         Ok(_) | Err(_) => return never("this is no host in canonical form"),
     };
     let is_method = |method: &str| method.len() <= 20 && method.bytes().all(|byte| byte.is_ascii_uppercase());
@@ -224,7 +255,8 @@ fn judge<'c>(policy: &NetPolicy, contact: &'c Contact, wishes: &Wishes) -> Resul
         return Err((why, true));
     }
     let path = contact.path.as_deref().map(UrlPath::new);
-    Ok(Wanted { contact, host, path })
+    let port = if is_lookup(contact) { GUESSED_PORT } else { contact.port };
+    Ok(Wanted { contact, host, port, path })
 }
 
 /// Why a host is not proposed unless somebody names it.
@@ -288,9 +320,9 @@ fn propose(policy: &NetPolicy, wanted: &[Wanted<'_>]) -> NetAddition {
     let mut localhost = BTreeSet::new();
     for one in wanted {
         match pattern_of(&one.host) {
-            Some(pattern) => places.entry((pattern, one.contact.port)).or_default().push(one),
+            Some(pattern) => places.entry((pattern, one.port)).or_default().push(one),
             None => {
-                localhost.insert(one.contact.port);
+                localhost.insert(one.port);
             }
         }
     }
@@ -366,8 +398,11 @@ fn with_wildcards(rules: Vec<NetRule>) -> Vec<NetRule> {
     kept
 }
 
-/// Whether the names below probably belong to one: `co.uk` and `com.au` are sold name by name.
+/// Whether the names below probably belong to one: `co.uk` and `com.au` are sold name by name, `github.io` is given out so.
 fn is_of_one_owner(parent: &str) -> bool {
+    if shared::is_shared(parent) {
+        return false;
+    }
     let mut labels = parent.rsplit('.');
     match (labels.next(), labels.next(), labels.next()) {
         (Some(last), Some(second), None) => last.len() > 2 || second.len() > 3,

@@ -17,7 +17,8 @@ use super::wire::{self, Call, Exec, Kind, WireWork, message, read_answer};
 use super::{SessionFailure, SessionName};
 use crate::args::{ExecArgs, OutputArgs};
 use crate::printer::{Printed, Printer, Screen};
-use crate::run::{self, BROKEN_PIPE, HUNG_UP, INTERRUPTED, QUIT, TERMINATED, finish, pass_on_stdin, start_folder};
+use crate::run::{self, BROKEN_PIPE, HUNG_UP, INTERRUPTED, QUIT, TERMINATED, finish, start_folder};
+use crate::stdin::pass_on_stdin;
 use crate::{Done, chatter, setup};
 
 /// How long a keeper may take to put everything away after its session has ended.

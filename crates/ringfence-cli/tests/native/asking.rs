@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use ringfence_testkit::canary::until;
 
@@ -44,45 +45,78 @@ fn python_at_terminal(stage: &Stage, code: &str, before: &str, answer: &str) -> 
 }
 
 fn at_terminal(stage: &Stage, argv: &[&str], before: &str, answer: &str) -> String {
-    let (ours, theirs) = terminal();
-    let end = || Stdio::from(theirs.try_clone().unwrap());
-    let mut child = Command::new("setsid")
-        .args(["--ctty", "--wait"])
-        .arg(binary())
-        .args(["run", "--backend", "native", "--"])
-        .args(argv)
-        .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .env("HOME", stage.path().join("home"))
-        .env("TMPDIR", stage.path().join("tmp"))
-        .current_dir(stage.work())
-        .stdin(end())
-        .stdout(end())
-        .stderr(end())
-        .spawn()
-        .unwrap();
-    drop(theirs);
-    let mut typing = File::from(ours.try_clone().unwrap());
-    typing.write_all(before.as_bytes()).unwrap();
-    let shown: Arc<Mutex<String>> = Arc::default();
-    let reading = {
-        let shown = Arc::clone(&shown);
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            let mut from = File::from(ours);
-            while let Ok(length @ 1..) = from.read(&mut bytes) {
-                shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..length]));
-            }
-        })
-    };
+    let mut sitting = Sitting::start(stage, &[&["--"], argv].concat(), None);
+    sitting.type_in(before);
     if !answer.is_empty() {
-        assert!(until(SOON, || shown.lock().unwrap().contains("[yes/no]")), "{}", shown.lock().unwrap());
-        typing.write_all(answer.as_bytes()).unwrap();
+        sitting.wait_for(QUESTION);
+        sitting.type_in(answer);
     }
-    child.wait().unwrap();
-    drop(typing);
-    reading.join().unwrap();
-    shown.lock().unwrap().clone()
+    sitting.end().0
+}
+
+/// The end of a question.
+const QUESTION: &str = "type yes to allow it; everything else is a no: ";
+
+/// A run at a terminal of its own.
+struct Sitting {
+    child: Child,
+    typing: File,
+    shown: Arc<Mutex<String>>,
+    reading: JoinHandle<()>,
+}
+
+impl Sitting {
+    /// Runs what `arguments` say. Its standard output is the terminal, unless it is said where it goes.
+    fn start(stage: &Stage, arguments: &[&str], stdout: Option<Stdio>) -> Self {
+        let (ours, theirs) = terminal();
+        let end = || Stdio::from(theirs.try_clone().unwrap());
+        let child = Command::new("setsid")
+            .args(["--ctty", "--wait"])
+            .arg(binary())
+            .args(["run", "--backend", "native"])
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", stage.path().join("home"))
+            .env("TMPDIR", stage.path().join("tmp"))
+            .current_dir(stage.work())
+            .stdin(end())
+            .stdout(stdout.unwrap_or_else(end))
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        drop(theirs);
+        let typing = File::from(ours.try_clone().unwrap());
+        let shown: Arc<Mutex<String>> = Arc::default();
+        let reading = {
+            let shown = Arc::clone(&shown);
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                let mut from = File::from(ours);
+                while let Ok(length @ 1..) = from.read(&mut bytes) {
+                    shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..length]));
+                }
+            })
+        };
+        Self { child, typing, shown, reading }
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.typing.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn wait_for(&self, text: &str) {
+        assert!(until(SOON, || self.shown.lock().unwrap().contains(text)), "{}", self.shown.lock().unwrap());
+    }
+
+    /// All that was shown, and how it ended.
+    fn end(mut self) -> (String, ExitStatus) {
+        let status = self.child.wait().unwrap();
+        drop(self.typing);
+        self.reading.join().unwrap();
+        let shown = self.shown.lock().unwrap().clone();
+        (shown, status)
+    }
 }
 
 #[test]
@@ -92,7 +126,7 @@ fn who_says_yes_at_the_terminal_lets_the_host_through_and_is_written_down() {
     let Some(shown) = python_at_terminal(&stage, &twice, "", "yes\n") else { return };
     assert!(shown.contains("ringfence asks: reach 93.184.216.34:80?"), "{shown}");
     assert!(shown.contains("beware: an address without a name"), "{shown}");
-    assert_eq!(shown.matches("[yes/no]").count(), 1, "one question for both: {shown}");
+    assert_eq!(shown.matches(QUESTION).count(), 1, "one question for both: {shown}");
     assert!(shown.contains("200 hello"), "{shown}");
     assert_eq!(above.asked(), ["GET http://93.184.216.34/x HTTP/1.1"; 2]);
     let ledger = std::fs::read_to_string(stage.ledger()).unwrap();
@@ -104,7 +138,7 @@ fn who_says_yes_at_the_terminal_lets_the_host_through_and_is_written_down() {
 #[test]
 fn everything_but_yes_is_a_no_and_what_was_typed_before_is_no_answer() {
     let Some((stage, above)) = asking("allow: []") else { return };
-    for (before, answer) in [("", "no\n"), ("", "\n"), ("", "yess\n"), ("", "\u{4}"), ("yes\n", "\n")] {
+    for (before, answer) in [("", "no\n"), ("", "\n"), ("", "y\n"), ("", "yess\n"), ("", "\u{4}"), ("yes\n", "\n")] {
         // The wait is for what is typed before.
         let code = format!("import time; time.sleep(1)\n{FETCH}");
         let Some(shown) = python_at_terminal(&stage, &code, before, answer) else { return };
@@ -185,7 +219,7 @@ fn a_run_that_ends_while_a_question_stands_ends() {
         "import threading\nthreading.Thread(target=lambda: [print('x' * 1000) for _ in range(1000)]).start()\n{FETCH}"
     );
     let Some(shown) = python_at_terminal(&stage, &code, "", "") else { return };
-    assert!(shown.contains("[yes/no]"), "{shown}");
+    assert!(shown.contains(QUESTION), "{shown}");
     assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
     assert_eq!(above.asked(), Vec::<String>::new());
 }
@@ -198,4 +232,83 @@ fn a_command_that_is_asked_about_runs_when_somebody_says_yes() {
     assert!(yes.contains("ringfence asks: echo it ran?") && yes.contains("\nit ran"), "{yes}");
     let no = at_terminal(&stage, &["echo", "it ran"], "", "no\n");
     assert!(no.contains("did not say yes") && !no.contains("\nit ran"), "{no}");
+}
+
+#[test]
+fn each_command_that_is_asked_about_is_a_question_of_its_own() {
+    let rules =
+        "commands: [{ ask: [echo, one], matches: [\"echo one\"] }, { ask: [echo, two], matches: [\"echo two\"] }]\n";
+    let Some(stage) = walled_with(rules) else { return };
+    for (second, runs) in [("yes\n", true), ("no\n", false)] {
+        let mut sitting = Sitting::start(&stage, &["--shell", "echo one && echo two --everything"], None);
+        sitting.wait_for("ringfence asks: echo one?");
+        sitting.wait_for(QUESTION);
+        sitting.type_in("yes\n");
+        sitting.wait_for("ringfence asks: echo two --everything?");
+        sitting.wait_for(&format!("(commands.ask echo two)\r\n  {QUESTION}"));
+        sitting.type_in(second);
+        let (shown, _) = sitting.end();
+        assert_eq!(shown.contains("\none\r\ntwo --everything"), runs, "{shown}");
+    }
+}
+
+#[test]
+fn a_program_cannot_hide_the_question() {
+    let Some((stage, above)) = asking("allow: []") else { return };
+    let code = format!("print('continue? [yes/no] \\x1b[8m\\x1b[30;40m', end='', flush=True)\n{FETCH}");
+    let Some(shown) = python_at_terminal(&stage, &code, "", "no\n") else { return };
+    assert!(shown.contains("continue? [yes/no] \\x1b[8m\x1b[30;40m\x1b[0m\r\r\n"), "{shown:?}");
+    let (before, question) = shown.split_once("ringfence asks: ").unwrap();
+    assert!(before.contains("a question of ringfence, not of the program") && !before.contains("\x1b[8m"), "{shown:?}");
+    assert!(question.starts_with("reach 93.184.216.34:80?"), "{shown:?}");
+    assert_eq!(above.asked(), Vec::<String>::new());
+}
+
+#[test]
+fn nobody_is_asked_while_the_output_goes_to_a_pipe_and_to_a_file_it_may() {
+    let Some((stage, above)) = asking("allow: []") else { return };
+    let Some(python) = interpreter() else { return };
+    let argv = ["--", python.to_str().unwrap(), "-c", FETCH, UNKNOWN];
+    let (mut from, to) = std::io::pipe().unwrap();
+    let (shown, _) = Sitting::start(&stage, &argv, Some(to.into())).end();
+    let mut written = String::new();
+    from.read_to_string(&mut written).unwrap();
+    assert!(written.contains("403 ") && written.contains("neither a terminal nor a file"), "{written} {shown}");
+    assert!(!shown.contains("ringfence asks"), "{shown}");
+    assert_eq!(above.asked(), Vec::<String>::new());
+    let log = stage.path().join("log");
+    let (_reads, json) = std::io::pipe().unwrap();
+    let asks: [(&[&str], Stdio); 2] = [(&[], File::create(&log).unwrap().into()), (&["--json"], json.into())];
+    for (flags, stdout) in asks {
+        let mut sitting = Sitting::start(&stage, &[flags, &argv].concat(), Some(stdout));
+        sitting.wait_for(QUESTION);
+        sitting.type_in("yes\n");
+        sitting.end();
+    }
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "200 hello\n");
+    assert_eq!(above.asked().len(), 2);
+}
+
+#[test]
+fn a_signal_ends_a_run_whose_output_waits_for_a_question() {
+    let Some((stage, above)) = asking("allow: []") else { return };
+    let Some(python) = interpreter() else { return };
+    // It writes once the question stands, in more pieces than wait anywhere, and itself waits longer than we do.
+    let fetch = FETCH.replace("timeout=10", "timeout=100");
+    let code = format!(
+        "import threading, time\ndef write():\n    time.sleep(1)\n    for _ in range(200): print('x' * 100, flush=True); time.sleep(0.005)\n\
+         threading.Thread(target=write).start()\n{fetch}"
+    );
+    for (signal, code_of) in [(rustix::process::Signal::TERM, 143), (rustix::process::Signal::HUP, 129)] {
+        let sitting = Sitting::start(&stage, &["--", python.to_str().unwrap(), "-c", &code, UNKNOWN], None);
+        sitting.wait_for(QUESTION);
+        // Until it has written.
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        let begin = std::time::Instant::now();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&sitting.child), signal).unwrap();
+        let (shown, status) = sitting.end();
+        assert_eq!(status.code(), Some(code_of), "{status:?} {}", shown.len());
+        assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    }
+    assert_eq!(above.asked(), Vec::<String>::new());
 }

@@ -173,3 +173,34 @@ fn a_question_that_would_be_asked_and_a_proxy_above_are_told() {
         assert_eq!(ask(&asking, never).later, Vec::<String>::new(), "{never}");
     }
 }
+
+#[test]
+fn a_method_in_small_letters_is_the_same_and_one_that_no_rule_can_name_is_not_the_operators_fault() {
+    let loaded = loaded(SAMPLE, None);
+    let asked = |method: &str| explain(&loaded, &Question::read("https://c.test/x", Some(method), None).unwrap());
+    let small = asked("post");
+    assert_eq!(small.fix, asked("POST").fix);
+    assert!(small.fix.unwrap().snippet.contains("methods: [POST]"));
+    let long = asked(&"A".repeat(300));
+    let hint = long.hint.unwrap();
+    assert!(long.fix.is_none() && !hint.contains("operator"), "{hint}");
+}
+
+#[test]
+fn plain_http_to_a_host_with_a_credential_is_advised_to_be_https() {
+    let mut loaded = loaded("net: { mode: allowlist, allow: [api.test, { host: b.test, ports: [80] }] }\n", None);
+    // A credential is defined in another layer than the one that a test of this size has.
+    loaded.policy.net.allow[0].value.credential = Some("github".to_owned());
+    let plain = check(&loaded, "http://api.test/x", Some("net.needs-tls"));
+    assert!(plain.fix.is_none() && plain.hint.as_deref().unwrap().contains("use https"), "{plain:#?}");
+    check(&loaded, "https://api.test/x", None);
+    check(&loaded, "http://b.test/x", None);
+}
+
+#[test]
+fn who_is_asked_about_is_said_where_hosts_are_asked_about() {
+    let asking = loaded("net: { mode: allowlist, unknown: ask }\n", None);
+    let later = ask(&asking, "evil.test").later;
+    assert!(later[0].contains("only programs that use the proxy variables"), "{later:?}");
+    assert_eq!(ask(&loaded(SAMPLE, None), "evil.test").later, Vec::<String>::new());
+}

@@ -76,7 +76,8 @@ fn the_proposal_lets_through_what_was_denied_and_nothing_else() {
     );
     let allows = |contact: &Contact| {
         let host = Host::parse(&contact.host).unwrap();
-        Wanted { contact, host, path: contact.path.as_deref().map(UrlPath::new) }.is_allowed_by(&Rules::of_policy(&net))
+        Wanted { contact, host, port: contact.port, path: contact.path.as_deref().map(UrlPath::new) }
+            .is_allowed_by(&Rules::of_policy(&net))
     };
     assert!(contacts[..4].iter().all(allows));
     for other in [
@@ -178,4 +179,49 @@ fn a_lesson_of_any_contact_is_a_policy_or_none() {
             prop_assert!(read.is_ok());
         }
     });
+}
+
+#[test]
+fn a_host_that_was_only_looked_up_is_proposed_with_a_guess_that_is_said() {
+    let policy = loaded(EMPTY, None);
+    let lookup = |host: &str| Contact { via: "lookup".to_owned(), ..unlisted(host, 0) };
+    let lesson = taught(&policy, &[lookup("a.test"), unlisted("b.test", 443)], &Wishes::default());
+    assert_eq!((lesson.rules, lesson.guessed), (vec!["a.test:443".into(), "b.test:443".into()], vec!["a.test".into()]));
+    assert_eq!((lesson.denied, lesson.covered, lesson.apart.len()), (2, 2, 0));
+    // Where a connection was seen nothing is guessed.
+    let both = taught(
+        &policy,
+        &[lookup("a.test"), contact("a.test", 80, Some(("GET", "/x")), "net.not-listed")],
+        &Wishes::default(),
+    );
+    assert_eq!((both.guessed, both.denied, both.covered), (Vec::<String>::new(), 1, 1));
+    assert!(both.snippet.unwrap().contains("- { host: a.test, ports: [80], methods: [GET], paths: [\"/x\"] }"));
+    // A trap stays one.
+    let trap = taught(&policy, &[lookup("webhook.site")], &Wishes::default());
+    assert_eq!((trap.snippet, trap.guessed, trap.apart.len()), (None, Vec::<String>::new(), 1));
+}
+
+#[test]
+fn names_that_are_given_out_one_by_one_become_no_pattern() {
+    let policy = loaded(EMPTY, None);
+    let asked = Wishes { wildcards: Wildcards::Asked, ..Wishes::default() };
+    for parent in ["github.io", "vercel.app", "herokuapp.com", "s3.amazonaws.com"] {
+        let contacts = ["a", "b"].map(|name| unlisted(&format!("{name}.{parent}"), 443));
+        let lesson = taught(&policy, &contacts, &asked);
+        assert!(lesson.rules.iter().all(|rule| !rule.contains('*')), "{lesson:#?}");
+    }
+    let contacts = ["a", "b"].map(|name| unlisted(&format!("{name}.example.org"), 443));
+    assert_eq!(taught(&policy, &contacts, &asked).rules, ["*.example.org:443"]);
+}
+
+#[test]
+fn where_paths_were_collapsed_it_is_said_how_wide_the_proposal_is() {
+    let policy = loaded(EMPTY, None);
+    let get = |path: String| contact("a.test", 80, Some(("GET", &path)), "net.not-listed");
+    let below: Vec<Contact> = (0..20).map(|number| get(format!("/x/{number}"))).collect();
+    assert_eq!(taught(&policy, &below, &Wishes::default()).wider, ["all below /x of a.test, for GET"]);
+    let every: Vec<Contact> = (0..20).map(|number| get(format!("/{number}/x"))).collect();
+    assert_eq!(taught(&policy, &every, &Wishes::default()).wider, ["every path of a.test, for GET"]);
+    let few = [get("/x/1".to_owned()), get("/**".to_owned())];
+    assert_eq!(taught(&policy, &few, &Wishes::default()).wider, Vec::<String>::new());
 }
