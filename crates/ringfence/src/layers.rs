@@ -164,7 +164,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
         Ok(input) => inputs.extend(input),
         Err(found) => diagnostics.extend(found),
     }
-    diagnostics.extend(misplaced(sources, &files));
+    diagnostics.extend(misplaced(sources, &files, home_of_this_user));
     if !diagnostics.is_empty() {
         return Err(LoadError::Invalid { diagnostics, files });
     }
@@ -176,16 +176,20 @@ pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
 
 /// Whoever wrote a repository can also have a variable point to a file in it, such as by the file of a tool that sets variables
 /// for each folder. So what only the user and the operator may say is not said there.
-fn misplaced(sources: &Sources, files: &[LoadedFile]) -> Vec<Diagnostic> {
+fn misplaced(sources: &Sources, files: &[LoadedFile], home: impl Fn() -> Option<PathBuf>) -> Vec<Diagnostic> {
     let Some(workspace) = sources.workspace.as_ref().and_then(|folder| folder.canonicalize().ok()) else {
         return Vec::new();
     };
-    let root = repository_root(&workspace);
+    let says = |file: &PolicyFile| file.credentials.is_some() || file.net.upstream.is_some();
+    if !files.iter().filter_map(|file| file.parsed.as_ref()).any(says) {
+        return Vec::new();
+    }
+    let home = home().and_then(|home| home.canonicalize().ok());
     // Who works in the home folder itself has the own file below it.
-    let home = sources.environment.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
-    let is_home = |folder: &Path| home.as_ref().is_some_and(|home| home.is_absolute() && home.starts_with(folder));
-    let root = if is_home(root) { workspace.as_path() } else { root };
-    if is_home(root) {
+    let has_home = |folder: &Path| home.as_ref().is_some_and(|home| home.starts_with(folder));
+    let root = repository_root(&workspace);
+    let root = if has_home(root) { workspace.as_path() } else { root };
+    if has_home(root) {
         return Vec::new();
     }
     let machine = sources.operator.machine.as_deref();
@@ -246,6 +250,20 @@ fn parse_layer(layer: Layer, path: &Path, text: String, diagnostics: &mut Vec<Di
         }
     };
     LoadedFile { layer, path: path.to_owned(), name: name.into(), text, parsed }
+}
+
+/// As the machine says it, not as a variable does: those are what is not believed here.
+fn home_of_this_user() -> Option<PathBuf> {
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let us = rustix::process::geteuid().as_raw().to_string();
+    let home = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        match fields.as_slice() {
+            [_, _, uid, _, _, home, ..] if *uid == us => Some(PathBuf::from(home)),
+            _ => None,
+        }
+    };
+    users.lines().find_map(home).filter(|home| home.is_absolute())
 }
 
 fn repository_root(folder: &Path) -> &Path {
@@ -390,10 +408,18 @@ mod tests {
         std::fs::write(&file, SECRETS).unwrap();
         let evil = project.join("evil.yaml");
         std::fs::write(&evil, SECRETS).unwrap();
-        let at_home = |sources: Sources| Sources { environment: vec![("HOME".into(), home.clone().into())], ..sources };
+        let found = |file: &Path, workspace: &Path| {
+            let sources = as_user(file, workspace);
+            let files = [parse_layer(Layer::User, file, read(file).unwrap(), &mut Vec::new())];
+            misplaced(&sources, &files, || Some(home.clone())).len()
+        };
         for workspace in [&home, &project] {
-            assert_eq!(codes(&at_home(as_user(&file, workspace))), Vec::<&str>::new());
+            assert_eq!(found(&file, workspace), 0);
         }
-        assert_eq!(codes(&at_home(as_user(&evil, &project))), ["policy::misplaced-file"; 2]);
+        assert_eq!(found(&evil, &project), 2);
+        let sources = as_user(&file, &home);
+        assert_eq!(codes(&sources), ["policy::misplaced-file"; 2], "it is nobody's home to the machine");
+        let claimed = Sources { environment: vec![("HOME".into(), home.clone().into())], ..sources };
+        assert_eq!(codes(&claimed), ["policy::misplaced-file"; 2], "whatever a variable says");
     }
 }
