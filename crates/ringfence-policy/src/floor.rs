@@ -36,7 +36,7 @@ pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin:
     // A definition permits nothing by itself; rules do. Of two with one name the operator's is the one, and of two operators'
     // the first: a file that was added later says nothing about the machine's secrets.
     for (name, written) in file.credentials.iter().flatten() {
-        if !policy.credentials.get(name).is_some_and(|known| known.origin.layer == Layer::Operator) {
+        if policy.credentials.get(name).is_none_or(|known| known.origin.layer != Layer::Operator) {
             policy.credentials.insert(name.clone(), floor.source(written));
         }
     }
