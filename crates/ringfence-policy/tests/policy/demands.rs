@@ -198,7 +198,7 @@ pub(crate) fn demands(policy: &ResolvedPolicy, host: &str, port: u16, method: &s
     let allow: Vec<&NetRule> = policy.net.allow.iter().map(|rule| &rule.value).filter(there).collect();
     let denied = policy.net.deny.iter().map(|rule| &rule.value).filter(there).any(|rule| means(&rule));
     let open = policy.net.mode.value == NetMode::Open;
-    let listed = policy.net.mode.value == NetMode::Allowlist && allow.iter().any(|rule| means(rule));
+    let listed = policy.net.mode.value == NetMode::Allowlist && allow.iter().any(&means);
     Demands {
         reached: !denied && (open || listed),
         inspected: allow.iter().any(|rule| rule.inspects()),
