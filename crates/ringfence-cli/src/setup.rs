@@ -99,6 +99,7 @@ pub(crate) fn load(args: &LayerArgs, flag_grants: Vec<Grant>) -> Result<Context,
             Some(file) => Project::File(file.clone()),
             None => Project::Search(folder.clone()),
         },
+        workspace: Some(folder.clone()),
         operator: Operators {
             machine: Some(OPERATOR_FILE.into()),
             further: variable("RINGFENCE_OPERATOR_POLICY")

@@ -40,6 +40,23 @@ impl Budget {
     pub(crate) fn limits(&self) -> bool {
         *self != Self::default()
     }
+
+    /// What keeps both.
+    #[must_use]
+    pub(crate) fn meet(&self, other: &Self) -> Self {
+        fn both<T>(mine: Option<T>, theirs: Option<T>, lower: impl Fn(T, T) -> T) -> Option<T> {
+            match (mine, theirs) {
+                (Some(mine), Some(theirs)) => Some(lower(mine, theirs)),
+                (one, None) | (None, one) => one,
+            }
+        }
+        Self {
+            requests: both(self.requests, other.requests, u64::min),
+            connections: both(self.connections, other.connections, u64::min),
+            bytes: both(self.bytes, other.bytes, u64::min),
+            rate: both(self.rate, other.rate, Rate::meet),
+        }
+    }
 }
 
 /// The budgets of one run.

@@ -67,7 +67,7 @@ pub struct Allowed {
     pub credential: Option<Arc<str>>,
     /// What becomes of credentials that the program brings along.
     pub foreign: ForeignCredentials,
-    /// How much of the host the rule that decided lets be used.
+    /// How much of the host may be used: what keeps the budgets of all rules that mean this target.
     pub budget: Budget,
     /// Whether a rule looked at method or path: then the normal form of the path is what is forwarded.
     pub looked_at_request: bool,
@@ -246,8 +246,15 @@ fn judge_connection(rules: &Rules, target: &Target<'_>, seen: Seen) -> Result<Al
     let mut closed: Option<(&Rule, Handling)> = None;
     let mut opened: Option<&Rule> = None;
     let mut bound = ForeignCredentials::Pass;
+    let mut budget = Budget::default();
+    let mut must_open = false;
     let channel = is_channel(target.host);
     for rule in rules.allowing(target.host) {
+        // What a rule demands holds for all that it means, also where another rule is the one that allows.
+        if rule.covers_port(target.port) && (rule.opens_tls() || !rule.judges_requests()) {
+            budget = budget.meet(&rule.budget);
+            must_open |= rule.opens_tls();
+        }
         if !rule.covers_port(target.port) {
             keep(&mut refused, Reason::Port, rule);
         } else if channel && !rule.may_talk_to_strangers() {
@@ -268,7 +275,7 @@ fn judge_connection(rules: &Rules, target: &Target<'_>, seen: Seen) -> Result<Al
             }
         }
     }
-    let allowed = |rule: Arc<str>, handling: Handling, budget: Budget| Allowed {
+    let allowed = |rule: Arc<str>, handling: Handling| Allowed {
         rule,
         handling,
         credential: None,
@@ -277,12 +284,13 @@ fn judge_connection(rules: &Rules, target: &Target<'_>, seen: Seen) -> Result<Al
         looked_at_request: false,
     };
     if let Some(rule) = opened {
-        return Ok(allowed(Arc::clone(&rule.name), Handling::Inspect, rule.budget));
+        return Ok(allowed(Arc::clone(&rule.name), Handling::Inspect));
     }
-    let found = closed.map(|(rule, handling)| (Arc::clone(&rule.name), handling, rule.budget));
-    let found = found.or_else(|| open(rules, target).map(|name| (name, Handling::Tcp, Budget::default())));
+    let found = closed.map(|(rule, handling)| (Arc::clone(&rule.name), handling));
+    let found = found.or_else(|| open(rules, target).map(|name| (name, Handling::Tcp)));
     match (found, seen.undecided) {
-        (Some((rule, handling, budget)), None) => Ok(allowed(rule, handling, budget)),
+        (Some((rule, _)), _) if must_open => Ok(allowed(rule, Handling::Inspect)),
+        (Some((rule, handling)), None) => Ok(allowed(rule, handling)),
         (Some(_), Some(rule)) => Err(Refused { reason: Reason::NeedsInspection, rule: Some(rule) }),
         (None, _) => Err(refused),
     }
@@ -300,6 +308,7 @@ fn judge_request(
     let mut chosen: Option<&Rule> = None;
     let mut foreign = ForeignCredentials::Pass;
     let mut looked_at_request = seen.looked_at_request;
+    let mut budget = Budget::default();
     let channel = is_channel(target.host);
     for rule in rules.allowing(target.host) {
         if !rule.covers_port(target.port) {
@@ -311,6 +320,10 @@ fn judge_request(
             foreign = ForeignCredentials::Refused;
         }
         looked_at_request |= rule.judges_requests();
+        // Whether a path with two readings is meant is not known, so that it counts.
+        if rule.covers_method(method) && covers_path(rule, path).unwrap_or(true) {
+            budget = budget.meet(&rule.budget);
+        }
         if channel && !rule.may_talk_to_strangers() {
             keep(&mut refused, Reason::Stranger, rule);
         } else if rule.net.credential.is_some() && scheme == Scheme::Http {
@@ -331,9 +344,9 @@ fn judge_request(
             }
         }
     }
-    let (rule, credential, budget) = match (chosen, open(rules, target)) {
-        (Some(rule), _) => (Arc::clone(&rule.name), rule.net.credential.as_deref().map(Arc::from), rule.budget),
-        (None, Some(open)) => (open, None, Budget::default()),
+    let (rule, credential) = match (chosen, open(rules, target)) {
+        (Some(rule), _) => (Arc::clone(&rule.name), rule.net.credential.as_deref().map(Arc::from)),
+        (None, Some(open)) => (open, None),
         (None, None) => return Err(refused),
     };
     Ok(Allowed { rule, handling: Handling::Web, credential, foreign, budget, looked_at_request })

@@ -137,7 +137,8 @@ impl Rate {
     }
 
     /// A rate that keeps both. Where neither covers the other it is below what both would permit: one number cannot say both.
-    fn meet(self, other: Self) -> Self {
+    #[must_use]
+    pub fn meet(self, other: Self) -> Self {
         if self.covers(other) {
             return other;
         }

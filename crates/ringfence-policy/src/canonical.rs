@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::credential::SecretSource;
 use crate::policy::{BackendPolicy, ResolvedPolicy, Sourced};
 
 impl ResolvedPolicy {
@@ -57,7 +58,16 @@ impl ResolvedPolicy {
 
     /// The text to hash: equal policies have equal texts, whoever set their values.
     pub fn hash_input(&self) -> String {
-        self.canonical_json().to_string()
+        let mut value = self.canonical_json();
+        // An outcome shows of a command only its program; a hash tells nobody the words after it.
+        for (name, credential) in &self.credentials {
+            if let SecretSource::Command(words) = &credential.value.from
+                && let Some(from) = value.pointer_mut(&format!("/credentials/{name}/from"))
+            {
+                *from = json!({ "command": words });
+            }
+        }
+        value.to_string()
     }
 }
 

@@ -1,9 +1,10 @@
 //! The operator's floor. Only what the operator states holds anyone; what is stated can only make the policy narrower.
 
+use crate::demand::{hold_demands, shut_by, unbound};
 use crate::file::{PolicyFile, Written};
 use crate::host::NetRule;
 use crate::order::{backend_rank, choice_rank, meet_mount, mode_rank};
-use crate::policy::{BackendChoice, Layer, Mount, NetMode, Origin, ResolvedPolicy, Sourced, UnknownHosts};
+use crate::policy::{BackendChoice, Layer, Mount, NetMode, NetPolicy, Origin, ResolvedPolicy, Sourced, UnknownHosts};
 use crate::variable::covers_pass;
 
 /// Narrows `policy` to what `file` permits. `origin` replaces the places of a file that nobody can open.
@@ -32,9 +33,12 @@ pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin:
     floor.unite(&mut policy.fs.protect, &file.fs.protect);
     floor.lower(&mut policy.fs.size, &file.fs.size);
     floor.hold_net(policy, file);
-    // A definition permits nothing by itself; rules do. Of two with one name the operator's is the one.
+    // A definition permits nothing by itself; rules do. Of two with one name the operator's is the one, and of two operators'
+    // the first: a file that was added later says nothing about the machine's secrets.
     for (name, written) in file.credentials.iter().flatten() {
-        policy.credentials.insert(name.clone(), floor.source(written));
+        if policy.credentials.get(name).is_none_or(|known| known.origin.layer != Layer::Operator) {
+            policy.credentials.insert(name.clone(), floor.source(written));
+        }
     }
 
     let proc = &mut policy.proc;
@@ -178,19 +182,12 @@ impl Floor<'_> {
         }
         let says_open = file.net.mode.as_ref().is_some_and(|mode| mode.value == NetMode::Open);
         if let Some(allow) = file.net.allow.as_ref().filter(|_| !says_open) {
+            let operator = || Origin { layer: Layer::Operator, place: None };
+            let origin = allow.first().map_or_else(operator, |first| self.source(first).origin);
+            self.hold_allow(net, allow, was, &origin);
             // An operator who lists hosts means "only these", also without saying `allowlist`.
             if net.mode.value == NetMode::Open {
-                let operator = || Origin { layer: Layer::Operator, place: None };
-                let origin = allow.first().map_or_else(operator, |first| self.source(first).origin);
                 net.mode = Sourced { value: NetMode::Allowlist, origin };
-            }
-            if was == NetMode::Open {
-                // A rule with a secret that nobody below has would be more than they have.
-                let has =
-                    |rule: &NetRule| rule.credential.is_none() || net.allow.iter().any(|it| it.value.covers(rule));
-                net.allow = allow.iter().filter(|rule| has(&rule.value)).map(|rule| self.source(rule)).collect();
-            } else {
-                self.intersect(&mut net.allow, allow, NetRule::meet);
             }
         }
         self.unite(&mut net.deny, &file.net.deny);
@@ -214,10 +211,47 @@ impl Floor<'_> {
             self.lower_to(&mut net.unknown, UnknownHosts::Deny, origin);
         }
         match &file.net.upstream {
+            // The machine's operator has said it, and a file that was added later does not change that.
+            _ if net.upstream.as_ref().is_some_and(|known| known.origin.layer == Layer::Operator) => {}
             Some(upstream) => net.upstream = Some(self.source(upstream)),
             // Whoever chooses the proxy that everything goes through chooses which hosts are reached.
             None if file.net.allow.is_some() || file.net.deny.is_some() => net.upstream = None,
             None => {}
         }
     }
+    /// Keeps the hosts that both permit, with what either demands of them.
+    fn hold_allow(&self, net: &mut NetPolicy, allow: &[Written<NetRule>], was: NetMode, operator: &Origin) {
+        let mut demanding = net.allow.clone();
+        demanding.extend(allow.iter().map(|rule| self.source(rule)));
+        if was == NetMode::Open {
+            // Everything is reached, but with no secret that nobody below has.
+            let mut free: Vec<Sourced<NetRule>> = Vec::new();
+            for rule in allow.iter().filter(|rule| rule.value.credential.is_none()) {
+                free.push(self.source(rule));
+            }
+            self.intersect(&mut net.allow, allow, |mine: &NetRule, theirs: &NetRule| {
+                mine.meet(theirs).filter(|both| both.credential.is_some())
+            });
+            net.allow.extend(free);
+        } else {
+            self.intersect(&mut net.allow, allow, NetRule::meet);
+        }
+        // A credential is neither added nor left out. Where only one side binds one, there is nothing that both permit.
+        let shut: Vec<Sourced<NetRule>> = unbound(&net.allow, &demanding)
+            .iter()
+            .map(|it| Sourced { value: it.all(), origin: shut_by(it, operator) })
+            .collect();
+        for rule in shut {
+            if !net.deny.iter().any(|known| known.value.covers(&rule.value)) {
+                net.deny.push(rule);
+            }
+        }
+        demanding.retain(|rule| !net.deny.iter().any(|denied| denied.value.covers(&only_where(&rule.value))));
+        hold_demands(&mut net.allow, &demanding);
+    }
+}
+
+/// The hosts and ports of a rule, as a rule that denies would name them.
+fn only_where(rule: &NetRule) -> NetRule {
+    NetRule { ports: rule.ports.clone(), ..NetRule::new(rule.host.clone()) }
 }

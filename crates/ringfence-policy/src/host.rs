@@ -326,12 +326,12 @@ impl NetRule {
 }
 
 /// Empty lists mean "all".
-fn covers_all<T: PartialEq>(mine: &[T], theirs: &[T]) -> bool {
+pub(crate) fn covers_all<T: PartialEq>(mine: &[T], theirs: &[T]) -> bool {
     mine.is_empty() || (!theirs.is_empty() && theirs.iter().all(|item| mine.contains(item)))
 }
 
 /// `None` when nothing is left, since an empty list would mean "all".
-fn meet_lists<T: PartialEq + Clone>(mine: &[T], theirs: &[T]) -> Option<Vec<T>> {
+pub(crate) fn meet_lists<T: PartialEq + Clone>(mine: &[T], theirs: &[T]) -> Option<Vec<T>> {
     match (mine, theirs) {
         ([], all) | (all, []) => Some(all.to_vec()),
         _ => {

@@ -8,6 +8,7 @@ mod canonical;
 mod command;
 mod compare;
 mod credential;
+mod demand;
 mod diagnostic;
 mod entry;
 mod environment;

@@ -8,8 +8,10 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::budget::NetBudget;
+use crate::demand::{hold_demands, unbound};
 use crate::diagnostic::Diagnostic;
 use crate::grant::Grant;
+use crate::host::NetRule;
 use crate::name::Named;
 use crate::order::{choice_rank, mode_rank};
 use crate::overrides::Overrides;
@@ -133,7 +135,7 @@ impl Narrowing<'_> {
                     self.refuse(Field::NetAllow, rule, allowed, origin);
                 }
             }
-            self.result.net.allow = asked.iter().cloned().map(called).collect();
+            self.result.net.allow = self.hold(asked);
             // Who lists hosts wants only these.
             if self.result.net.mode.value == NetMode::Open {
                 self.result.net.mode = called(NetMode::Allowlist);
@@ -165,6 +167,25 @@ impl Narrowing<'_> {
                 self.refuse(Field::NetUnknown, asked, net.unknown.value, &net.unknown.origin);
             }
         }
+    }
+
+    /// The rules that were asked for, with what the policy demands of their hosts, also in rules that were left out.
+    fn hold(&mut self, asked: &[NetRule]) -> Vec<Sourced<NetRule>> {
+        let known = &self.policy.net.allow;
+        let asked: Vec<Sourced<NetRule>> = asked.iter().cloned().map(called).collect();
+        let mut allow: Vec<Sourced<NetRule>> = Vec::new();
+        // Those with credentials come first and in their own order, since the first that fits is the one that is used.
+        for left_out in unbound(&asked, known) {
+            let bound = left_out.bind().map(|value| Sourced { value, origin: left_out.known.origin.clone() });
+            allow.extend(bound.filter(|rule| !allow.iter().any(|other| other.value == rule.value)));
+        }
+        allow.extend(asked);
+        hold_demands(&mut allow, known);
+        // With a method or a path that the credential is not for, there is no rule that would keep others' keys out.
+        for left_out in unbound(&allow, known) {
+            self.refuse(Field::NetAllow, &left_out.rule.value, &left_out.known.value, &left_out.known.origin);
+        }
+        allow
     }
 
     /// Takes a list whose every item is covered by the policy's.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringfence_policy::{
-    Diagnostic, Grant, Layer, LayerInput, PolicyFile, ResolvedPolicy, environment_layer, parse, resolve,
+    Diagnostic, Grant, Layer, LayerInput, PolicyFile, ResolvedPolicy, Severity, environment_layer, parse, resolve,
 };
 
 /// The project's policy file.
@@ -25,6 +25,9 @@ pub struct Sources {
     pub user: Option<PathBuf>,
     /// The project's file.
     pub project: Project,
+    /// The folder that programs work in, when it is known. A file in it, or in its repository, does not say where secrets come
+    /// from, whoever a variable says it belongs to.
+    pub workspace: Option<PathBuf>,
     /// The operator's files, each a floor; of the first kind missing is fine. None can be taken away by another.
     pub operator: Operators,
     /// `RINGFENCE_*` and aliases.
@@ -161,6 +164,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
         Ok(input) => inputs.extend(input),
         Err(found) => diagnostics.extend(found),
     }
+    diagnostics.extend(misplaced(sources, &files, home_of_this_user));
     if !diagnostics.is_empty() {
         return Err(LoadError::Invalid { diagnostics, files });
     }
@@ -168,6 +172,53 @@ pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
         Ok(policy) => Ok(Loaded { policy, files, project_file }),
         Err(diagnostics) => Err(LoadError::Invalid { diagnostics, files }),
     }
+}
+
+/// Whoever wrote a repository can also have a variable point to a file in it, such as by the file of a tool that sets variables
+/// for each folder. So what only the user and the operator may say is not said there.
+fn misplaced(sources: &Sources, files: &[LoadedFile], home: impl Fn() -> Option<PathBuf>) -> Vec<Diagnostic> {
+    let Some(workspace) = sources.workspace.as_ref().and_then(|folder| folder.canonicalize().ok()) else {
+        return Vec::new();
+    };
+    let says = |file: &PolicyFile| file.credentials.is_some() || file.net.upstream.is_some();
+    if !files.iter().filter_map(|file| file.parsed.as_ref()).any(says) {
+        return Vec::new();
+    }
+    let home = home().and_then(|home| home.canonicalize().ok());
+    // Who works in the home folder itself has the own file below it.
+    let has_home = |folder: &Path| home.as_ref().is_some_and(|home| home.starts_with(folder));
+    let root = repository_root(&workspace);
+    let root = if has_home(root) { workspace.as_path() } else { root };
+    if has_home(root) {
+        return Vec::new();
+    }
+    let machine = sources.operator.machine.as_deref();
+    let lies_inside = |path: &Path| {
+        own_files(std::iter::once(path)).map_or(true, |real| real.iter().any(|path| path.starts_with(root)))
+    };
+    let said_by_others = |file: &&LoadedFile| {
+        matches!(file.layer, Layer::User | Layer::Operator) && Some(file.path.as_path()) != machine
+    };
+    let mut found = Vec::new();
+    for file in files.iter().filter(said_by_others).filter(|file| lies_inside(&file.path)) {
+        let Some(parsed) = &file.parsed else { continue };
+        let credentials = parsed.credentials.iter().flatten();
+        let credentials = credentials.map(|(name, it)| (format!("the credential `{name}`"), &it.place, &it.span));
+        let upstream = parsed.net.upstream.iter().map(|it| ("`net.upstream`".to_owned(), &it.place, &it.span));
+        for (what, place, span) in credentials.chain(upstream) {
+            found.push(Diagnostic {
+                code: "policy::misplaced-file",
+                message: format!(
+                    "{what} is set in a file inside the workspace, which whoever wrote the code can change"
+                ),
+                place: Some(place.clone()),
+                span: Some(span.clone()),
+                advice: Some(format!("move the file out of {}, and name its new place", root.display())),
+                severity: Severity::Error,
+            });
+        }
+    }
+    found
 }
 
 /// What the environment says, with what was named by the person who started us.
@@ -201,9 +252,27 @@ fn parse_layer(layer: Layer, path: &Path, text: String, diagnostics: &mut Vec<Di
     LoadedFile { layer, path: path.to_owned(), name: name.into(), text, parsed }
 }
 
+/// As the machine says it, not as a variable does: those are what is not believed here.
+fn home_of_this_user() -> Option<PathBuf> {
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let us = rustix::process::geteuid().as_raw().to_string();
+    let home = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        match fields.as_slice() {
+            [_, _, uid, _, _, home, ..] if *uid == us => Some(PathBuf::from(home)),
+            _ => None,
+        }
+    };
+    users.lines().find_map(home).filter(|home| home.is_absolute())
+}
+
+fn repository_root(folder: &Path) -> &Path {
+    folder.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(folder)
+}
+
 /// The nearest project file, from `folder` up to the root of its repository; only in `folder` where there is none.
 pub fn find_project_file(folder: &Path) -> Option<PathBuf> {
-    let root = folder.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(folder);
+    let root = repository_root(folder);
     folder
         .ancestors()
         .take_while(|folder| folder.starts_with(root))
@@ -271,4 +340,86 @@ fn unsafe_to_follow(metadata: &Metadata, path: &Path) -> Option<String> {
         || owner == rustix::process::geteuid().as_raw()
         || folder_owner.is_ok_and(|folder_owner| folder_owner == owner);
     (!trusted).then(|| format!("belongs to another user (uid {owner}); copy it, or have its owner changed"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    const SECRETS: &str = "version: 1\nnet: { upstream: \"http://evil.test:1\" }\n\
+                           credentials: { k: { from: { command: [evil] }, hosts: [a.test] } }\n";
+
+    fn codes(sources: &Sources) -> Vec<&'static str> {
+        match load(sources) {
+            Ok(_) => Vec::new(),
+            Err(LoadError::Invalid { diagnostics, .. }) => diagnostics.iter().map(|it| it.code).collect(),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn as_user(file: &Path, workspace: &Path) -> Sources {
+        Sources { user: Some(file.to_owned()), workspace: Some(workspace.to_owned()), ..Sources::default() }
+    }
+
+    fn as_operator(file: &Path, workspace: &Path) -> Sources {
+        let operator = Operators { machine: None, further: vec![file.to_owned()] };
+        Sources { operator, workspace: Some(workspace.to_owned()), ..Sources::default() }
+    }
+
+    #[test]
+    fn a_file_inside_the_repository_says_neither_where_secrets_come_from_nor_which_proxy_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let (repository, elsewhere) = (folder.path().join("repository"), folder.path().join("elsewhere"));
+        let workspace = repository.join("below");
+        for made in [&repository.join(".git"), &workspace, &elsewhere] {
+            std::fs::create_dir_all(made).unwrap();
+        }
+        let write = |path: PathBuf, text: &str| {
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let inside = write(repository.join("evil.yaml"), SECRETS);
+        let outside = write(elsewhere.join("mine.yaml"), SECRETS);
+        let (link_out, link_in) = (repository.join("link.yaml"), elsewhere.join("link.yaml"));
+        std::os::unix::fs::symlink(&outside, &link_out).unwrap();
+        std::os::unix::fs::symlink(&inside, &link_in).unwrap();
+        for sources in [as_user, as_operator] {
+            for file in [&inside, &link_out, &link_in] {
+                let found = codes(&sources(file, &workspace));
+                assert_eq!(found, ["policy::misplaced-file"; 2], "{}", file.display());
+            }
+            assert_eq!(codes(&sources(&outside, &workspace)), Vec::<&str>::new());
+            // What makes things narrower may lie anywhere.
+            let floor = write(repository.join("floor.yaml"), "version: 1\nnet: { mode: none }\n");
+            assert_eq!(codes(&sources(&floor, &workspace)), Vec::<&str>::new());
+        }
+    }
+
+    #[test]
+    fn who_works_in_the_home_folder_keeps_the_own_file_below_it() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        let (config, project) = (home.join(".config/ringfence"), home.join("project"));
+        for made in [&config, &project, &home.join(".git")] {
+            std::fs::create_dir_all(made).unwrap();
+        }
+        let file = config.join("policy.yaml");
+        std::fs::write(&file, SECRETS).unwrap();
+        let evil = project.join("evil.yaml");
+        std::fs::write(&evil, SECRETS).unwrap();
+        let found = |file: &Path, workspace: &Path| {
+            let sources = as_user(file, workspace);
+            let files = [parse_layer(Layer::User, file, read(file).unwrap(), &mut Vec::new())];
+            misplaced(&sources, &files, || Some(home.clone())).len()
+        };
+        for workspace in [&home, &project] {
+            assert_eq!(found(&file, workspace), 0);
+        }
+        assert_eq!(found(&evil, &project), 2);
+        let sources = as_user(&file, &home);
+        assert_eq!(codes(&sources), ["policy::misplaced-file"; 2], "it is nobody's home to the machine");
+        let claimed = Sources { environment: vec![("HOME".into(), home.clone().into())], ..sources };
+        assert_eq!(codes(&claimed), ["policy::misplaced-file"; 2], "whatever a variable says");
+    }
 }

@@ -27,7 +27,7 @@ pub(crate) fn planned_body(plan: &Plan, fell_back: Option<&FellBack>, image: Opt
 
 /// Names a policy by all of it.
 pub(crate) fn hash_policy(policy: &ResolvedPolicy) -> String {
-    blake3::hash(policy.canonical_json().to_string().as_bytes()).to_hex().to_string()
+    blake3::hash(policy.hash_input().as_bytes()).to_hex().to_string()
 }
 
 /// Who permitted what.

@@ -334,3 +334,46 @@ fn a_deny_rule_is_not_avoided_by_the_spelling_of_a_method_or_a_path() {
     }
     assert!(allowed("GET", "/administration/x") && allowed("PUT", "/a;b/admin"));
 }
+
+/// What an allowed target is held to.
+fn allowed(rules: &Rules, host: &str, access: Access<'_>) -> Allowed {
+    let host = Host::parse(host).unwrap();
+    match decide(rules, &Target { host: &host, port: 443, access }) {
+        Decision::Allowed(allowed) => allowed,
+        Decision::Denied(denied) => panic!("{}", denied.text),
+    }
+}
+
+#[test]
+fn the_budgets_of_all_rules_that_mean_a_target_hold_whichever_allows_it() {
+    let rules = allowlist(
+        "  allow: [\"*.a.test\", { host: b.a.test, budget: { requests: 5, rate: 9/s } }, { host: b.a.test, budget: { requests: 7, bytes: 1KiB } }, { host: b.a.test, inspect: true, paths: [/x], budget: { requests: 2, connections: 3 } }]\n",
+    );
+    let opened = allowed(&rules, "b.a.test", Access::Connection);
+    assert_eq!(opened.handling, Handling::Inspect);
+    assert_eq!(
+        (opened.budget.requests, opened.budget.connections, opened.budget.bytes),
+        (Some(2), Some(3), Some(1024))
+    );
+    let asked = |path: &str| {
+        let path = UrlPath::new(path);
+        allowed(&rules, "b.a.test", Access::Request { scheme: Scheme::Https, method: "GET", path: &path }).budget
+    };
+    assert_eq!((asked("/x").requests, asked("/x").connections), (Some(2), Some(3)));
+    // Elsewhere only the rules that mean every path.
+    assert_eq!((asked("/y").requests, asked("/y").bytes, asked("/y").connections), (Some(5), Some(1024), None));
+    assert_eq!(asked("/y").rate, "9/s".parse().ok());
+    assert_eq!(allowed(&rules, "c.a.test", Access::Connection).budget, Budget::default());
+}
+
+#[test]
+fn a_rule_that_opens_tls_is_heard_also_where_another_one_acknowledges_the_channel() {
+    let rules = allowlist(
+        "  allow: [{ host: gist.github.com, acknowledge: true }, { host: gist.github.com, inspect: true }]\n",
+    );
+    assert_eq!(allowed(&rules, "gist.github.com", Access::Connection).handling, Handling::Inspect);
+    let unacknowledged = allowlist("  allow: [{ host: gist.github.com, inspect: true }]\n");
+    assert_eq!(connect(&unacknowledged, "gist.github.com", 443), Some(Reason::Stranger));
+    let plain = allowlist("  allow: [{ host: gist.github.com, acknowledge: true }]\n");
+    assert_eq!(allowed(&plain, "gist.github.com", Access::Connection).handling, Handling::Web);
+}

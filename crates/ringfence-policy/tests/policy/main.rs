@@ -4,6 +4,7 @@
 
 mod commands;
 mod credentials;
+mod demands;
 mod diagnostics;
 mod environment;
 mod hosts;

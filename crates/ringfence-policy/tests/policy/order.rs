@@ -1,8 +1,9 @@
 //! The order on policies, for arbitrary ones from a domain small enough that many are comparable.
 
+use crate::demands::demands;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
-use ringfence_policy::{Layer, LayerInput, Overrides, PolicyFile, ResolvedPolicy, narrow, parse, resolve};
+use ringfence_policy::{Layer, LayerInput, Overrides, PolicyFile, ResolvedPolicy, Sourced, narrow, parse, resolve};
 
 /// Each key of a file, present or not, with one of a few values.
 fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
@@ -60,7 +61,10 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
             "\"*.a.test\"",
             "b.a.test:443",
             "{ host: a.test, methods: [GET] }",
+            "c.test",
             "{ host: c.test, paths: [/x], credential: k }",
+            "{ host: b.a.test, methods: [GET], paths: [\"/x/**\"], inspect: true }",
+            "{ host: b.a.test, budget: { connections: 3 } }",
             "{ host: a.test, inspect: true, budget: { requests: 5, rate: 5/s } }",
             "{ host: \"*.a.test\", inspect: true, budget: { bytes: 1MiB, rate: 100/min } }",
             "{ host: a.test, ports: [22, 443], protocol: tcp, acknowledge: true }",
@@ -155,6 +159,9 @@ fn arbitrary_overrides() -> impl Strategy<Value = Overrides> {
             "\"b.a.test\"",
             "\"*.a.test:443\"",
             "\"d.test\"",
+            "\"c.test\"",
+            "{\"host\": \"c.test\", \"methods\": [\"POST\"]}",
+            "{\"host\": \"b.a.test\", \"paths\": [\"/x\"]}",
             "{\"host\": \"a.test\", \"inspect\": true, \"budget\": {\"requests\": 4, \"rate\": \"5/s\"}}",
             "{\"host\": \"c.test\", \"paths\": [\"/x\"], \"credential\": \"k\"}",
         ]),
@@ -226,6 +233,16 @@ proptest! {
     fn overrides_never_widen(policy in arbitrary_policy(), overrides in arbitrary_overrides()) {
         if let Ok(narrowed) = narrow(&policy, &overrides) {
             prop_assert!(narrowed.is_within(&policy), "{overrides:?}\n{}\n{}", ringfence_policy::show(&policy), ringfence_policy::show(&narrowed));
+            check_demands(&narrowed, &policy)?;
+        }
+        // Few wishes are granted as a whole; each rule by itself is, more often.
+        for rule in overrides.net.allow.iter().flatten() {
+            let mut one = Overrides::default();
+            one.net.allow = Some(vec![rule.clone()]);
+            if let Ok(narrowed) = narrow(&policy, &one) {
+                prop_assert!(narrowed.is_within(&policy), "{rule}\n{}", ringfence_policy::show(&policy));
+                check_demands(&narrowed, &policy)?;
+            }
         }
     }
 
@@ -276,10 +293,21 @@ proptest! {
         if !replaces && !other_runtime {
             prop_assert!(with.is_within(&without), "{}\n{}", ringfence_policy::show(&without), ringfence_policy::show(&with));
         }
+        check_demands(&with, &without)?;
         let again = { all.push(LayerInput { layer: Layer::Operator, file: operator.clone() }); resolve(&all, &[]).unwrap() };
         // A floor held twice is the floor held once; rules and origins aside.
         prop_assert!(again.is_within(&with) && with.is_within(&again));
         check_floor(&with, &operator)?;
+        let says_open = operator.net.mode.as_ref().is_some_and(|mode| mode.value == ringfence_policy::NetMode::Open);
+        if operator.net.allow.is_some() && !says_open {
+            let origin = with.net.mode.origin.clone();
+            let stated = |rule: &ringfence_policy::Written<ringfence_policy::NetRule>| Sourced { value: rule.value.clone(), origin: origin.clone() };
+            let mut alone = without;
+            alone.net.allow = operator.net.allow.iter().flatten().map(stated).collect();
+            alone.net.mode.value = ringfence_policy::NetMode::Open;
+            alone.net.deny.clear();
+            check_demands(&with, &alone)?;
+        }
     }
 
     #[test]
@@ -323,6 +351,29 @@ proptest! {
             prop_assert_eq!(change.direction, Direction::Narrower);
         }
     }
+}
+
+/// Whatever `policy` reaches is reached by `wider` too, and held to no less than there.
+fn check_demands(policy: &ResolvedPolicy, wider: &ResolvedPolicy) -> Result<(), TestCaseError> {
+    for host in ["a.test", "b.a.test", "d.a.test", "c.test", "d.test"] {
+        for (port, method, path) in
+            [(443, "GET", "/x"), (443, "POST", "/y"), (80, "POST", "/x"), (22, "GET", "/"), (443, "GET", "/x/y")]
+        {
+            let of = |policy| demands(policy, host, port, method, path);
+            let (now, then) = (of(policy), of(wider));
+            if now.reached {
+                let shown = || {
+                    let lists = |policy: &ResolvedPolicy| format!("{:#?}", policy.canonical_json()["net"]["allow"]);
+                    format!("{method} {host}:{port}{path}\n{}\n{}", lists(wider), lists(policy))
+                };
+                prop_assert!(then.reached, "{}", shown());
+                prop_assert!(now.inspected || !then.inspected, "inspection: {}", shown());
+                prop_assert!(now.bound || !then.bound, "credential: {}", shown());
+                prop_assert!(then.budget.covers(&now.budget), "budget: {}", shown());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Equal but for the examples and reasons of rules, and for repeats.
