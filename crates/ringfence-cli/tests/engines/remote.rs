@@ -150,22 +150,27 @@ fn carry(config: &Arc<ServerConfig>, mut near: TcpStream, engine: &Path) -> Opti
         }
         out.shutdown(Shutdown::Both).ok();
     });
+    let carried = carry_in(&tls, &mut near, &mut far);
+    // Whoever waits for an answer at one end would wait for ever when the other is gone.
+    near.shutdown(Shutdown::Both).ok();
+    far.shutdown(Shutdown::Both).ok();
+    carried
+}
+
+/// Carries what comes from outside to the engine.
+fn carry_in(tls: &std::sync::Mutex<ServerConnection>, near: &mut TcpStream, far: &mut UnixStream) -> Option<()> {
     let mut bytes = [0u8; 16 * 1024];
+    let (mut next, mut end) = (0, 0);
     loop {
-        // Some may have come with the end of the handshake.
+        // Some may have come with the end of the handshake. What was opened is taken at once: only so much may wait.
         let mut plain = vec![0u8; tls.lock().unwrap().process_new_packets().ok()?.plaintext_bytes_to_read()];
         tls.lock().unwrap().reader().read_exact(&mut plain).ok()?;
         far.write_all(&plain).ok()?;
-        let read = near.read(&mut bytes).ok().filter(|read| *read > 0);
-        let Some(read) = read else { break };
-        let mut arrived = &bytes[..read];
-        while !arrived.is_empty() {
-            let mut tls = tls.lock().unwrap();
-            tls.read_tls(&mut arrived).ok()?;
-            tls.process_new_packets().ok()?;
+        if next == end {
+            (next, end) = (0, near.read(&mut bytes).ok().filter(|read| *read > 0)?);
         }
+        next += tls.lock().unwrap().read_tls(&mut &bytes[next..end]).ok()?;
     }
-    far.shutdown(Shutdown::Both).ok()
 }
 
 #[test]
