@@ -222,6 +222,28 @@ mod tests {
         check("test", &[]);
     }
 
+    /// Says that a name has so many addresses.
+    #[derive(Debug)]
+    struct Many(usize);
+
+    impl Resolve for Many {
+        fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+            Box::pin(async { Ok(vec![IpAddr::from([93, 184, 216, 34]); self.0]) })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_with_too_many_addresses_is_denied_and_not_left_to_another_proxy() {
+        let (rules, host) = (Rules::none(), Host::parse("a.test").unwrap());
+        let found = |count| {
+            let (rules, host) = (&rules, &host);
+            async move { find(rules, &Many(count), host, 443, Duration::from_secs(1)).await }
+        };
+        assert!(matches!(found(MOST_ADDRESSES + 1).await, Err(Unchecked::Denied(_))));
+        assert!(matches!(found(0).await, Err(Unchecked::Failed(_))));
+        assert_eq!(found(MOST_ADDRESSES).await.unwrap().len(), MOST_ADDRESSES);
+    }
+
     #[tokio::test]
     async fn the_system_knows_itself() {
         let found = SystemResolver::default().resolve("localhost").await.unwrap();

@@ -172,7 +172,7 @@ pub fn check_socket(path: &Path) -> Result<(), Invalid> {
     check_source(path)?;
     let unaliased =
         path.strip_prefix("/var/run").map_or(Cow::Borrowed(path), |rest| Path::new("/run").join(rest).into());
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
     let is_in = |folder: &str| path.components().any(|part| part.as_os_str() == folder);
     // What lies directly in the folder of a user's session, under names that are used elsewhere as well.
     let is_session_bus = name == "bus" && unaliased.starts_with("/run/user");

@@ -14,6 +14,8 @@ mod calls;
 mod egress;
 mod files;
 mod inspected;
+#[path = "../native/origin.rs"]
+mod origin;
 mod processes;
 mod remote;
 mod resources;

@@ -15,7 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use crate::api::socket;
-use crate::egress::{FETCH, Origin};
+use crate::origin::{FETCH, Origin};
 use crate::stage::{Ended, SOON};
 use crate::walls::{Walled, for_each_engine};
 

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use ringfence_testkit::canary::until;
 
-use crate::egress::{FETCH, Origin};
+use crate::origin::{FETCH, Origin};
 use crate::probe::{Wall, interpreter, python, run, walled_with};
 use crate::stage::{SOON, Stage, binary};
 
@@ -128,7 +128,7 @@ fn who_says_yes_at_the_terminal_lets_the_host_through_and_is_written_down() {
     assert!(shown.contains("beware: an address without a name"), "{shown}");
     assert_eq!(shown.matches(QUESTION).count(), 1, "one question for both: {shown}");
     assert!(shown.contains("200 hello"), "{shown}");
-    assert_eq!(above.asked(), ["GET http://93.184.216.34/x HTTP/1.1"; 2]);
+    assert_eq!(above.asked(), ["GET http://93.184.216.34/x 0"; 2]);
     let ledger = std::fs::read_to_string(stage.ledger()).unwrap();
     let uid = rustix::process::getuid().as_raw();
     assert!(ledger.contains(&format!("net.unknown approved by uid {uid} at the terminal")), "{ledger}");
@@ -188,7 +188,7 @@ fn what_a_run_was_denied_is_learned_and_then_goes_through_the_proxy_above() {
     stage.write("sandbox.policy.yaml", policy.replace("[other.test]", &format!("[{rules}]")));
     let again = run(&stage, Wall::Native, &[], &argv).run();
     assert!(again.text().starts_with("200 hello\n403 "), "{again:?} {rules}");
-    assert_eq!(above.asked(), ["GET http://93.184.216.34/x HTTP/1.1"]);
+    assert_eq!(above.asked(), ["GET http://93.184.216.34/x 0"]);
 }
 
 #[test]

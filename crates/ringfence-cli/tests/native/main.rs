@@ -24,6 +24,8 @@ mod kernel;
 mod languages;
 mod names;
 mod network;
+#[allow(dead_code, reason = "shared with the tests of engines, which use the rest of it")]
+mod origin;
 mod probe;
 mod resources;
 mod secrets;

@@ -1,5 +1,6 @@
 //! Sockets of the host that the policy names: each is shown at its own path, and nothing beside it.
 
+use std::env::VarError;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -65,7 +66,12 @@ fn entry(path: &Path, identity: Identity, state: &StateFolder, trees: &mut Vec<O
 
 /// Whether an environment variable of ours leads to `socket`.
 fn is_named_by(socket: &Pinned, variable: &str) -> bool {
-    let value = std::env::var(variable).unwrap_or_default();
+    let value = match std::env::var(variable) {
+        Ok(value) => value,
+        Err(VarError::NotPresent) => return false,
+        // What cannot be read may name any.
+        Err(VarError::NotUnicode(_)) => return true,
+    };
     let mut named = value.split([';', ',']).map(|part| part.trim_start_matches("unix:").trim_start_matches("path="));
     named.any(|text| {
         let path = PathBuf::from(text.replacen("//", "/", 1));
