@@ -23,12 +23,13 @@ enum Purity {
 
 const ROOMS: &[Room] = &[
     Room { name: "ringfence-policy", uses: &[], tests_use: &[], purity: Purity::Pure },
+    Room { name: "ringfence-validate", uses: &["ringfence-policy"], tests_use: &[], purity: Purity::Pure },
     Room { name: "ringfence-egress", uses: &["ringfence-policy"], tests_use: &[], purity: Purity::Worldly },
     Room { name: "ringfence-linux", uses: &[], tests_use: &[], purity: Purity::Worldly },
     Room { name: "ringfence-guest", uses: &["ringfence-linux"], tests_use: &[], purity: Purity::Worldly },
     Room {
         name: "ringfence",
-        uses: &["ringfence-egress", "ringfence-policy", "ringfence-linux", "ringfence-guest"],
+        uses: &["ringfence-egress", "ringfence-policy", "ringfence-linux", "ringfence-guest", "ringfence-validate"],
         tests_use: &["ringfence-testkit"],
         purity: Purity::Worldly,
     },
