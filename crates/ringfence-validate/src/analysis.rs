@@ -3,7 +3,7 @@
 //! Facts know no policy. A fact is told as soon as the text makes it likely, and says what is unknown about it by holes in its
 //! [`Text`]s; rules decide what it means.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::language::Language;
 use crate::span::Span;
@@ -174,7 +174,7 @@ pub enum Fact {
 }
 
 /// How much is removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Removal {
     /// A file, or an empty folder.
@@ -213,7 +213,7 @@ pub enum Change {
 }
 
 /// In which way another machine is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contact {
     /// Something is fetched: a download, a clone, an install.
@@ -254,7 +254,7 @@ pub enum Flow {
 }
 
 /// Rights, and work on walls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Privilege {
     /// Becoming root or another user: `sudo`, `su`, `doas`, `pkexec`, `setuid`.
@@ -278,7 +278,7 @@ pub enum Privilege {
 }
 
 /// Management of the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SystemAct {
     /// Switching off, restarting.
@@ -306,7 +306,7 @@ pub enum SystemAct {
 }
 
 /// Ways of hiding and reaching around.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trick {
     /// `eval`, `exec`, `Function` of a text that is not known.

@@ -8,13 +8,16 @@
 //! speak of. What is over a bound of [`Limits`] is unknown as a whole.
 
 mod analysis;
+mod describe;
 mod javascript;
+mod judge;
 mod language;
 mod limits;
 mod path;
 mod program;
 mod python;
 mod reading;
+mod rules;
 mod shell;
 mod span;
 mod text;
@@ -22,6 +25,7 @@ mod text;
 pub use analysis::{
     Act, Analysis, Change, Contact, Does, Fact, Flow, Origin, Privilege, Removal, Step, SystemAct, Trick, Unknown,
 };
+pub use judge::{Circumstances, Finding, Judgement, judge, nothing_allowed};
 pub use language::Language;
 pub use limits::Limits;
 pub use path::{PathClass, Surroundings, classify};
