@@ -16,8 +16,8 @@ const MOST_FINDINGS: usize = 64;
 
 /// Commands of the shell itself that touch nothing: a list of programs need not name them.
 const HARMLESS: &[&str] = &[
-    ":", "[", "[[", "break", "cd", "continue", "declare", "echo", "exit", "false", "let", "local", "popd", "printf", "pushd",
-    "pwd", "read", "readonly", "return", "shift", "test", "true", "typeset", "unset", "wait",
+    ":", "[", "[[", "break", "cd", "continue", "declare", "echo", "exit", "false", "let", "local", "popd", "printf",
+    "pushd", "pwd", "read", "readonly", "return", "shift", "test", "true", "typeset", "unset", "wait",
 ];
 
 /// What else decides.
@@ -162,9 +162,8 @@ impl<'a> Judging<'a> {
     /// Under `strict` a program that is not listed is denied, and so is one whose name is not known.
     fn hold_commands(&mut self, argv: &[Text], span: Span) {
         let name = argv.first().and_then(Text::as_known).map(|name| name.rsplit('/').next().unwrap_or(name));
-        let is_listed = |name: &str| {
-            HARMLESS.contains(&name) || self.circumstances.commands.iter().any(|listed| listed == name)
-        };
+        let is_listed =
+            |name: &str| HARMLESS.contains(&name) || self.circumstances.commands.iter().any(|listed| listed == name);
         if self.circumstances.level == ValidateLevel::Strict && !name.is_some_and(is_listed) {
             self.add(Finding {
                 rule: "strict.command".to_owned(),
@@ -277,17 +276,16 @@ mod tests {
             let fact = Fact::Imports { module: Text::known(module) };
             judged(&command(&["git"], vec![fact]), ValidateLevel::Strict).0
         };
-        assert_eq!((imports("json"), imports("os.path"), imports("osx"), imports("socket")), (
-            Verdict::Allow,
-            Verdict::Allow,
-            Verdict::Deny,
-            Verdict::Deny
-        ));
+        assert_eq!(
+            (imports("json"), imports("os.path"), imports("osx"), imports("socket")),
+            (Verdict::Allow, Verdict::Allow, Verdict::Deny, Verdict::Deny)
+        );
     }
 
     #[test]
     fn more_findings_than_are_told_still_decide() {
-        let fact = |n: usize| Fact::Removes { path: Text::known(format!("/usr/lib/{n}")), removal: crate::Removal::Tree };
+        let fact =
+            |n: usize| Fact::Removes { path: Text::known(format!("/usr/lib/{n}")), removal: crate::Removal::Tree };
         let mut facts: Vec<Fact> = (0..200).map(fact).collect();
         facts.push(Fact::Unknown { unknown: Unknown::Disagreement });
         let (verdict, findings) = judged(&command(&["git"], facts), ValidateLevel::Standard);

@@ -218,7 +218,9 @@ impl When {
             (Self::Executes(wanted), Fact::Executes { from }) => wanted.covers(from, seen),
             (Self::Imports(wanted), Fact::Imports { module: name })
             | (Self::Calls(wanted), Fact::Calls { name })
-            | (Self::ReadsEnvironment(wanted), Fact::ReadsEnvironment { name: Some(name) }) => wanted.covers(name, seen),
+            | (Self::ReadsEnvironment(wanted), Fact::ReadsEnvironment { name: Some(name) }) => {
+                wanted.covers(name, seen)
+            }
             (Self::ReadsEnvironment(wanted), Fact::ReadsEnvironment { name: None }) => {
                 wanted.covers(&Text::known("*"), seen)
             }
@@ -280,11 +282,9 @@ impl Changes {
                 let classes = classify(to, seen.surroundings);
                 self.to.iter().any(|class| classes.contains(class))
             }
-            Change::Link { .. }
-            | Change::Mode { .. }
-            | Change::Owner { .. }
-            | Change::Attributes
-            | Change::Times => self.to.is_empty(),
+            Change::Link { .. } | Change::Mode { .. } | Change::Owner { .. } | Change::Attributes | Change::Times => {
+                self.to.is_empty()
+            }
         };
         listed(&self.change, &kind)
             && mode
@@ -361,7 +361,10 @@ fn ends_host(text: &str) -> bool {
 
 fn of_host(host: &str, port: Option<u16>, allows: &dyn Fn(&str, Option<u16>) -> bool) -> Reach {
     let is_address = || host.contains(':') || !host.is_empty() && host.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    if matches!(host, "localhost" | "::1" | "0.0.0.0" | "::") || host.starts_with("127.") || host.ends_with(".localhost") {
+    if matches!(host, "localhost" | "::1" | "0.0.0.0" | "::")
+        || host.starts_with("127.")
+        || host.ends_with(".localhost")
+    {
         Reach::Local
     } else if allows(host, port) {
         Reach::Allowed
