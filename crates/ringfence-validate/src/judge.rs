@@ -1,10 +1,10 @@
 //! What rules make of an analysis: allow, ask or deny, and why.
 
 use ringfence_policy::{ValidateLevel, Verdict};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Act, Analysis, Does, Fact, Step};
-use crate::path::{PathClass, Surroundings, classify};
+use crate::path::{Surroundings, classify};
 use crate::rules::{self, Rule, Seen, reach};
 use crate::span::Span;
 use crate::text::Text;
@@ -56,7 +56,7 @@ pub struct Judgement {
 }
 
 /// A rule that speaks of what was read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The rule's stable name.
     pub rule: String,

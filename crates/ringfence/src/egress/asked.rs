@@ -34,7 +34,8 @@ impl ringfence_egress::Ask for Asked {
                 reason,
             };
             match self.approver.decide(&ask).await {
-                Approval::Granted { by } => Answer::Yes { by },
+                // The proxy remembers its own answers, host by host.
+                Approval::Granted { by } | Approval::GrantedAlways { by } => Answer::Yes { by },
                 Approval::Denied { reason } => Answer::No { why: reason },
             }
         })
