@@ -17,3 +17,16 @@ pub enum Language {
     /// A language that is recognised and not read (Perl, Ruby, PHP, awk …): its code is unknown.
     Other,
 }
+
+impl Language {
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shell => "shell",
+            Self::Python => "Python",
+            Self::JavaScript => "JavaScript",
+            Self::TypeScript => "TypeScript",
+            Self::Other => "another language",
+        }
+    }
+}

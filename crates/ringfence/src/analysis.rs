@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-pub use ringfence_validate::{Analysis, Surroundings};
+pub use ringfence_validate::{Analysis, Does, Step, Surroundings};
 use ringfence_validate::{Language as Read, Limits, Subject};
 
 use crate::language::Language;

@@ -20,6 +20,9 @@ use words::{Held, hold};
 /// Text of a request that is shown or written down, at most.
 const MOST_SUBJECT: usize = 512;
 
+/// The rule of a command some of whose words are only known when it runs.
+const UNKNOWN_WORDS: &str = "commands.unknown-words";
+
 /// The proof that a request was judged and, where that was asked for, approved. Only this module makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleared {
@@ -68,7 +71,7 @@ impl Judge<'_> {
     /// so that nobody says yes to one that they were not shown. All have to be approved.
     pub async fn judge(&self, work: &Work, analysis: &Analysis) -> Result<Cleared, Refusal> {
         let mut questions = self.hold_commands(analysis)?;
-        if let Some(question) = self.hold_unreadable(work, analysis) {
+        if let Some(question) = hold_unreadable(self.policy, work, analysis) {
             questions.push(question);
         }
         let judgement = validate(analysis, self.policy, self.surroundings);
@@ -112,7 +115,7 @@ impl Judge<'_> {
                     argv: Some(argv),
                     ask: Ask {
                         subject: shorten(&redact_argv(&shown(argv)).join(" ")),
-                        rule: "commands.unknown-words".to_owned(),
+                        rule: UNKNOWN_WORDS.to_owned(),
                         reason: format!(
                             "some of its words are only known when it runs, and then `{}` could hold",
                             rule_name(&rule.value)
@@ -124,40 +127,6 @@ impl Judge<'_> {
             }
         }
         Ok(questions)
-    }
-
-    /// A rule that could not be held against the line must not count as passed.
-    fn hold_unreadable(&self, work: &Work, analysis: &Analysis) -> Option<Question<'static>> {
-        if !self.policy.commands.iter().any(|rule| rule.value.verdict != Verdict::Allow) {
-            return None;
-        }
-        let unknown = analysis.all_steps().into_iter().find_map(|step| {
-            let holds_commands = match &step.does {
-                Does::Code { language: Language::Python | Language::JavaScript | Language::TypeScript } => false,
-                Does::Code { language: Language::Shell | Language::Other }
-                | Does::Command { .. }
-                | Does::Pipeline
-                | Does::Group => true,
-            };
-            step.facts.iter().filter(|_| holds_commands).find_map(|act| match &act.fact {
-                Fact::Unknown {
-                    unknown: unknown @ (Unknown::Unreadable { .. } | Unknown::Disagreement | Unknown::TooMuch { .. }),
-                } => Some(unknown),
-                _ => None,
-            })
-        })?;
-        Some(Question {
-            argv: None,
-            ask: Ask {
-                subject: describe(work),
-                rule: "commands.unreadable".to_owned(),
-                reason: format!(
-                    "the policy has command rules, and this line cannot be held against them: it {unknown}"
-                ),
-            },
-            origin: None,
-            instead: Some("Write it as plain, complete commands.".to_owned()),
-        })
     }
 
     async fn ask_all(&self, work: &Work, questions: Vec<Question<'_>>) -> Result<Vec<Approved>, Refusal> {
@@ -221,6 +190,61 @@ pub(crate) fn validate(
         modules: &names(&policy.validate.modules),
     };
     ringfence_validate::judge(analysis, &circumstances)
+}
+
+/// What the command rules say, without asking anybody.
+pub(crate) fn about_commands(policy: &ResolvedPolicy, work: &Work, analysis: &Analysis) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for (argv, span) in analysis.commands() {
+        let (rule, verdict, name) = match hold(&policy.commands, argv) {
+            Held::Not => continue,
+            Held::By(rule) => (rule, rule.value.verdict, rule_name(&rule.value)),
+            Held::Perhaps(rule) => (rule, Verdict::Ask, UNKNOWN_WORDS.to_owned()),
+        };
+        let subject = shorten(&redact_argv(&shown(argv)).join(" "));
+        let reason = rule.value.why.clone().unwrap_or_else(|| format!("the policy says so ({})", rule.origin));
+        let instead = rule.value.instead.clone().unwrap_or_else(|| "Choose another approach.".to_owned());
+        findings.push(Finding { rule: name, verdict, span, subject, reason, instead });
+    }
+    if let Some(question) = hold_unreadable(policy, work, analysis) {
+        let Question { ask: Ask { subject, rule, reason }, instead, .. } = question;
+        let instead = instead.unwrap_or_default();
+        let span = ringfence_validate::Span::default();
+        findings.push(Finding { rule, verdict: Verdict::Ask, span, subject, reason, instead });
+    }
+    findings
+}
+
+/// A rule that could not be held against the line must not count as passed.
+fn hold_unreadable(policy: &ResolvedPolicy, work: &Work, analysis: &Analysis) -> Option<Question<'static>> {
+    if !policy.commands.iter().any(|rule| rule.value.verdict != Verdict::Allow) {
+        return None;
+    }
+    let unknown = analysis.all_steps().into_iter().find_map(|step| {
+        let holds_commands = match &step.does {
+            Does::Code { language: Language::Python | Language::JavaScript | Language::TypeScript } => false,
+            Does::Code { language: Language::Shell | Language::Other }
+            | Does::Command { .. }
+            | Does::Pipeline
+            | Does::Group => true,
+        };
+        step.facts.iter().filter(|_| holds_commands).find_map(|act| match &act.fact {
+            Fact::Unknown {
+                unknown: unknown @ (Unknown::Unreadable { .. } | Unknown::Disagreement | Unknown::TooMuch { .. }),
+            } => Some(unknown),
+            _ => None,
+        })
+    })?;
+    Some(Question {
+        argv: None,
+        ask: Ask {
+            subject: describe(work),
+            rule: "commands.unreadable".to_owned(),
+            reason: format!("the policy has command rules, and this line cannot be held against them: it {unknown}"),
+        },
+        origin: None,
+        instead: Some("Write it as plain, complete commands.".to_owned()),
+    })
 }
 
 fn redacted(finding: Finding) -> Finding {
