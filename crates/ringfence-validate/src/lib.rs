@@ -8,6 +8,7 @@
 //! speak of. What is over a bound of [`Limits`] is unknown as a whole.
 
 mod analysis;
+mod glob;
 mod javascript;
 mod language;
 mod limits;
@@ -17,6 +18,7 @@ mod python;
 mod reading;
 mod shell;
 mod span;
+mod stream;
 mod text;
 
 pub use analysis::{
@@ -25,6 +27,7 @@ pub use analysis::{
 pub use language::Language;
 pub use limits::Limits;
 pub use path::{PathClass, Surroundings, classify};
+pub use program::is_read_only;
 pub use reading::{Subject, analyse};
 pub use span::Span;
 pub use text::{Hole, Piece, Text};
