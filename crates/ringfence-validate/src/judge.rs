@@ -74,7 +74,8 @@ pub struct Finding {
 
 /// Holds the rules against `analysis`.
 pub fn judge(analysis: &Analysis, circumstances: &Circumstances<'_>) -> Judgement {
-    let mut judging = Judging { circumstances, findings: Vec::new(), verdict: Verdict::Allow };
+    let reads_only = crate::is_read_only(analysis);
+    let mut judging = Judging { circumstances, reads_only, findings: Vec::new(), verdict: Verdict::Allow };
     match (circumstances.level, rules::all()) {
         (ValidateLevel::Off, _) => {}
         (ValidateLevel::Warn | ValidateLevel::Standard | ValidateLevel::Strict, Ok(rules)) => {
@@ -103,6 +104,8 @@ pub fn judge(analysis: &Analysis, circumstances: &Circumstances<'_>) -> Judgemen
 
 struct Judging<'a> {
     circumstances: &'a Circumstances<'a>,
+    /// Whether nothing of it does more than read.
+    reads_only: bool,
     findings: Vec<Finding>,
     verdict: Verdict,
 }
@@ -111,10 +114,9 @@ impl<'a> Judging<'a> {
     fn step(&mut self, step: &'a Step, outer: &'a [Text], rules: &[Rule]) {
         let surroundings = self.circumstances.surroundings;
         let mut argv = outer;
-        let mut reads_only = false;
+        let reads_only = self.reads_only;
         if let Does::Command { argv: words } = &step.does {
             argv = words;
-            reads_only = is_read_only(words);
             let seen = Seen { fact: None, argv, reads_only, classes: Vec::new(), reach: None, surroundings };
             self.hold(&seen, step.span, rules);
             self.hold_commands(words, step.span);
@@ -204,10 +206,6 @@ impl<'a> Judging<'a> {
             self.findings.push(finding);
         }
     }
-}
-
-fn is_read_only(_argv: &[Text]) -> bool {
-    false
 }
 
 fn command_line(argv: &[Text]) -> String {

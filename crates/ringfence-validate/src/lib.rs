@@ -10,6 +10,7 @@
 mod analysis;
 mod code;
 mod describe;
+mod glob;
 mod javascript;
 mod judge;
 mod language;
@@ -21,6 +22,7 @@ mod reading;
 mod rules;
 mod shell;
 mod span;
+mod stream;
 mod text;
 
 pub use analysis::{
@@ -30,6 +32,7 @@ pub use judge::{Circumstances, Finding, Judgement, judge, nothing_allowed};
 pub use language::Language;
 pub use limits::Limits;
 pub use path::{PathClass, Surroundings, classify};
+pub use program::is_read_only;
 pub use reading::{Subject, analyse};
 pub use span::Span;
 pub use text::{Hole, Piece, Text};

@@ -13,7 +13,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) fact: Option<&'a Fact>,
     /// The words of the nearest command; none in code of a language.
     pub(crate) argv: &'a [Text],
-    /// Whether that command only reads.
+    /// Whether the whole request only reads.
     pub(crate) reads_only: bool,
     /// What kinds of place the path of the fact is.
     pub(crate) classes: Vec<PathClass>,
