@@ -117,7 +117,13 @@ impl<'a> Judging<'a> {
         let reads_only = self.reads_only;
         if let Does::Command { argv: words } = &step.does {
             argv = words;
-            let seen = Seen { fact: None, argv, reads_only, classes: Vec::new(), reach: None, surroundings };
+            let paths = if step.facts.is_empty() && step.inner.is_empty() {
+                let looks = |word: &&Text| word.pieces().len() < 4 && word.known_start().contains(['/', '~']);
+                words.iter().skip(1).filter(looks).map(|word| (word, classify(word, surroundings))).collect()
+            } else {
+                Vec::new()
+            };
+            let seen = Seen { fact: None, argv, reads_only, classes: Vec::new(), paths, reach: None, surroundings };
             self.hold(&seen, step.span, rules);
             self.hold_commands(words, step.span);
         }
@@ -133,7 +139,11 @@ impl<'a> Judging<'a> {
                 Fact::Contacts { place, .. } => Some(reach(place, self.circumstances.allows)),
                 _ => None,
             };
-            self.hold(&Seen { fact: Some(fact), argv, reads_only, classes, reach, surroundings }, *span, rules);
+            self.hold(
+                &Seen { fact: Some(fact), argv, reads_only, classes, paths: Vec::new(), reach, surroundings },
+                *span,
+                rules,
+            );
             if let Fact::Imports { module } = fact {
                 self.hold_modules(module, *span);
             }

@@ -414,10 +414,12 @@ fn could_be(name: &str, wanted: &str) -> bool {
     if name.contains(HOLE) || is_all(name) {
         return wanted == "*";
     }
+    let is_pattern = name.contains(['*', '?', '[']);
     if wanted.contains('*') {
-        return crate::glob::matches(wanted, name);
+        return crate::glob::matches(wanted, name)
+            || is_pattern && crate::glob::matches(name, &wanted.replace('*', ""));
     }
-    name == wanted || name.contains(['*', '?', '[']) && crate::glob::matches(name, wanted)
+    name == wanted || is_pattern && crate::glob::matches(name, wanted)
 }
 
 fn is_all(name: &str) -> bool {

@@ -17,6 +17,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) reads_only: bool,
     /// What kinds of place the path of the fact is.
     pub(crate) classes: Vec<PathClass>,
+    /// The words that look like paths, of a command of which nothing else is known.
+    pub(crate) paths: Vec<(&'a Text, Vec<PathClass>)>,
     /// What kind of place is contacted.
     pub(crate) reach: Option<Reach>,
     pub(crate) surroundings: &'a Surroundings,
@@ -59,6 +61,8 @@ pub(crate) enum When {
     Tricks(Vec<Trick>),
     Unknown(Vec<UnknownKind>),
     Command(Command),
+    /// A path among the words of a command of which nothing else is known.
+    Argument(Place),
 }
 
 /// A path, and who touches it.
@@ -83,6 +87,7 @@ pub(crate) struct Removes {
     path: Vec<PathClass>,
     unless: Vec<PathClass>,
     name: Vec<String>,
+    program: Vec<String>,
     unless_program: Vec<String>,
 }
 
@@ -200,16 +205,20 @@ pub(crate) enum UnknownKind {
 impl When {
     pub(crate) fn covers(&self, seen: &Seen<'_>) -> bool {
         let Some(fact) = seen.fact else {
-            return matches!(self, Self::Command(command) if command.covers(seen.argv));
+            return match self {
+                Self::Command(command) => command.covers(seen.argv),
+                Self::Argument(place) => seen.paths.iter().any(|(path, classes)| place.covers(path, classes, seen)),
+                _ => false,
+            };
         };
         match (self, fact) {
             (Self::Reads(place), Fact::Reads { path }) | (Self::Writes(place), Fact::Writes { path }) => {
-                place.covers(path, seen)
+                place.covers(path, &seen.classes, seen)
             }
             (Self::Removes(wanted), Fact::Removes { path, removal }) => {
                 listed(&wanted.removal, removal)
                     && wanted.covers(path, seen)
-                    && !named(&wanted.unless_program, seen.argv.first())
+                    && by(&wanted.program, &wanted.unless_program, seen)
             }
             (Self::Changes(wanted), Fact::Changes { change, .. }) => wanted.covers(change, seen),
             (Self::Contacts(wanted), Fact::Contacts { place, contact, sends }) => {
@@ -245,10 +254,10 @@ impl When {
 }
 
 impl Place {
-    fn covers(&self, path: &Text, seen: &Seen<'_>) -> bool {
-        (self.path.is_empty() || self.path.iter().any(|class| seen.classes.contains(class)))
-            && self.also.iter().all(|class| seen.classes.contains(class))
-            && !self.unless.iter().any(|class| seen.classes.contains(class))
+    fn covers(&self, path: &Text, classes: &[PathClass], seen: &Seen<'_>) -> bool {
+        (self.path.is_empty() || self.path.iter().any(|class| classes.contains(class)))
+            && self.also.iter().all(|class| classes.contains(class))
+            && !self.unless.iter().any(|class| classes.contains(class))
             && (self.name.is_empty() || any_glob(&self.name, path))
             && by(&self.program, &self.unless_program, seen)
     }
