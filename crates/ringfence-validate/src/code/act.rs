@@ -132,6 +132,16 @@ impl Walk<'_, '_> {
             RoleAct::Probes => self.contacts(first, given, Contact::Probe),
             RoleAct::RemoteShell => self.contacts(first, given, Contact::Shell),
             RoleAct::Evaluates => self.evaluates(first),
+            RoleAct::EvaluatesText => {
+                // A name of which nothing is known is a function, as nearly always.
+                let text = first.filter(|(held, _)| {
+                    held.texts.iter().any(|text| !text.known_start().is_empty())
+                        || held.flows.iter().any(|flow| matches!(flow, Flow::Network | Flow::Decoded))
+                });
+                if text.is_some() {
+                    self.evaluates(text);
+                }
+            }
             RoleAct::Yaml
                 if given.args.iter().skip(1).chain(given.named.iter().map(|(_, arg, _)| arg)).any(|loader| {
                     loader.names.iter().any(|name| name.contains("Safe") || name.contains("BaseLoader"))
@@ -234,6 +244,50 @@ impl Walk<'_, '_> {
                 }
                 if !parts.is_empty() {
                     *result = std::mem::take(result).or(&fold::path(&parts));
+                }
+            }
+            RoleAct::Passes => {
+                if let Some((held, _)) = first {
+                    *result = std::mem::take(result).or(&held);
+                }
+            }
+            RoleAct::Requests => {
+                let method = given.slot(&Slot::Named("method"));
+                let sends = method.is_some_and(|(method, _)| {
+                    method.as_known().is_none_or(|method| !matches!(method, "GET" | "HEAD" | "get" | "head"))
+                });
+                self.contacts(first, given, if sends { Contact::Send } else { Contact::Fetch });
+            }
+            RoleAct::Socket => {
+                // `connect(port, host)` and `connect({host, port})`.
+                let place = match (first, second) {
+                    (Some((port, at)), Some((host, _))) if port.number.is_some() && host.functions.is_empty() => {
+                        Some((Rc::new(Value::list(vec![host, port])), at))
+                    }
+                    (first, _) => first,
+                };
+                self.contacts(place, given, Contact::Connect);
+            }
+            RoleAct::Worker => {
+                let code = given.slot(&Slot::Named("eval")).is_some_and(|(eval, _)| eval.truth == Some(true));
+                let data = first
+                    .as_ref()
+                    .is_some_and(|(held, _)| held.texts.iter().any(|text| text.known_start().starts_with("data:")));
+                match first {
+                    first if code => self.evaluates(first),
+                    Some((module, place)) if data => {
+                        self.imports(&module, place);
+                    }
+                    _ => {}
+                }
+            }
+            RoleAct::Applied => {
+                if let (Some((function, _)), Some((list, place))) = (first, second) {
+                    let args = list.items.as_ref().map(|items| (**items).clone()).unwrap_or_default();
+                    let places = args.iter().map(|_| Place { literal: None, ..place }).collect();
+                    let gives =
+                        self.called(&function, None, &Given { args, places, span: given.span, ..Given::default() });
+                    *result = std::mem::take(result).or(&gives);
                 }
             }
             RoleAct::Applies => {
@@ -531,6 +585,7 @@ impl Given {
                 .get(*at)
                 .map(|held| (Rc::clone(held), self.places.get(*at).copied().unwrap_or_default()))
                 .or_else(|| name.and_then(|name| self.slot(&Slot::Named(name)))),
+            Slot::Last => self.slot(&Slot::At(self.args.len().checked_sub(1)?, None)),
             Slot::From(at) => self.slot(&Slot::At(*at, None)),
             Slot::Named(name) => self
                 .named

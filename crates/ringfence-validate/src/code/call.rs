@@ -327,6 +327,7 @@ impl Walk<'_, '_> {
     pub(super) fn called(&mut self, callee: &Held, method: Option<&str>, given: &Given) -> Held {
         if let (Some(method), Some(receiver)) = (method, &given.receiver) {
             if self.language != Language::Python
+                && !callee.names.iter().any(|name| self.book.knows(name))
                 && matches!(method, "call" | "apply" | "bind")
                 && !(receiver.names.is_empty() && receiver.functions.is_empty())
             {
@@ -371,7 +372,8 @@ impl Walk<'_, '_> {
                     self.perform(role, given, &mut result);
                 }
                 told = true;
-                acted |= act::acts(roles) || roles.iter().any(|role| role.act == RoleAct::Applies);
+                acted |= act::acts(roles)
+                    || roles.iter().any(|role| matches!(role.act, RoleAct::Applies | RoleAct::Applied));
             } else if self.is_from_a_module(name) {
                 self.tell_call(name, given.span);
             }

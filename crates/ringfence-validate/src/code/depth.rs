@@ -11,8 +11,10 @@ const CHAIN: usize = 4;
 /// Counts brackets and blocks that are open, and the operators before each.
 #[derive(Debug)]
 pub(crate) struct Depth {
-    open: Vec<usize>,
+    /// The operators before each bracket, and how many of them the next item hangs on too.
+    open: Vec<(usize, usize)>,
     chain: usize,
+    floor: usize,
     before: usize,
     blocks: usize,
     nesting: usize,
@@ -24,7 +26,7 @@ pub(crate) struct TooDeep;
 
 impl Depth {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { open: Vec::new(), chain: 0, before: 0, blocks: 0, nesting: limits.nesting }
+        Self { open: Vec::new(), chain: 0, floor: 0, before: 0, blocks: 0, nesting: limits.nesting }
     }
 
     /// Brackets that are open.
@@ -35,16 +37,16 @@ impl Depth {
     pub(crate) fn open(&mut self) -> Result<(), TooDeep> {
         self.chain += ONE;
         self.before += self.chain;
-        self.open.push(self.chain);
-        self.chain = 0;
+        self.open.push((self.chain, self.floor));
+        (self.chain, self.floor) = (0, 0);
         self.check()
     }
 
     pub(crate) fn close(&mut self) {
         // A bracket that closes nothing is the parser's to find.
-        if let Some(chain) = self.open.pop() {
+        if let Some((chain, floor)) = self.open.pop() {
             self.before -= chain;
-            self.chain = chain;
+            (self.chain, self.floor) = (chain, floor);
         }
     }
 
@@ -59,9 +61,30 @@ impl Depth {
         self.check()
     }
 
-    /// The next item of a list, or the next statement.
+    /// What was just closed is one of many beside each other, and not what the next one hangs on.
+    pub(crate) fn unlink(&mut self) {
+        self.chain = self.chain.saturating_sub(ONE);
+    }
+
+    /// The next statement.
     pub(crate) fn next(&mut self) {
-        self.chain = 0;
+        (self.chain, self.floor) = (0, 0);
+    }
+
+    /// The next item of a list.
+    pub(crate) fn item(&mut self) {
+        self.chain = self.floor;
+    }
+
+    /// A bracket that may be none: `<`. Items that follow are counted as within it.
+    pub(crate) fn angle(&mut self) -> Result<(), TooDeep> {
+        self.floor += ONE;
+        self.link()
+    }
+
+    /// Its end.
+    pub(crate) fn angle_end(&mut self) {
+        self.floor = self.floor.saturating_sub(ONE);
     }
 
     /// Blocks by indentation.

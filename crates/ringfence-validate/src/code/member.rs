@@ -7,6 +7,7 @@ use super::value::{Held, Making, Value};
 use super::walk::Walk;
 use super::{act, fold};
 use crate::analysis::{Fact, Flow, Trick};
+use crate::language::Language;
 use crate::span::Span;
 use crate::text::{Hole, Text};
 
@@ -43,6 +44,10 @@ impl Walk<'_, '_> {
 
     /// What an attribute of something holds.
     pub(super) fn member_of(&mut self, value: &Value, attribute: &str, span: Span) -> Held {
+        // In Python the environment is a mapping: its attributes are methods.
+        if self.language != Language::Python && value.names.iter().any(|name| self.book.is_environment(name)) {
+            return self.index_of(value, &Value::known(attribute), span);
+        }
         let mut found = Value::default();
         self.inner_parts(value, attribute, span, &mut found);
         for name in &value.names {

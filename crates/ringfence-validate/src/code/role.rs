@@ -19,6 +19,8 @@ pub(super) enum Slot {
     Named(&'static str),
     /// From this place on.
     From(usize),
+    /// The last one.
+    Last,
     /// What the function is called on.
     Receiver,
 }
@@ -59,6 +61,8 @@ pub(super) enum RoleAct {
     Probes,
     RemoteShell,
     Evaluates,
+    /// Evaluated if it is a text, called if it is a function.
+    EvaluatesText,
     Deserialises,
     /// Deserialised, unless a safe loader is named.
     Yaml,
@@ -84,8 +88,18 @@ pub(super) enum RoleAct {
     Text(&'static str),
     /// What it gives is a path made of these.
     Path,
+    /// What it gives is what it is given.
+    Passes,
     /// The function is called with the rest.
     Applies,
+    /// The function is called with the arguments of a list.
+    Applied,
+    /// Fetched, or sent if the options say so.
+    Requests,
+    /// A connection by port and host, or to a place.
+    Socket,
+    /// A file of code, or code itself, that is run beside the program.
+    Worker,
 }
 
 /// Where what a function gives comes from.
@@ -156,6 +170,7 @@ impl Role {
             "probes" => plain(RoleAct::Probes),
             "remote-shell" => plain(RoleAct::RemoteShell),
             "evaluates" => plain(RoleAct::Evaluates),
+            "evaluates-text" => plain(RoleAct::EvaluatesText),
             "deserialises" => plain(RoleAct::Deserialises),
             "yaml" => plain(RoleAct::Yaml),
             "imports" => plain(RoleAct::Imports),
@@ -167,6 +182,11 @@ impl Role {
             "forks" => plain(RoleAct::Forks),
             "path" => plain(RoleAct::Path),
             "applies" => plain(RoleAct::Applies),
+            "passes" => plain(RoleAct::Passes),
+            "applied" => plain(RoleAct::Applied),
+            "requests" => plain(RoleAct::Requests),
+            "socket" => plain(RoleAct::Socket),
+            "worker" => plain(RoleAct::Worker),
             "privilege" => told(RoleAct::Privilege(privilege(word)?)),
             "system" => told(RoleAct::System(system(word)?)),
             "trick" => told(RoleAct::Trick(trick(word)?)),
@@ -182,6 +202,9 @@ impl Slot {
     fn read(text: &'static str) -> Option<Self> {
         if text == "self" {
             return Some(Self::Receiver);
+        }
+        if text == "last" {
+            return Some(Self::Last);
         }
         if let Some(name) = text.strip_prefix('=') {
             return Some(Self::Named(name));

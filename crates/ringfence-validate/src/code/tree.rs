@@ -216,6 +216,12 @@ pub(crate) enum Bind {
     All,
 }
 
+impl Default for Expr {
+    fn default() -> Self {
+        Self::new(Span::default(), Kind::Nothing)
+    }
+}
+
 impl Expr {
     pub(crate) fn new(span: Span, kind: Kind) -> Self {
         Self { span, kind }

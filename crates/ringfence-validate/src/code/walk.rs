@@ -270,6 +270,10 @@ impl Walk<'_, '_> {
             }
             Pattern::Fields(fields) => {
                 for (key, pattern) in fields {
+                    if let Pattern::Rest(_) = pattern {
+                        self.assign(pattern, Rc::clone(&value), how);
+                        continue;
+                    }
                     let key_held = self.value(key);
                     let held = self.index_of(&value, &key_held, key.span);
                     self.assign(pattern, held, how);

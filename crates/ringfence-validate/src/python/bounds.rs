@@ -48,7 +48,7 @@ impl Scan<'_> {
             }
             match byte {
                 b'#' => self.skip_line(),
-                b'\n' => {
+                b'\n' | b'\r' => {
                     self.at += 1;
                     if self.depth.brackets() == 0 {
                         self.depth.next();
@@ -89,7 +89,7 @@ impl Scan<'_> {
     }
 
     fn skip_line(&mut self) {
-        while self.bytes.get(self.at).is_some_and(|byte| *byte != b'\n') {
+        while self.bytes.get(self.at).is_some_and(|byte| *byte != b'\n' && *byte != b'\r') {
             self.at += 1;
         }
     }
@@ -129,6 +129,10 @@ impl Scan<'_> {
         {
             return self.string(start);
         }
+        // Python may read a word of other letters as one of these.
+        if !word.is_ascii() {
+            return self.depth.link();
+        }
         match word {
             b"not" | b"and" | b"or" | b"if" | b"else" | b"lambda" | b"await" | b"in" | b"is" | b"yield" | b"for"
             | b"from" | b"async" => self.depth.link(),
@@ -158,7 +162,7 @@ impl Scan<'_> {
         while let Some(byte) = self.bytes.get(self.at).copied() {
             match byte {
                 b'\\' => self.at += 2,
-                b'\n' if quotes == 1 => break,
+                b'\n' | b'\r' if quotes == 1 => break,
                 byte if byte == quote && self.ends(quote, quotes) => {
                     self.at += quotes;
                     break;
@@ -183,7 +187,7 @@ impl Scan<'_> {
                 self.inside.push(Inside::Field);
                 self.at += 1;
             }
-            b'\n' if quotes == 1 => {
+            b'\n' | b'\r' if quotes == 1 => {
                 self.depth.close();
                 self.inside.pop();
             }
