@@ -105,7 +105,9 @@ mod tests {
         for rule in all().unwrap() {
             assert!(names.insert(&rule.id), "{} twice", rule.id);
             assert!(rule.id.split('.').count() == 2, "{}", rule.id);
-            assert!(!rule.when.is_empty() && !rule.matches.is_empty() && !rule.rejects.is_empty(), "{}", rule.id);
+            // A line that two parsers read differently is a mistake in one of them, and would not stay an example.
+            let has_examples = !rule.matches.is_empty() || rule.id == "unknown.disagreement";
+            assert!(!rule.when.is_empty() && has_examples && !rule.rejects.is_empty(), "{}", rule.id);
             assert!(!rule.why.ends_with('.') && rule.instead.ends_with('.'), "{}", rule.id);
             assert_ne!(rule.verdict, Verdict::Allow, "{}", rule.id);
         }
