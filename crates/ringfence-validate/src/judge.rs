@@ -117,7 +117,7 @@ impl<'a> Judging<'a> {
         let reads_only = self.reads_only;
         if let Does::Command { argv: words } = &step.does {
             argv = words;
-            let paths = if step.facts.is_empty() && step.inner.is_empty() {
+            let paths = if step.facts.iter().all(|act| !tells_of_files(&act.fact)) {
                 let looks = |word: &&Text| word.pieces().len() < 4 && word.known_start().contains(['/', '~']);
                 words.iter().skip(1).filter(looks).map(|word| (word, classify(word, surroundings))).collect()
             } else {
@@ -215,6 +215,26 @@ impl<'a> Judging<'a> {
         if self.findings.len() < MOST_FINDINGS && !self.findings.iter().any(is_known) {
             self.findings.push(finding);
         }
+    }
+}
+
+/// Whether somebody who knows the program has said what it does with its words.
+fn tells_of_files(fact: &Fact) -> bool {
+    match fact {
+        Fact::Reads { .. }
+        | Fact::Writes { .. }
+        | Fact::Removes { .. }
+        | Fact::Changes { .. }
+        | Fact::Contacts { .. }
+        | Fact::System { .. } => true,
+        Fact::Executes { .. }
+        | Fact::Imports { .. }
+        | Fact::Calls { .. }
+        | Fact::Privilege { .. }
+        | Fact::ReadsEnvironment { .. }
+        | Fact::SetsEnvironment { .. }
+        | Fact::Tricks { .. }
+        | Fact::Unknown { .. } => false,
     }
 }
 
