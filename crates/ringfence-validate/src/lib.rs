@@ -13,6 +13,7 @@ mod javascript;
 mod language;
 mod limits;
 mod path;
+mod places;
 mod program;
 mod python;
 mod reading;
