@@ -16,6 +16,7 @@ mod judge;
 mod language;
 mod limits;
 mod path;
+mod places;
 mod program;
 mod python;
 mod reading;

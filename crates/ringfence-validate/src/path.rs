@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::places;
 use crate::text::{Hole, Piece, Text};
 
 /// Where the request would run.
@@ -65,329 +66,109 @@ pub enum PathClass {
     Unknown,
 }
 
-/// Below a home: names, or folders with everything below, that hold keys and passwords.
-const SECRET_AT_HOME: &[&str] = &[
-    ".aws",
-    ".azure",
-    ".bitcoin",
-    ".boto",
-    ".cargo/credentials*",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/op",
-    ".docker/config.json",
-    ".electrum",
-    ".ethereum",
-    ".gem/credentials",
-    ".git-credentials",
-    ".gnupg",
-    ".kube/config",
-    ".local/share/keyrings",
-    ".mozilla",
-    ".my.cnf",
-    ".netrc",
-    ".npmrc",
-    ".password-store",
-    ".pgpass",
-    ".pki",
-    ".pypirc",
-    ".s3cfg",
-    ".ssh",
-    ".terraform.d/credentials*",
-    ".vault-token",
-    ".config/hub",
-    ".config/rclone",
-    "Library/Keychains",
-    ".config/solana",
-    ".claude/.credentials*",
-];
-/// Below `.ssh`, what is no key.
-const NO_KEY: &[&str] = &["*.pub", "known_hosts*", "config", "authorized_keys*"];
-/// Names that are secret wherever they are.
-const SECRET_NAMES: &[&str] = &[
-    "id_rsa",
-    "id_ed25519",
-    "id_ecdsa",
-    "id_dsa",
-    ".env",
-    ".env.*",
-    "wallet.dat",
-    "*.kdbx",
-    ".netrc",
-    ".git-credentials",
-    ".pgpass",
-    ".vault-token",
-];
-/// Names like secrets that hold none.
-const EXAMPLES: &[&str] = &["*.example", "*.sample", "*.template", "*.dist", "*.test", "*.defaults", "*.tpl"];
-/// Absolute places that hold secrets.
-const SECRET_PLACES: &[&str] = &[
-    "/etc/shadow*",
-    "/etc/gshadow*",
-    "/etc/sudoers*",
-    "/etc/ssh/ssh_host_*",
-    "/etc/krb5.keytab",
-    "/etc/ssl/private",
-    "/run/secrets",
-    "/var/run/secrets",
-    "/var/lib/docker",
-    "/etc/security/opasswd",
-    "/etc/master.passwd",
-    "/run/user/*/keyring",
-];
-/// Below a home or a workspace: what is executed or obeyed later.
-const LATER: &[&str] = &[
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_aliases",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".zlogout",
-    ".config/fish",
-    ".gitconfig",
-    ".config/git",
-    ".ssh/authorized_keys*",
-    ".ssh/config",
-    ".ssh/rc",
-    ".ssh/environment",
-    ".config/autostart",
-    ".config/systemd",
-    ".claude",
-    ".codex",
-    ".config/environment.d",
-    ".xinitrc",
-    ".xprofile",
-    ".xsession",
-    ".pam_environment",
-    ".vimrc",
-    ".config/nvim",
-    ".emacs",
-    ".emacs.d",
-    ".git/hooks",
-    ".git/config",
-    ".cursor/mcp.json",
-    ".mcp.json",
-    ".local/bin",
-    "Library/LaunchAgents",
-    ".local/share/systemd",
-    ".inputrc",
-    ".npmrc",
-    ".config/pip",
-    ".pip/pip.conf",
-];
-const LATER_PLACES: &[&str] = &[
-    "/etc/cron*",
-    "/etc/profile*",
-    "/etc/bash*",
-    "/etc/zsh*",
-    "/etc/rc.local",
-    "/etc/ld.so*",
-    "/etc/systemd",
-    "/etc/init.d",
-    "/var/spool/cron",
-    "/etc/environment",
-    "/etc/sudoers*",
-    "/etc/pam.d",
-    "/etc/udev",
-    "/usr/lib/systemd",
-    "/lib/systemd",
-    "/etc/xdg/autostart",
-    "/etc/update-motd.d",
-];
-const HISTORY: &[&str] = &[
-    ".bash_history",
-    ".zsh_history",
-    ".history",
-    ".sh_history",
-    ".python_history",
-    ".node_repl_history",
-    ".mysql_history",
-    ".psql_history",
-    ".lesshst",
-    ".local/share/fish",
-];
-const LOGS: &[&str] = &["/var/log", "/var/run/utmp", "/run/utmp", "/run/log"];
-const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
-const STREAMS: &[&str] = &[
-    "/dev/null",
-    "/dev/stdin",
-    "/dev/stdout",
-    "/dev/stderr",
-    "/dev/tty",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/fd",
-    "/dev/ptmx",
-    "/dev/pts",
-    "/dev/console",
-    "/dev/log",
-    "/proc/self/fd",
-    "/dev/tcp",
-    "/dev/udp",
-];
-const DEVICES: &[&str] = &[
-    "/dev/sd*",
-    "/dev/hd*",
-    "/dev/vd*",
-    "/dev/xvd*",
-    "/dev/nvme*",
-    "/dev/mmcblk*",
-    "/dev/loop*",
-    "/dev/dm-*",
-    "/dev/mapper",
-    "/dev/disk",
-    "/dev/md*",
-    "/dev/mem",
-    "/dev/kmem",
-    "/dev/port",
-    "/dev/kmsg",
-    "/dev/input",
-    "/dev/kvm",
-    "/dev/sg*",
-    "/dev/fb*",
-    "/proc/kcore",
-];
-const KERNEL: &[&str] = &["/proc", "/sys"];
-const SOCKETS: &[&str] =
-    &["*/docker.sock", "*/podman.sock", "*/containerd.sock", "*/crio.sock", "*/cri-dockerd.sock", "*/buildkitd.sock"];
-const SYSTEM: &[&str] = &[
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/var", "/opt", "/run", "/snap", "/nix",
-    "/dev",
-];
-
 /// What kinds of place `path` is: at least one; a secret below the home is both.
 pub fn classify(path: &Text, surroundings: &Surroundings) -> Vec<PathClass> {
-    let Some(parts) = parts(path, surroundings) else {
-        let end = path.known_end();
-        let mut found = vec![PathClass::Unknown];
-        let below = end.split_once('/').map_or("", |(_, rest)| rest);
-        if within_any(SECRET_AT_HOME, below) || is_secret_name(end.rsplit('/').next().unwrap_or_default()) {
-            found.push(PathClass::Secret);
-        }
-        return found;
+    let written = written(path, surroundings);
+    let Some(absolute) = absolute(&written, surroundings) else {
+        // The start is not known; what is known of the end may still tell.
+        let parts: Vec<&str> =
+            written.split('/').filter(|part| !part.is_empty() && *part != "." && *part != "..").collect();
+        let mut classes = places::named(&parts);
+        classes.push(PathClass::Unknown);
+        return classes;
     };
-    let mut found = Vec::new();
-    let whole = format!("/{}", parts.join("/"));
-    let below = |folder: &str| below(&parts, folder);
-    let at_home = [surroundings.home.as_str(), "/root", "/home/*"].into_iter().find_map(below);
-    let in_workspace = surroundings.workspaces.iter().find_map(|folder| self::below(&parts, folder));
-    let everything = |rest: &[String]| matches!(rest, [] | [_] if rest.first().is_none_or(|name| is_all(name)));
-    match (&in_workspace, &at_home) {
-        (Some(rest), _) if everything(rest) => found.push(PathClass::WholeWorkspace),
-        (Some(_), _) => found.push(PathClass::Workspace),
-        (None, _) if everything(&parts) => found.push(PathClass::Root),
-        (None, Some(rest)) if everything(rest) => found.push(PathClass::WholeHome),
-        (None, None) if below("/home").is_some_and(|rest| everything(&rest)) => found.push(PathClass::WholeHome),
-        (None, Some(_)) => found.push(PathClass::Home),
-        (None, None) => found.push(of_the_machine(&parts, &whole)),
-    }
-    // Whoever removes a folder above a workspace removes it, too.
-    if in_workspace.is_none()
-        && surroundings.workspaces.iter().any(|folder| self::below(&split(folder), &whole).is_some())
-    {
-        found.push(PathClass::WholeWorkspace);
-    }
-    let own = in_workspace.as_ref().or(at_home.as_ref()).map(|rest| rest.join("/"));
-    let name = parts.last().map_or("", String::as_str);
-    let secret_at_home = at_home.as_ref().is_some_and(|rest| {
-        let is_key = !(rest.first().is_some_and(|first| first == ".ssh") && rest.len() > 1 && any(NO_KEY, name));
-        is_key && in_workspace.is_none() && within_any(SECRET_AT_HOME, &rest.join("/"))
-    });
-    let stray_key = in_workspace.is_none()
-        && any(&["*.pem", "*.p12", "*.pfx", "*.keystore"], name)
-        && below("/etc/ssl/certs").is_none();
-    if secret_at_home || is_secret_name(name) || stray_key || SECRET_PLACES.iter().any(|place| below(place).is_some()) {
-        found.push(PathClass::Secret);
-    }
-    if own.as_ref().is_some_and(|own| within_any(LATER, own) && !(in_workspace.is_some() && own == ".npmrc"))
-        || LATER_PLACES.iter().any(|place| below(place).is_some())
-        || any(&["usercustomize.py", "sitecustomize.py"], name)
-        || whole.contains("/.git/hooks/") && !name.ends_with(".sample")
-    {
-        found.push(PathClass::ExecutedLater);
-    }
-    if at_home.as_ref().is_some_and(|rest| within_any(HISTORY, &rest.join("/")))
-        || LOGS.iter().any(|place| below(place).is_some())
-    {
-        found.push(PathClass::Traces);
-    }
-    if any(SOCKETS, &whole) {
-        found.push(PathClass::EngineSocket);
-    }
-    found
+    let parts = resolve(&absolute, surroundings);
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let mut classes = places::named(&parts);
+    classes.extend(place(&parts, surroundings));
+    classes.dedup();
+    classes
 }
 
-fn of_the_machine(parts: &[String], whole: &str) -> PathClass {
-    let is = |places: &[&str]| places.iter().any(|place| below(parts, place).is_some());
-    if is(STREAMS) || whole.starts_with("/dev/fd") {
-        PathClass::Stream
-    } else if is(TEMPORARY) {
-        PathClass::Temporary
-    } else if is(DEVICES) {
-        PathClass::Device
-    } else if is(KERNEL) {
-        PathClass::Kernel
-    } else if is(&["/etc"]) {
-        PathClass::SystemSettings
-    } else if is(SYSTEM) {
-        PathClass::System
-    } else if parts.first().is_some_and(|first| first.contains(HOLE)) {
-        PathClass::Unknown
-    } else {
-        PathClass::Elsewhere
-    }
-}
+/// A part that is not known, in place of it.
+const HOLE: char = '\u{1}';
 
-/// Stands for what is not known within a name.
-const HOLE: char = '\u{0}';
-
-/// The names of an absolute, tidy path; nothing where its beginning is not known. A pattern stays one, a hole is [`HOLE`].
-fn parts(path: &Text, surroundings: &Surroundings) -> Option<Vec<String>> {
-    let mut text = String::new();
+/// The path as one string: patterns stay as they are, holes become a mark, encoded letters are decoded.
+fn written(path: &Text, surroundings: &Surroundings) -> String {
+    let mut whole = String::new();
     for piece in path.pieces() {
         match piece {
-            Piece::Known(known) | Piece::Pattern(known) => text.push_str(known),
-            Piece::Hole(Hole::Variable(name)) if name == "HOME" && text.is_empty() => text.push_str(&surroundings.home),
-            Piece::Hole(Hole::Variable(name)) if name == "PWD" && text.is_empty() => {
-                text.push_str(&surroundings.directory)
-            }
-            Piece::Hole(_) if text.is_empty() => return None,
-            Piece::Hole(_) => text.push(HOLE),
+            Piece::Known(text) | Piece::Pattern(text) => whole.push_str(text),
+            Piece::Hole(Hole::Variable(name)) if name == "HOME" => whole.push_str(&surroundings.home),
+            Piece::Hole(Hole::Variable(name)) if name == "PWD" => whole.push_str(&surroundings.directory),
+            Piece::Hole(_) => whole.push(HOLE),
         }
     }
-    let text = text.strip_prefix("file://").unwrap_or(&text);
-    let text = decoded(text);
-    let whole = match text.strip_prefix('~') {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{}{rest}", surroundings.home),
-        Some(rest) => format!("/home/{rest}"),
-        None if text.starts_with('/') => text,
-        None => format!("{}/{text}", surroundings.directory),
-    };
-    Some(split(&whole))
+    // Twice encoded is decoded twice; more is no path that anything opens.
+    for _ in 0..2 {
+        whole = decoded(&whole);
+    }
+    for start in ["file://localhost", "file://"] {
+        if let Some(rest) = whole.strip_prefix(start) {
+            return rest.to_owned();
+        }
+    }
+    whole
 }
 
-/// `%2e%2e%2f` is a way up as well.
+/// `%2e`, `%2f` and their kin, decoded: only signs that paths are made of.
 fn decoded(text: &str) -> String {
-    let lower = text.to_ascii_lowercase();
-    if lower.contains("%2e") || lower.contains("%2f") {
-        text.replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").replace("%2F", "/")
+    if !text.contains('%') {
+        return text.to_owned();
+    }
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        plain.push_str(rest.get(..at).unwrap_or_default());
+        let code = rest.get(at + 1..at + 3).unwrap_or_default().to_ascii_lowercase();
+        let letter = match code.as_str() {
+            "2e" => ".",
+            "2f" | "5c" => "/",
+            "25" => "%",
+            "7e" => "~",
+            _ => "",
+        };
+        if letter.is_empty() {
+            plain.push('%');
+            rest = rest.get(at + 1..).unwrap_or_default();
+        } else {
+            plain.push_str(letter);
+            rest = rest.get(at + 3..).unwrap_or_default();
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// The path from the root; nothing where its start is not known.
+fn absolute(written: &str, surroundings: &Surroundings) -> Option<String> {
+    let home = &surroundings.home;
+    for start in ["~", "$HOME", "${HOME}"] {
+        if let Some(rest) = written.strip_prefix(start)
+            && (rest.is_empty() || rest.starts_with('/'))
+        {
+            return Some(format!("{home}{rest}"));
+        }
+    }
+    if let Some(user) = written.strip_prefix('~') {
+        let (user, rest) = user.split_once('/').unwrap_or((user, ""));
+        let home = if user == "root" { "/root".to_owned() } else { format!("/home/{user}") };
+        return Some(format!("{home}/{rest}"));
+    }
+    if written.starts_with(HOLE) || written.is_empty() {
+        return None;
+    }
+    if written.starts_with('/') {
+        Some(written.to_owned())
     } else {
-        text.to_owned()
+        Some(format!("{}/{written}", surroundings.directory))
     }
 }
 
-fn split(path: &str) -> Vec<String> {
+/// The parts of a path from the root, without `.`, `..` and the detours through `/proc`.
+fn resolve(absolute: &str, surroundings: &Surroundings) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
-    for part in path.split('/') {
+    for part in absolute.split('/') {
         match part {
             "" | "." => {}
             ".." => {
@@ -395,48 +176,102 @@ fn split(path: &str) -> Vec<String> {
             }
             part => parts.push(part.to_owned()),
         }
+        if let [proc, _, last] = parts.as_slice()
+            && proc == "proc"
+        {
+            match last.as_str() {
+                "root" => parts.clear(),
+                "cwd" => {
+                    parts =
+                        surroundings.directory.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+                }
+                _ => {}
+            }
+        }
     }
     parts
 }
 
-/// What of `parts` is below `folder`, whose names may be patterns, and so may ours.
-fn below(parts: &[String], folder: &str) -> Option<Vec<String>> {
-    let wanted = split(folder);
-    if parts.len() < wanted.len() {
+/// Whether the rest of a path takes everything in a folder: nothing, or `*`.
+fn everything(rest: &[&str]) -> bool {
+    rest.iter().all(|part| matches!(*part, "*" | "**" | ".*" | "{*,.*}" | ".[!.]*" | "?*"))
+}
+
+fn below<'p>(parts: &'p [&'p str], folder: &str) -> Option<&'p [&'p str]> {
+    let folder: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    if folder.is_empty() {
         return None;
     }
-    let (start, rest) = parts.split_at(wanted.len());
-    start.iter().zip(&wanted).all(|(name, wanted)| could_be(name, wanted)).then(|| rest.to_vec())
+    let start = parts.get(..folder.len())?;
+    let telling = |part: &str| part.chars().any(char::is_alphanumeric);
+    let same = start.iter().zip(&folder).all(|(part, name)| part == name || telling(part) && places::fits(part, name));
+    if same { parts.get(folder.len()..) } else { None }
 }
 
-/// Whether a name of the path could be this name of a list.
-fn could_be(name: &str, wanted: &str) -> bool {
-    if name.contains(HOLE) || is_all(name) {
-        return wanted == "*";
+/// Where a path lies.
+fn place(parts: &[&str], surroundings: &Surroundings) -> Vec<PathClass> {
+    for workspace in &surroundings.workspaces {
+        if let Some(rest) = below(parts, workspace) {
+            return vec![if everything(rest) { PathClass::WholeWorkspace } else { PathClass::Workspace }];
+        }
     }
-    let is_pattern = name.contains(['*', '?', '[']);
-    if wanted.contains('*') {
-        return crate::glob::matches(wanted, name)
-            || is_pattern && crate::glob::matches(name, &wanted.replace('*', ""));
+    if everything(parts) {
+        return vec![PathClass::Root];
     }
-    name == wanted || is_pattern && crate::glob::matches(name, wanted)
-}
-
-fn is_all(name: &str) -> bool {
-    matches!(name, "*" | ".*" | "**" | ".[!.]*" | "{*,.*}")
-}
-
-fn any(patterns: &[&str], name: &str) -> bool {
-    patterns.iter().any(|pattern| crate::glob::matches(pattern, name))
-}
-
-fn within_any(folders: &[&str], path: &str) -> bool {
-    let parts = split(path);
-    !parts.is_empty() && folders.iter().any(|folder| below(&parts, folder).is_some())
-}
-
-fn is_secret_name(name: &str) -> bool {
-    any(SECRET_NAMES, name) && !any(EXAMPLES, name) && !name.ends_with(".pub")
+    if let [only] = parts
+        && only.starts_with(HOLE)
+    {
+        // Nothing may come of the hole: then it is the root.
+        return vec![PathClass::Root, PathClass::Unknown];
+    }
+    for temporary in ["/tmp", "/var/tmp", "/dev/shm", "/private/tmp", "/private/var/tmp"] {
+        if below(parts, temporary).is_some() {
+            return vec![PathClass::Temporary];
+        }
+    }
+    for home in [surroundings.home.as_str(), "/root"] {
+        if let Some(rest) = below(parts, home) {
+            return vec![if everything(rest) { PathClass::WholeHome } else { PathClass::Home }];
+        }
+    }
+    for homes in ["/home", "/Users"] {
+        if let Some(rest) = below(parts, homes) {
+            let whole = everything(rest.get(1..).unwrap_or_default());
+            return vec![if whole { PathClass::WholeHome } else { PathClass::Home }];
+        }
+    }
+    if let Some(rest) = below(parts, "/dev") {
+        return vec![places::device(rest)];
+    }
+    if below(parts, "/proc").is_some() || below(parts, "/sys").is_some() {
+        return vec![PathClass::Kernel];
+    }
+    if below(parts, "/etc").is_some() {
+        return vec![PathClass::SystemSettings];
+    }
+    let system = [
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/libx32",
+        "/boot",
+        "/var",
+        "/opt",
+        "/srv",
+        "/run",
+        "/snap",
+        "/System",
+        "/Library",
+        "/Applications",
+        "/nix",
+    ];
+    if system.iter().any(|folder| below(parts, folder).is_some()) {
+        return vec![PathClass::System];
+    }
+    vec![PathClass::Elsewhere]
 }
 
 #[cfg(test)]
@@ -445,50 +280,83 @@ mod tests {
 
     fn check(path: &str, expected: &[PathClass]) {
         let mut text = Text::default();
-        for (place, part) in path.split('$').enumerate() {
-            if place > 0 {
-                text.push(Piece::Hole(Hole::Other));
-            }
-            text.push(Piece::Known(part.to_owned()));
+        // `*` and `?` are patterns, `…` is a hole.
+        for letter in path.chars() {
+            text.push(match letter {
+                '*' | '?' => Piece::Pattern(letter.to_string()),
+                '…' => Piece::Hole(Hole::Other),
+                letter => Piece::Known(letter.to_string()),
+            });
         }
         assert_eq!(classify(&text, &Surroundings::default()), expected, "{path}");
     }
 
     #[test]
-    fn places_are_told_apart_by_their_words() {
+    fn a_path_is_of_the_kinds_that_its_parts_say() {
         use PathClass::*;
-        check("build", &[Workspace]);
-        check("/workspace/../workspace/a", &[Workspace]);
-        check(".", &[WholeWorkspace]);
-        check("*", &[WholeWorkspace]);
-        check("/", &[Root, WholeWorkspace]);
-        check("/*", &[Root, WholeWorkspace]);
-        check("../../..", &[Root, WholeWorkspace]);
-        check("%2e%2e/etc/passwd", &[SystemSettings]);
-        check("~", &[WholeHome]);
-        check("~/*", &[WholeHome]);
-        check("/home/other", &[WholeHome]);
-        check("~/Documents", &[Home]);
-        check("~/.ssh/id_rsa", &[Home, Secret]);
-        check("~/.ssh", &[Home, Secret]);
-        check("~/.ssh/id_rsa.pub", &[Home]);
-        check(".env", &[Workspace, Secret]);
-        check(".env.example", &[Workspace]);
-        check("/etc/sh*ow", &[SystemSettings, Secret]);
-        check("/etc/$", &[SystemSettings]);
-        check("/tmp/x", &[Temporary]);
-        check("/dev/null", &[Stream]);
-        check("/dev/sda1", &[Device]);
-        check("/proc/1/environ", &[Kernel]);
-        check("/usr/bin/git", &[System]);
-        check("/srv/data", &[Elsewhere]);
-        check("$/x", &[Unknown]);
-        check("$/.ssh/id_rsa", &[Unknown, Secret]);
-        check("out-$.txt", &[Workspace]);
-        check("~/.bashrc", &[Home, ExecutedLater]);
-        check(".git/hooks/pre-commit", &[Workspace, ExecutedLater]);
-        check("~/.bash_history", &[Home, Traces]);
-        check("/var/log/syslog", &[System, Traces]);
-        check("/var/run/docker.sock", &[System, EngineSocket]);
+        for (path, expected) in [
+            ("src/main.rs", &[Workspace][..]),
+            ("/workspace/a", &[Workspace]),
+            (".", &[WholeWorkspace]),
+            ("*", &[WholeWorkspace]),
+            ("./", &[WholeWorkspace]),
+            ("./build/*", &[Workspace]),
+            ("..", &[Root]),
+            ("../../etc/passwd", &[SystemSettings]),
+            ("..%2f..%2fetc%2fshadow", &[Secret, SystemSettings]),
+            ("%252e%252e/etc/shadow", &[Secret, SystemSettings]),
+            ("/", &[Root]),
+            ("/*", &[Root]),
+            ("//", &[Root]),
+            ("/./..//", &[Root]),
+            ("/…", &[Root, Unknown]),
+            ("…", &[Unknown]),
+            ("…/.ssh/id_rsa", &[Secret, Unknown]),
+            ("~", &[WholeHome]),
+            ("~/*", &[WholeHome]),
+            ("$HOME/x", &[Home]),
+            ("/root", &[WholeHome]),
+            ("/home", &[WholeHome]),
+            ("/home/*", &[WholeHome]),
+            ("~/notes.txt", &[Home]),
+            ("~/.ssh/id_ed25519", &[Secret, Home]),
+            ("~/.ssh/id_ed25519.pub", &[Home]),
+            ("~/.ssh", &[Secret, Home]),
+            ("~/.ssh/*", &[Secret, ExecutedLater, Home]),
+            ("~/.ssh/authorized_keys", &[ExecutedLater, Home]),
+            ("~/.aws/credentials", &[Secret, Home]),
+            ("~/.bashrc", &[ExecutedLater, Home]),
+            ("~/.bash_history", &[Traces, Home]),
+            (".env", &[Secret, Workspace]),
+            (".env.example", &[Workspace]),
+            (".git/hooks/pre-commit", &[ExecutedLater, Workspace]),
+            (".mcp.json", &[ExecutedLater, Workspace]),
+            ("/etc/shadow", &[Secret, SystemSettings]),
+            ("/etc/shad?w", &[Secret, SystemSettings]),
+            ("/e?c/shadow", &[Secret, SystemSettings]),
+            ("/etc/passwd", &[SystemSettings]),
+            ("/etc/cron.d/x", &[ExecutedLater, SystemSettings]),
+            ("/etc/ld.so.preload", &[ExecutedLater, SystemSettings]),
+            ("/proc/self/root/etc/shadow", &[Secret, SystemSettings]),
+            ("/proc/1/root/*", &[Root]),
+            ("/proc/self/cwd/x", &[Workspace]),
+            ("/proc/self/environ", &[Secret, Kernel]),
+            ("/proc/cpuinfo", &[Kernel]),
+            ("/sys/kernel", &[Kernel]),
+            ("/dev/null", &[Stream]),
+            ("/dev/fd/3", &[Stream]),
+            ("/dev/sda1", &[Device]),
+            ("/dev/mem", &[Device]),
+            ("/dev/shm/x", &[Temporary]),
+            ("/tmp/x", &[Temporary]),
+            ("/var/run/docker.sock", &[EngineSocket, System]),
+            ("/var/log/auth.log", &[Traces, System]),
+            ("/usr/bin/env", &[System]),
+            ("/boot", &[System]),
+            ("/data/x", &[Elsewhere]),
+            ("file:///etc/passwd", &[SystemSettings]),
+        ] {
+            check(path, expected);
+        }
     }
 }

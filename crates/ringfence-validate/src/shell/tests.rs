@@ -248,3 +248,124 @@ fn a_commit_message_from_a_here_document_is_daily_work() {
         "git commit -m it's (a) message { group { cat } }",
     );
 }
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Pieces that shells find hard, in any order.
+    fn line() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            Just("echo"),
+            Just("cat"),
+            Just("rm -rf"),
+            Just(" "),
+            Just(" "),
+            Just(";"),
+            Just("|"),
+            Just("&&"),
+            Just("("),
+            Just(")"),
+            Just("{ "),
+            Just("; }"),
+            Just("$("),
+            Just("`"),
+            Just("\""),
+            Just("'"),
+            Just("\\"),
+            Just("$'\\x63'"),
+            Just("${x:-"),
+            Just("}"),
+            Just("${x#"),
+            Just("${x/a/"),
+            Just("${x:1:2}"),
+            Just("$x"),
+            Just("x=a "),
+            Just("<<E\n"),
+            Just("E\n"),
+            Just("\n"),
+            Just("<("),
+            Just("> f"),
+            Just("2>&1"),
+            Just("<<<"),
+            Just("if "),
+            Just("then "),
+            Just("fi"),
+            Just("for i in "),
+            Just("do "),
+            Just("done"),
+            Just("case x in "),
+            Just("esac"),
+            Just("a) "),
+            Just(";;"),
+            Just("[["),
+            Just("]]"),
+            Just("$((1+"),
+            Just("))"),
+            Just("{a,"),
+            Just("}"),
+            Just("*"),
+            Just("é"),
+            Just("~"),
+            Just("#"),
+            Just("eval "),
+            Just("sh -c "),
+            Just("xargs "),
+            Just("base64 -d"),
+            Just("printf %s%b "),
+            Just("\u{1F600}"),
+            Just("a=(b c)"),
+            Just("alias l="),
+            Just("f() "),
+            Just("trap "),
+            Just("find . -exec "),
+            Just("\\;"),
+            Just("curl -d @"),
+            Just("awk "),
+            Just("sed s/a/b/e"),
+            Just("env -S"),
+            Just("!"),
+            Just("time "),
+            Just("$@"),
+            Just("/dev/tcp/h/1"),
+        ];
+        prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    fn within(line: &str) {
+        let limits = Limits { steps: 300, facts: 1000, ..Limits::default() };
+        let analysis = analyse(Subject::Shell(line), &Surroundings::default(), &limits);
+        for step in analysis.all_steps() {
+            assert!(step.span.start <= step.span.end && step.span.end <= line.len(), "{:?} in {line:?}", step);
+            for act in &step.facts {
+                assert!(act.span.start <= act.span.end && act.span.end <= line.len(), "{act:?} in {line:?}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_pieces_of_shell_are_read_and_every_place_lies_within_the_line(line in line()) {
+            within(&line);
+        }
+
+        #[test]
+        fn any_text_is_read_and_every_place_lies_within_it(line in "\\PC{0,60}") {
+            within(&line);
+        }
+    }
+}
+
+#[test]
+fn hostile_nesting_is_refused_before_a_parser_sees_it() {
+    for unit in ["(", "( ", "$(", "{ ", "\"$(", "[[ ( ", "case x in a) ", "`", "if ", "${x:-", "<("] {
+        let text = unit.repeat(200_000 / unit.len());
+        let start = std::time::Instant::now();
+        let analysis = read(&text);
+        assert!(analysis.facts().any(|act| matches!(act.fact, Fact::Unknown { .. })), "{unit}");
+        assert!(start.elapsed().as_secs() < 5, "{unit}");
+    }
+}
