@@ -9,6 +9,7 @@
 
 mod analysis;
 mod code;
+mod glob;
 mod javascript;
 mod language;
 mod limits;
@@ -18,6 +19,7 @@ mod python;
 mod reading;
 mod shell;
 mod span;
+mod stream;
 mod text;
 
 pub use analysis::{
@@ -26,6 +28,7 @@ pub use analysis::{
 pub use language::Language;
 pub use limits::Limits;
 pub use path::{PathClass, Surroundings, classify};
+pub use program::is_read_only;
 pub use reading::{Subject, analyse};
 pub use span::Span;
 pub use text::{Hole, Piece, Text};

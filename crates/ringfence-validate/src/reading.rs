@@ -4,7 +4,10 @@ use crate::analysis::{Act, Analysis, Fact, Flow, Origin, Step, Unknown};
 use crate::language::Language;
 use crate::limits::Limits;
 use crate::path::Surroundings;
+use crate::program::Invocation;
+use crate::shell::Scope;
 use crate::span::Span;
+use crate::stream::Stream;
 use crate::text::Text;
 
 /// What is to be read.
@@ -51,19 +54,39 @@ pub fn analyse(subject: Subject<'_>, surroundings: &Surroundings, limits: &Limit
 pub(crate) struct Reading<'a> {
     pub(crate) surroundings: &'a Surroundings,
     pub(crate) limits: &'a Limits,
+    /// What the shell that is walked knows.
+    pub(crate) scope: Scope,
     depth: usize,
     steps: usize,
     facts: usize,
+    shell_bytes: usize,
 }
 
 impl<'a> Reading<'a> {
     fn new(surroundings: &'a Surroundings, limits: &'a Limits) -> Self {
-        Self { surroundings, limits, depth: 0, steps: 0, facts: 0 }
+        Self { surroundings, limits, scope: Scope::default(), depth: 0, steps: 0, facts: 0, shell_bytes: 0 }
     }
 
     /// The steps of a shell text.
     pub(crate) fn shell(&mut self, text: &str, origin: Origin) -> Vec<Step> {
         self.deeper(origin, |reading| crate::shell::read(reading, text, origin)).unwrap_or_else(|step| vec![step])
+    }
+
+    /// The steps of a shell text with this input, and what it writes.
+    pub(crate) fn shell_stream(&mut self, text: &str, origin: Origin, input: &Stream) -> (Vec<Step>, Stream) {
+        self.deeper(origin, |reading| crate::shell::read_stream(reading, text, origin, input))
+            .unwrap_or_else(|step| (vec![step], Stream::from(vec![Flow::Unknown])))
+    }
+
+    /// The step of a command that another one starts, and what it writes.
+    pub(crate) fn run(&mut self, invocation: Invocation<'_>) -> (Step, Stream) {
+        let origin = Origin::Made(invocation.span);
+        if let Err(unknown) = self.count_step() {
+            let step = unknown_code(Language::Shell, invocation.span, unknown);
+            return (step, Stream::from(vec![Flow::Unknown]));
+        }
+        self.deeper(origin, |reading| crate::program::run(reading, invocation))
+            .unwrap_or_else(|step| (step, Stream::from(vec![Flow::Unknown])))
     }
 
     /// The step of one command: what the program does with these words, and what it starts. `input` says where its standard input comes from.
@@ -98,6 +121,17 @@ impl<'a> Reading<'a> {
     pub(crate) fn count_facts(&mut self, facts: usize) -> Result<(), Unknown> {
         self.facts += facts;
         if self.facts > self.limits.facts { Err(Unknown::TooMuch { bound: "facts" }) } else { Ok(()) }
+    }
+
+    /// Counts bytes of shell texts, those within others too: each level is parsed anew.
+    pub(crate) fn count_shell(&mut self, bytes: usize) -> Result<(), Unknown> {
+        self.shell_bytes = self.shell_bytes.saturating_add(bytes);
+        let most = self.limits.shell_bytes;
+        if bytes > most || self.shell_bytes > most.saturating_mul(4) {
+            Err(Unknown::TooMuch { bound: "shell_bytes" })
+        } else {
+            Ok(())
+        }
     }
 
     fn deeper<T>(&mut self, origin: Origin, read: impl FnOnce(&mut Self) -> T) -> Result<T, Step> {
