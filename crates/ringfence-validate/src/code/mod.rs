@@ -11,10 +11,12 @@ mod book;
 mod call;
 mod decode;
 pub(crate) mod depth;
+mod evaluate;
 mod fold;
 mod lookalike;
 mod member;
 mod role;
+mod run;
 mod scope;
 #[cfg(test)]
 pub(crate) mod told;

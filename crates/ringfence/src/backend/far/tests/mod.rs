@@ -22,11 +22,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, 
 use super::{Bringing, FarLink};
 use crate::analysis::{Surroundings, analyse};
 use crate::approve::{Nobody, Standing};
-use crate::judge::Judge;
 use crate::backend::guest::{Kept, Link};
 use crate::backend::process::{alone, in_session};
 use crate::backend::{Capabilities, Sandbox, StartError};
 use crate::guarantee::{Guarantee, Strength};
+use crate::judge::Judge;
 use crate::plan::{Host, Plan};
 use crate::request::{Request, TerminalSize};
 use crate::run_id::RunId;
