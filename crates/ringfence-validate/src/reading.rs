@@ -60,11 +60,12 @@ pub(crate) struct Reading<'a> {
     steps: usize,
     facts: usize,
     shell_bytes: usize,
+    circles: usize,
 }
 
 impl<'a> Reading<'a> {
     fn new(surroundings: &'a Surroundings, limits: &'a Limits) -> Self {
-        Self { surroundings, limits, scope: Scope::default(), depth: 0, steps: 0, facts: 0, shell_bytes: 0 }
+        Self { surroundings, limits, scope: Scope::default(), depth: 0, steps: 0, facts: 0, shell_bytes: 0, circles: 0 }
     }
 
     /// The steps of a shell text.
@@ -132,6 +133,12 @@ impl<'a> Reading<'a> {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether a pipeline may be walked a second time: only few are.
+    pub(crate) fn count_circle(&mut self) -> bool {
+        self.circles += 1;
+        self.circles <= 4
     }
 
     fn deeper<T>(&mut self, origin: Origin, read: impl FnOnce(&mut Self) -> T) -> Result<T, Step> {

@@ -105,7 +105,7 @@ fn declare(run: &mut Run<'_, '_>, name: &str) {
             let facts = super::sets_environment(run.reading, &variable, &value, word.span, &mut run.inner);
             run.facts.extend(facts);
         }
-        run.reading.scope.variables.insert(variable, value);
+        run.reading.scope.set(variable, value);
     }
     // `export -p`, `declare -x`: everything is shown.
     if run.arguments.len() == 1
@@ -121,7 +121,7 @@ fn declare(run: &mut Run<'_, '_>, name: &str) {
 fn unset(run: &mut Run<'_, '_>, _name: &str) {
     for word in run.rest() {
         if let Some(name) = word.known() {
-            run.reading.scope.variables.remove(name);
+            run.reading.scope.unset(name);
             if matches!(name, "HISTFILE" | "HISTSIZE" | "HISTFILESIZE" | "PROMPT_COMMAND") {
                 run.fact(word.span, Fact::System { act: crate::SystemAct::Traces, about: Text::known(name) });
             }
@@ -149,7 +149,7 @@ fn read(run: &mut Run<'_, '_>, _name: &str) {
             Some(known) => Value { fields: vec![Text::known(known)], flows: input.flows.clone() },
             None => Value { flows: input.flows.clone(), ..Value::hole(name) },
         };
-        run.reading.scope.variables.insert(name.clone(), value);
+        run.reading.scope.set(name.clone(), value);
     }
 }
 
@@ -161,7 +161,7 @@ fn mapfile(run: &mut Run<'_, '_>, _name: &str) {
     let name =
         words.operands.first().and_then(|word| word.known().map(str::to_owned)).unwrap_or_else(|| "MAPFILE".to_owned());
     let value = Value { flows: run.input.flows.clone(), ..Value::hole(&name) };
-    run.reading.scope.variables.insert(name, value);
+    run.reading.scope.set(name, value);
 }
 
 fn trap(run: &mut Run<'_, '_>, _name: &str) {

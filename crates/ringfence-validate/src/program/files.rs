@@ -19,7 +19,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "setcap" => setcap,
         "dd" => dd,
         "tar" | "gtar" | "bsdtar" => tar,
-        "mknod" => mknod,
+        "mknod" | "mkfifo" => mknod,
         "tee" => tee,
         "history" => history,
         "crontab" => crontab,
@@ -78,7 +78,7 @@ fn write_into(run: &mut Run<'_, '_>, target: &Argument, sources: &[Argument], co
         && let Some(name) = source.known().and_then(|path| path.rsplit('/').next())
     {
         let inside = format!("{}/{name}", folder.trim_end_matches('/'));
-        run.reading.scope.files.insert(inside, contents.clone());
+        run.reading.scope.keep(inside, contents.clone());
     }
     run.writes(target, contents);
 }
@@ -89,7 +89,7 @@ fn mv(run: &mut Run<'_, '_>, _name: &str) {
     let mut contents = Stream::default();
     for source in &sources {
         run.removes(source, Removal::One);
-        let known = source.known().and_then(|path| run.reading.scope.files.remove(path));
+        let known = source.known().and_then(|path| run.reading.scope.files.get(path).cloned());
         let path = run.reading.scope.resolve(&source.text).to_string();
         contents.then(known.unwrap_or_else(|| Stream::from(vec![Flow::File { path }])));
     }
@@ -118,7 +118,7 @@ fn ln(run: &mut Run<'_, '_>, _name: &str) {
                 .known()
                 .and_then(|path| run.reading.scope.files.get(path).cloned())
                 .unwrap_or_else(|| Stream::from(vec![Flow::File { path: source.text.to_string() }]));
-            run.reading.scope.files.insert(name.to_owned(), stream);
+            run.reading.scope.keep(name.to_owned(), stream);
         }
     }
 }
@@ -179,8 +179,16 @@ fn setcap(run: &mut Run<'_, '_>, _name: &str) {
     }
 }
 
-fn mknod(run: &mut Run<'_, '_>, _name: &str) {
-    let words = run.words(&["-m"], Style::Usual);
+fn mknod(run: &mut Run<'_, '_>, name: &str) {
+    let words = run.words(&["-m", "--mode"], Style::Usual);
+    if name == "mkfifo" || words.operands.get(1).and_then(Argument::known) == Some("p") {
+        let count = if name == "mkfifo" { words.operands.len() } else { 1 };
+        for pipe in words.operands.iter().take(count.min(8)) {
+            run.writes(pipe, Stream::default());
+            run.reading.scope.pipes.extend(pipe.known().map(str::to_owned));
+        }
+        return;
+    }
     let device = words.operands.get(1).and_then(Argument::known).is_some_and(|kind| kind == "b" || kind == "c");
     if let Some(file) = words.operands.first() {
         run.writes(file, Stream::default());

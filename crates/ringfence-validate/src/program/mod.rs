@@ -4,15 +4,19 @@
 
 mod book;
 mod builtins;
+mod by_the_book;
 mod containers;
+mod downloads;
 mod environment;
 mod files;
 mod find;
 mod git;
 mod interpreters;
+mod launchers;
 mod network;
 mod options;
 mod read_only;
+mod scripts;
 mod texts;
 mod tools;
 mod wrappers;
@@ -20,7 +24,7 @@ mod wrappers;
 pub(crate) use environment::{poisons, sets_environment};
 pub use read_only::is_read_only;
 
-use book::{Entry, Out, Role, book};
+use book::{Role, book};
 use options::{Style, Words, words};
 
 use crate::analysis::{Act, Contact, Does, Fact, Flow, Origin, Removal, Step, SystemAct, Trick, Unknown};
@@ -131,11 +135,14 @@ type Handler = fn(&mut Run<'_, '_>, &str);
 
 fn handler(name: &str) -> Option<Handler> {
     wrappers::handler(name)
+        .or_else(|| launchers::handler(name))
         .or_else(|| interpreters::handler(name))
         .or_else(|| builtins::handler(name))
         .or_else(|| files::handler(name))
         .or_else(|| find::handler(name))
         .or_else(|| tools::handler(name))
+        .or_else(|| scripts::handler(name))
+        .or_else(|| downloads::handler(name))
         .or_else(|| texts::handler(name))
         .or_else(|| network::handler(name))
         .or_else(|| git::handler(name))
@@ -245,7 +252,7 @@ impl Run<'_, '_> {
         let path = self.reading.scope.resolve(&argument.text);
         self.fact(argument.span, Fact::Writes { path });
         if let Some(path) = argument.known() {
-            self.reading.scope.files.insert(path.to_owned(), contents);
+            self.reading.scope.keep(path.to_owned(), contents);
         }
     }
 
@@ -327,7 +334,7 @@ impl Run<'_, '_> {
                     text.push_str("${");
                     text.push_str(&name);
                     text.push('}');
-                    self.reading.scope.variables.insert(name, value);
+                    self.reading.scope.set(name, value);
                 }
             }
         }
@@ -379,113 +386,6 @@ impl Run<'_, '_> {
         let origin = if code.known().is_some() { origin_of(code, &text) } else { Origin::Made(code.span) };
         let step = self.reading.code(language, &text, origin);
         self.inner.push(step);
-    }
-
-    fn by_the_book(&mut self, entry: &Entry) {
-        let style = if entry.long_words { Style::LongWords } else { Style::Usual };
-        let takes = |option: &str| entry.options.iter().find(|(name, _)| *name == option).map(|(_, role)| *role);
-        let words = words(&self.rest(), takes, style);
-        let mut output = Stream::default();
-        for (option, value) in &words.options {
-            if let (Some(role), Some(value)) = (takes(option), value) {
-                self.play(role, value, entry, &mut output);
-            }
-        }
-        let last = entry.last.filter(|_| words.operands.len() > 1).map(|_| words.operands.len() - 1);
-        let mut read_something = false;
-        for (index, operand) in words.operands.iter().enumerate() {
-            let role = if Some(index) == last {
-                entry.last
-            } else if entry.goes_on {
-                entry.operands.get(index).or(entry.operands.last()).copied()
-            } else {
-                entry.operands.get(index).copied()
-            };
-            read_something |= matches!(role, Some(Role::Read));
-            if let Some(role) = role {
-                self.play(role, operand, entry, &mut output);
-            }
-        }
-        if let Some(act) = entry.does {
-            self.manages(act);
-        }
-        let span = self.span;
-        if let Some(privilege) = entry.privilege {
-            self.fact(span, Fact::Privilege { privilege });
-        }
-        if let Some((contact, Some(host))) = entry.net {
-            let sends = self.sent();
-            self.contacts(Text::known(host), span, contact, sends);
-        }
-        self.output = match entry.out {
-            Out::Nothing => Stream::default(),
-            Out::Files if read_something => output,
-            Out::Files | Out::Input => {
-                let mut through = self.input.clone();
-                if entry.out == Out::Files {
-                    through.text = None;
-                }
-                through
-            }
-            Out::Network => Stream::from(vec![Flow::Network]),
-            Out::Environment => Stream::from(vec![Flow::Environment]),
-            Out::Decoded => {
-                let mut decoded = if read_something { output } else { self.input.clone() };
-                decoded.text = None;
-                decoded.add(Flow::Decoded);
-                decoded
-            }
-            Out::Unknown => {
-                let mut flows = output;
-                flows.text = None;
-                flows.add(Flow::Unknown);
-                flows
-            }
-        };
-    }
-
-    /// What goes out with a contact: what the words hold, and the input.
-    fn sent(&self) -> Vec<Flow> {
-        let mut stream = Stream::from(self.word_flows());
-        stream.add_all(&self.input.telling());
-        stream.telling()
-    }
-
-    fn play(&mut self, role: Role, argument: &Argument, entry: &Entry, output: &mut Stream) {
-        match role {
-            Role::Nothing => {}
-            Role::Read => {
-                let read = self.reads(argument);
-                output.then(read);
-            }
-            Role::Write => {
-                let mut contents = self.input.clone();
-                contents.add_all(&output.flows);
-                if entry.net.is_some() {
-                    contents = Stream::from(vec![Flow::Network]);
-                }
-                self.writes(argument, contents);
-            }
-            Role::Remove => self.removes(argument, Removal::One),
-            Role::Tree => self.removes(argument, Removal::Tree),
-            Role::Url | Role::Host => {
-                let (contact, host) = entry.net.unwrap_or((Contact::Connect, None));
-                if host.is_none() && !argument.text.known_start().starts_with('+') {
-                    let sends = self.sent();
-                    self.contacts(argument.text.clone(), argument.span, contact, sends);
-                }
-            }
-            Role::Shell => {
-                self.shell(argument);
-            }
-            Role::Command => {
-                let words = argument.clone();
-                self.start(vec![words]);
-            }
-            Role::Environment => {
-                self.fact(argument.span, Fact::ReadsEnvironment { name: Some(argument.text.clone()) });
-            }
-        }
     }
 }
 

@@ -102,7 +102,7 @@ fn printf(run: &mut Run<'_, '_>, _name: &str) {
                 fields: vec![stream.text.unwrap_or_else(|| Text::hole(Hole::Value))],
                 flows: stream.flows,
             };
-            run.reading.scope.variables.insert(name, value);
+            run.reading.scope.set(name, value);
         }
         None => run.output = stream,
     }

@@ -5,6 +5,9 @@ use super::word::Part;
 /// Words that one word may become, at most; beyond, braces stay as they are.
 const MOST: usize = 256;
 
+/// Letters of a word in which braces are looked for, at most: the search is quadratic.
+const LONGEST: usize = 1024;
+
 /// A letter without quotes, or something that braces leave alone.
 #[derive(Debug, Clone)]
 enum Unit {
@@ -24,6 +27,9 @@ pub(super) fn expand(parts: Vec<Part>) -> Vec<Vec<Part>> {
             Part::Plain(text) => units.extend(text.chars().map(Unit::Letter)),
             other => units.push(Unit::Part(other.clone())),
         }
+    }
+    if units.len() > LONGEST {
+        return vec![parts];
     }
     match words(&units, 0) {
         Some(all) if all.len() <= MOST => all.into_iter().map(join).collect(),

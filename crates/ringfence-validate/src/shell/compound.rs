@@ -170,7 +170,7 @@ impl Walker<'_, '_> {
         if plain && !values.is_empty() && values.len() <= MOST_TURNS {
             for value in values {
                 let value = Value { fields: vec![value.text], flows: value.flows };
-                self.reading.scope.variables.insert(variable.to_owned(), value);
+                self.reading.scope.set(variable.to_owned(), value);
                 output.then(self.node(body, input, steps));
             }
             return output;
@@ -186,7 +186,7 @@ impl Walker<'_, '_> {
         if value.flows.is_empty() && values.iter().any(|value| value.text.has_hole()) {
             value.flows.push(Flow::Unknown);
         }
-        self.reading.scope.variables.insert(variable.to_owned(), value);
+        self.reading.scope.set(variable.to_owned(), value);
         output.then(self.node(body, input, steps));
         output.text = None;
         output
@@ -198,7 +198,7 @@ impl Walker<'_, '_> {
         assigned(node, &mut names);
         for name in names {
             if self.reading.scope.variables.contains_key(&name) {
-                self.reading.scope.variables.insert(name.clone(), Value::hole(&name));
+                self.reading.scope.set(name.clone(), Value::hole(&name));
             }
         }
     }

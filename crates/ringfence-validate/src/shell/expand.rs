@@ -42,17 +42,18 @@ impl Fields {
     }
 
     /// A value without quotes: blanks cut it.
-    fn split(&mut self, text: &Text) {
+    fn split(&mut self, text: &Text, separators: &str) {
         for piece in text.pieces() {
             match piece {
                 Piece::Known(known) => {
                     let mut rest = known.as_str();
-                    while let Some(at) = rest.find([' ', '\t', '\n']) {
+                    while let Some(at) = rest.find(|letter| separators.contains(letter)) {
                         if at > 0 {
                             self.unquoted(rest.get(..at).unwrap_or_default());
                         }
                         self.cut();
-                        rest = rest.get(at + 1..).unwrap_or_default();
+                        let after = rest.get(at..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8);
+                        rest = rest.get(at + after..).unwrap_or_default();
                     }
                     self.unquoted(rest);
                 }
@@ -118,13 +119,13 @@ pub(super) struct Expansion {
     pub(super) flows: Vec<Flow>,
     /// A plain word was hidden.
     pub(super) disguised: bool,
-    /// Whether blanks in values cut the word.
-    splits: bool,
+    /// What cuts values that stand without quotes; nothing where they are not cut.
+    separators: Option<String>,
 }
 
 impl Expansion {
-    fn new(splits: bool) -> Self {
-        Self { fields: Fields::default(), flows: Vec::new(), disguised: false, splits }
+    fn new(separators: Option<String>) -> Self {
+        Self { fields: Fields::default(), flows: Vec::new(), disguised: false, separators }
     }
 
     fn flows(&mut self, flows: &[Flow]) {
@@ -140,13 +141,16 @@ impl Expansion {
         if quoted {
             self.fields.started = true;
         }
-        if quoted || !self.splits { self.fields.append(text.clone()) } else { self.fields.split(text) }
+        match &self.separators {
+            Some(separators) if !quoted => self.fields.split(text, separators),
+            _ => self.fields.append(text.clone()),
+        }
     }
 
     /// Adds the fields of `"$@"` or `"${a[@]}"`.
     pub(super) fn each(&mut self, texts: &[Text], quoted: bool) {
         for (index, text) in texts.iter().enumerate() {
-            if index > 0 && self.splits {
+            if index > 0 && self.separators.is_some() {
                 self.fields.cut();
             } else if index > 0 {
                 self.fields.quoted(" ");
@@ -157,6 +161,12 @@ impl Expansion {
 }
 
 impl Walker<'_, '_> {
+    /// What cuts words: blanks, or what the text says.
+    fn separators(&self) -> String {
+        let set = self.reading.scope.variables.get("IFS").and_then(|value| value.first().as_known().map(str::to_owned));
+        set.unwrap_or_else(|| " \t\n".to_owned())
+    }
+
     pub(super) fn span(&self, word: &Word) -> Span {
         self.origin.place(Span::new(word.at, word.at + word.raw.len()))
     }
@@ -170,7 +180,7 @@ impl Walker<'_, '_> {
         let mut arguments = Vec::new();
         let mut hidden = disguised(&taken);
         for parts in braces::expand(taken) {
-            let mut expansion = Expansion::new(true);
+            let mut expansion = Expansion::new(Some(self.separators()));
             self.expand(&parts, word, false, &mut expansion);
             hidden |= expansion.disguised;
             let flows = expansion.flows;
@@ -195,7 +205,7 @@ impl Walker<'_, '_> {
     pub(super) fn single_of(&mut self, raw: &str, word: &Word, quotes: Quotes) -> Argument {
         let span = self.span(word);
         let Some(parts) = parts(raw, quotes) else { return Argument::new(Text::hole(Hole::Other), span) };
-        let mut expansion = Expansion::new(false);
+        let mut expansion = Expansion::new(None);
         // Places within are those of the word only where the text is the word.
         let place =
             if raw.len() == word.raw.len() { word.clone() } else { Word { raw: word.raw.clone(), at: word.at } };
@@ -245,7 +255,7 @@ impl Walker<'_, '_> {
                     let path = format!("/dev/fd/{}", 60 + self.reading.scope.files.len());
                     if !writes {
                         expansion.flows(&output.flows);
-                        self.reading.scope.files.insert(path.clone(), output);
+                        self.reading.scope.keep(path.clone(), output);
                     }
                     expansion.fields.quoted(&path);
                 }
@@ -267,7 +277,7 @@ impl Walker<'_, '_> {
             && let Some(parts) = parts(text, Quotes::Plain)
         {
             let inner = Word { raw: word.raw.clone(), at: word.at };
-            let mut ignored = Expansion::new(false);
+            let mut ignored = Expansion::new(None);
             let commands: Vec<Part> = parts
                 .into_iter()
                 .map(|part| match part {
@@ -306,11 +316,7 @@ impl Walker<'_, '_> {
         };
         let saved = self.reading.scope.clone();
         let (steps, output) = super::read_stream(self.reading, text, origin, &Stream::default());
-        let files = std::mem::take(&mut self.reading.scope.files);
-        let called = std::mem::take(&mut self.reading.scope.called);
-        self.reading.scope = saved;
-        self.reading.scope.files = files;
-        self.reading.scope.called.extend(called);
+        self.leave_subshell(saved);
         if !steps.is_empty() {
             self.inner.push(Step { span, does: Does::Group, facts: Vec::new(), inner: steps });
         }

@@ -105,7 +105,7 @@ pub(super) fn expand(
             Some(value) if value.as_known() != Some("") => value,
             _ => {
                 let text = inner(walker, default, word, offset, expansion);
-                walker.reading.scope.variables.insert(name.clone(), Value::one(text.clone()));
+                walker.reading.scope.set(name.clone(), Value::one(text.clone()));
                 text
             }
         },

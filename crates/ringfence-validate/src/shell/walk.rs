@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
+use super::scan::{From, scan};
 use super::scope::{Function, Value};
 use super::tree::{Node, Place, Simple, Word};
-use super::word::{Part, Quotes, parts};
+use super::word::Quotes;
 use crate::analysis::{Act, Does, Fact, Origin, Step, SystemAct, Trick, Unknown};
 use crate::program::{self, Invocation};
 use crate::reading::Reading;
@@ -93,14 +94,27 @@ impl<'w, 'a> Walker<'w, 'a> {
     }
 
     fn pipeline(&mut self, commands: &[Node], place: Place, input: &Stream, steps: &mut Vec<Step>) -> Stream {
+        let files = Rc::clone(&self.reading.scope.files);
         let mut inner = Vec::new();
+        let mut output = self.through(commands, input, &mut inner);
+        // The commands run at once: what the last one writes into a named pipe, the first one reads.
+        let pipes = &self.reading.scope.pipes;
+        let closes = pipes.iter().any(|path| files.get(path) != self.reading.scope.files.get(path));
+        if closes && self.reading.count_circle() {
+            inner.clear();
+            output = self.through(commands, input, &mut inner);
+        }
+        steps.push(Step { span: self.place(place), does: Does::Pipeline, facts: Vec::new(), inner });
+        output
+    }
+
+    fn through(&mut self, commands: &[Node], input: &Stream, steps: &mut Vec<Step>) -> Stream {
         let mut stream = input.clone();
         for command in commands {
             let saved = self.reading.scope.clone();
-            stream = self.node(command, &stream, &mut inner);
+            stream = self.node(command, &stream, steps);
             self.leave_subshell(saved);
         }
-        steps.push(Step { span: self.place(place), does: Does::Pipeline, facts: Vec::new(), inner });
         stream
     }
 
@@ -108,6 +122,7 @@ impl<'w, 'a> Walker<'w, 'a> {
     pub(super) fn leave_subshell(&mut self, mut saved: super::Scope) {
         let scope = &mut self.reading.scope;
         saved.files = std::mem::take(&mut scope.files);
+        saved.pipes = std::mem::take(&mut scope.pipes);
         saved.called = std::mem::take(&mut scope.called);
         for (name, function) in std::mem::take(&mut scope.functions) {
             saved.functions.entry(name).or_insert(function);
@@ -163,7 +178,7 @@ impl<'w, 'a> Walker<'w, 'a> {
                 let facts = program::sets_environment(self.reading, &name, &value, place, &mut self.inner);
                 self.facts.extend(facts);
             }
-            self.reading.scope.variables.insert(name, value);
+            self.reading.scope.set(name, value);
         }
         let (facts, inner) = (std::mem::take(&mut self.facts), std::mem::take(&mut self.inner));
         if !facts.is_empty() || !inner.is_empty() {
@@ -221,7 +236,9 @@ impl<'w, 'a> Walker<'w, 'a> {
         input: &Stream,
         steps: &mut Vec<Step>,
     ) -> Stream {
-        self.reading.scope.called.push(name.to_owned());
+        if !self.reading.scope.called.iter().any(|called| called == name) {
+            self.reading.scope.called.push(name.to_owned());
+        }
         if self.reading.scope.within.len() >= MOST_CALLS {
             let unknown = Unknown::TooMuch { bound: "depth" };
             steps.push(crate::reading::unknown_code(crate::Language::Shell, Span::default(), unknown));
@@ -348,9 +365,8 @@ fn elements(list: &str) -> Vec<String> {
     let mut start = None;
     let bytes = list.as_bytes();
     let mut at = 0;
-    while at < bytes.len() {
-        let blank = bytes.get(at).is_some_and(u8::is_ascii_whitespace);
-        if blank {
+    while let Some(&byte) = bytes.get(at) {
+        if byte.is_ascii_whitespace() {
             if let Some(start) = start.take() {
                 found.extend(list.get(start..at).map(str::to_owned));
             }
@@ -358,14 +374,18 @@ fn elements(list: &str) -> Vec<String> {
             continue;
         }
         start.get_or_insert(at);
-        // The shortest piece from here that is a word part: quotes and substitutions are leapt over whole.
-        let next =
-            list.char_indices().map(|(index, _)| index).chain([list.len()]).filter(|&end| end > at).take(4096).find(
-                |&end| {
-                    list.get(at..end).and_then(|piece| parts(piece, Quotes::Mean)).is_some_and(|parts| whole(&parts))
-                },
-            );
-        at = next.unwrap_or(list.len());
+        let next = bytes.get(at + 1).copied();
+        let end = match (byte, next) {
+            (b'\\', _) => at + 2,
+            (b'\'', _) => {
+                list.get(at + 1..).and_then(|rest| rest.find('\'')).map_or(list.len(), |length| at + length + 2)
+            }
+            (b'"', _) => double_quotes(list, at + 1),
+            (b'$' | b'<' | b'>', Some(b'(')) => scan(list, at + 2, From::Command).map_or(list.len(), |scan| scan.end),
+            (b'$', Some(b'{')) => scan(list, at + 2, From::Parameter).map_or(list.len(), |scan| scan.end),
+            _ => at + 1,
+        };
+        at = end;
     }
     if let Some(start) = start {
         found.extend(list.get(start..).map(str::to_owned));
@@ -373,7 +393,16 @@ fn elements(list: &str) -> Vec<String> {
     found
 }
 
-/// Not a piece that ends in the midst of something, such as a lone dollar sign before a bracket.
-fn whole(parts: &[Part]) -> bool {
-    !matches!(parts, [Part::Plain(text)] if text == "$" || text == "\\" || text == "<" || text == ">")
+/// The end of double quotes that open before `at`.
+fn double_quotes(list: &str, mut at: usize) -> usize {
+    let bytes = list.as_bytes();
+    while let Some(&byte) = bytes.get(at) {
+        match (byte, bytes.get(at + 1)) {
+            (b'"', _) => return at + 1,
+            (b'\\', _) => at += 2,
+            (b'$', Some(b'(')) => at = scan(list, at + 2, From::Command).map_or(list.len(), |scan| scan.end),
+            _ => at += 1,
+        }
+    }
+    list.len()
 }
