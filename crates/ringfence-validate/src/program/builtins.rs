@@ -22,6 +22,9 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "pwd" => pwd,
         "enable" => enable,
         "mapfile" | "readarray" => mapfile,
+        "mktemp" => mktemp,
+        "ssh-agent" | "pyenv" | "rbenv" | "nodenv" | "goenv" | "jenv" | "direnv" | "starship" | "zoxide" | "fnm"
+        | "mise" | "dircolors" | "keychain" | "minikube" | "docker-machine" | "lesspipe" => own_words,
         _ => return None,
     })
 }
@@ -35,6 +38,23 @@ fn cd(run: &mut Run<'_, '_>, _name: &str) {
         None => Text::known(run.reading.surroundings.home.clone()),
     };
     run.reading.scope.directory = Some(directory);
+}
+
+/// Programs whose output is made to be evaluated, and which ask nobody else for it.
+fn own_words(run: &mut Run<'_, '_>, _name: &str) {
+    run.output = Stream::literal(Text::default());
+}
+
+/// A new name below the folder for such; with words of its own it may be anywhere.
+fn mktemp(run: &mut Run<'_, '_>, _name: &str) {
+    let is_plain = |word: &Argument| matches!(word.known(), Some("-d" | "-q" | "-u" | "--directory" | "-dq" | "-qd"));
+    run.output = if run.rest().iter().all(is_plain) {
+        let mut name = Text::known("/tmp/");
+        name.append(Text::hole(Hole::Output));
+        Stream { flows: vec![Flow::Literal], text: Some(name) }
+    } else {
+        Stream::from(vec![Flow::Unknown])
+    };
 }
 
 fn pwd(run: &mut Run<'_, '_>, _name: &str) {

@@ -160,6 +160,8 @@ pub(crate) struct System {
     act: Vec<SystemAct>,
     about: Vec<String>,
     unless_about: Vec<String>,
+    /// No word.
+    without: Vec<String>,
     program: Vec<String>,
     unless_program: Vec<String>,
 }
@@ -233,10 +235,15 @@ impl When {
             (Self::ReadsEnvironment(wanted), Fact::ReadsEnvironment { name: None }) => {
                 wanted.covers(&Text::known("*"), seen)
             }
-            (Self::Privilege(wanted), Fact::Privilege { privilege }) => wanted.contains(privilege),
+            (Self::Privilege(wanted), Fact::Privilege { privilege }) => {
+                // Asked nothing, `mount` only lists.
+                let lists = matches!(seen.argv, [program] if program.as_known() == Some("mount"));
+                wanted.contains(privilege) && !lists
+            }
             (Self::System(wanted), Fact::System { act, about }) => {
                 listed(&wanted.act, act)
                     && (wanted.about.is_empty() || any_glob(&wanted.about, about))
+                    && !seen.argv.iter().any(|word| any_glob(&wanted.without, word))
                     && !any_glob(&wanted.unless_about, about)
                     && by(&wanted.program, &wanted.unless_program, seen)
             }
