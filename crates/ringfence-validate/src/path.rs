@@ -224,14 +224,15 @@ fn place(parts: &[&str], surroundings: &Surroundings) -> Vec<PathClass> {
         // Nothing may come of the hole: then it is the root.
         return vec![PathClass::Root, PathClass::Unknown];
     }
-    for temporary in ["/tmp", "/var/tmp", "/dev/shm", "/private/tmp", "/private/var/tmp"] {
-        if below(parts, temporary).is_some() {
-            return vec![PathClass::Temporary];
-        }
-    }
+    // The home before what is temporary: a home may lie there.
     for home in [surroundings.home.as_str(), "/root"] {
         if let Some(rest) = below(parts, home) {
             return vec![if everything(rest) { PathClass::WholeHome } else { PathClass::Home }];
+        }
+    }
+    for temporary in ["/tmp", "/var/tmp", "/dev/shm", "/private/tmp", "/private/var/tmp"] {
+        if below(parts, temporary).is_some() {
+            return vec![PathClass::Temporary];
         }
     }
     for homes in ["/home", "/Users"] {
