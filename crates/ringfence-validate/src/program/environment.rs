@@ -168,7 +168,7 @@ fn appends_path(name: &str, value: &Text) -> bool {
 /// Folders that people put before the others every day.
 fn ordinary_front(value: &str) -> bool {
     value.split(':').filter(|part| !part.starts_with('$')).all(|part| {
-        ["/usr/", "/opt/", "/home/", "/root/", "/workspace"].iter().any(|start| part.starts_with(start))
+        ["/usr/", "/opt/", "/home/", "/root", "/workspace"].iter().any(|start| part.starts_with(start))
             || part.ends_with("/bin") && !part.starts_with("/tmp")
     })
 }

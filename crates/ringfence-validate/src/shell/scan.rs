@@ -49,6 +49,9 @@ enum Frame {
     Arithmetic,
 }
 
+/// Commands that one list may have.
+const MOST_COMMANDS: usize = 1_000;
+
 struct HereDocument {
     delimiter: Vec<u8>,
     strip_tabs: bool,
@@ -63,6 +66,12 @@ struct Scanner<'a> {
     cases: u32,
     /// Square brackets within each other, in this word, and where the first one opened.
     squares: usize,
+    /// Curly brackets in this word: the second parser looks for the end of each.
+    braces: u64,
+    /// `!` and `time` before a command.
+    prefixes: usize,
+    /// Commands of one list: the second parser nests them to the left.
+    commands: usize,
     indexed: Option<usize>,
     depth: usize,
     cost: u64,
@@ -85,6 +94,9 @@ pub(super) fn scan(text: &str, start: usize, from: From) -> Result<Scan, Broken>
         blocks: 0,
         cases: 0,
         squares: 0,
+        braces: 0,
+        prefixes: 0,
+        commands: 0,
         indexed: None,
         depth: 1,
         cost: 0,
@@ -130,7 +142,7 @@ impl Scanner<'_> {
     }
 
     fn note_depth(&mut self) {
-        self.depth = self.depth.max(self.stack.len() + self.blocks + self.squares);
+        self.depth = self.depth.max(self.stack.len() + self.blocks + self.squares + self.prefixes);
     }
 
     fn next(&self) -> Option<u8> {
@@ -193,7 +205,16 @@ impl Scanner<'_> {
     fn in_code(&mut self, byte: u8, frame: Frame) -> Result<(), Broken> {
         if byte.is_ascii_whitespace() && self.indexed.is_none_or(|base| self.stack.len() <= base) {
             self.squares = 0;
+            self.braces = 0;
             self.indexed = None;
+        }
+        if b";&|\n".contains(&byte) {
+            let top = byte == b'\n' && self.stack.len() == 1 && self.blocks == 0;
+            self.commands = if top { 0 } else { self.commands + 1 };
+            self.prefixes = 0;
+            if self.commands > MOST_COMMANDS {
+                self.cost = u64::MAX;
+            }
         }
         match byte {
             b'\\' => self.at += 2,
@@ -252,7 +273,16 @@ impl Scanner<'_> {
             b'<' if self.next() == Some(b'<') => self.here_document(),
             b'\n' if !self.waiting.is_empty() => self.bodies(),
             b'0'..=b'9' if self.starts_word() => self.digits()?,
+            b'!' if self.starts_word() => {
+                self.prefixes += 1;
+                self.note_depth();
+                self.at += 1;
+            }
             b'a'..=b'z' | b'{' | b'}' if self.starts_word() => self.keyword(),
+            b'{' => {
+                self.brace();
+                self.at += 1;
+            }
             _ => self.at += 1,
         }
         Ok(())
@@ -342,9 +372,19 @@ impl Scanner<'_> {
         if descriptor && self.at - start > 4 { Err(Broken::Descriptor) } else { Ok(()) }
     }
 
+    fn brace(&mut self) {
+        self.braces += 1;
+        self.cost = self.cost.saturating_add(self.braces);
+    }
+
     fn keyword(&mut self) {
         let start = self.at;
-        while self.bytes.get(self.at).is_some_and(|byte| byte.is_ascii_alphabetic() || b"{}_-".contains(byte)) {
+        while let Some(byte) =
+            self.bytes.get(self.at).filter(|byte| byte.is_ascii_alphabetic() || b"{}_-".contains(byte))
+        {
+            if *byte == b'{' {
+                self.brace();
+            }
             self.at += 1;
         }
         if self.at == start {
@@ -360,6 +400,7 @@ impl Scanner<'_> {
                 self.cases = self.cases.saturating_sub(1);
                 self.blocks = self.blocks.saturating_sub(1);
             }
+            b"time" => self.prefixes += 1,
             b"if" | b"do" | b"{" | b"coproc" | b"function" => self.blocks += 1,
             b"fi" | b"done" | b"}" => self.blocks = self.blocks.saturating_sub(1),
             _ => {}

@@ -372,7 +372,32 @@ mod properties {
 
 #[test]
 fn hostile_nesting_is_refused_before_a_parser_sees_it() {
-    for unit in ["(", "( ", "$(", "{ ", "\"$(", "[[ ( ", "case x in a) ", "`", "if ", "${x:-", "<("] {
+    for unit in [
+        "(",
+        "( ",
+        "$(",
+        "{ ",
+        "\"$(",
+        "[[ ( ",
+        "case x in a) ",
+        "`",
+        "if ",
+        "${x:-",
+        "<(",
+        "{",
+        "{a,",
+        "! ",
+        "time ",
+        "a;",
+        "a&&",
+        "a|",
+        "a[",
+        "@(",
+        "coproc ",
+        "{1..9}",
+        "a[\"$(",
+        "{ a; ",
+    ] {
         let text = unit.repeat(200_000 / unit.len());
         let start = std::time::Instant::now();
         let analysis = read(&text);

@@ -218,7 +218,10 @@ impl<'w, 'a> Walker<'w, 'a> {
             steps.push(crate::reading::unknown_code(crate::Language::Shell, span, unknown));
             return Stream::default();
         }
-        let facts = std::mem::take(&mut self.facts);
+        let mut facts = std::mem::take(&mut self.facts);
+        if let Err(unknown) = self.reading.count_facts(facts.len()) {
+            facts = vec![Act { span, fact: Fact::Unknown { unknown } }];
+        }
         let inner = std::mem::take(&mut self.inner);
         let (mut step, output) =
             program::run(self.reading, Invocation { arguments, environment: assignments, span, input });
