@@ -14,7 +14,7 @@ use crate::span::Span;
 use crate::text::{Hole, Text};
 
 /// Times that the program is gone over before facts are told: once for each call that data is handed on by.
-const LEARNING: usize = 3;
+const LEARNING: usize = 2;
 /// Work that one program is worth, in bytes copied and expressions looked at.
 const EFFORT: usize = 32 * 1024 * 1024;
 /// What one statement or expression costs of it, and one call.
