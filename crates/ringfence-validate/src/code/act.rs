@@ -36,7 +36,16 @@ pub(super) fn says_what_it_is(roles: &[Role]) -> bool {
 /// Whether a call does something that a rule could speak of.
 pub(super) fn acts(roles: &[Role]) -> bool {
     roles.iter().any(|role| {
-        !matches!(role.act, RoleAct::Is(_) | RoleAct::Gives(_) | RoleAct::Text(_) | RoleAct::Path | RoleAct::Applies)
+        !matches!(
+            role.act,
+            RoleAct::Is(_)
+                | RoleAct::Gives(_)
+                | RoleAct::Text(_)
+                | RoleAct::Path
+                | RoleAct::Applies
+                | RoleAct::Applied
+                | RoleAct::Passes
+        )
     })
 }
 
@@ -217,6 +226,10 @@ impl Walk<'_, '_> {
             RoleAct::Gives(source) => match source {
                 Source::Receiver => {
                     given.receiver.iter().for_each(|receiver| result.add_flows(&receiver.flows));
+                }
+                Source::Arguments => {
+                    given.args.iter().for_each(|arg| result.add_flows(&arg.flows));
+                    given.named.iter().for_each(|(_, arg, _)| result.add_flows(&arg.flows));
                 }
                 Source::Decoded => {
                     given.args.iter().for_each(|arg| result.add_flows(&arg.flows));

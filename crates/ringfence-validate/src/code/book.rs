@@ -11,6 +11,8 @@ use super::role::Role;
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     calls: HashMap<String, Vec<Role>>,
+    /// For everything below a name.
+    below: Vec<(String, Vec<Role>)>,
     /// Names that mean the same as another.
     same: HashMap<&'static str, &'static str>,
     /// Modules and objects whose parts are not to be reached by a name that is not known.
@@ -55,6 +57,10 @@ impl Book {
                 names => match words.map(Role::read).collect::<Option<Vec<_>>>() {
                     Some(roles) => {
                         for name in spelled_out(names) {
+                            if let Some(whole) = name.strip_suffix(".*") {
+                                book.below.push((whole.to_owned(), roles.clone()));
+                                continue;
+                            }
                             book.calls.entry(name).or_default().extend(roles.iter().cloned());
                         }
                     }
@@ -70,14 +76,10 @@ impl Book {
         if let Some(roles) = self.calls.get(name) {
             return Some(roles);
         }
-        let mut before = name;
-        while let Some((shorter, _)) = before.rsplit_once('.') {
-            if let Some(roles) = self.calls.get(&format!("{shorter}.*")) {
-                return Some(roles);
-            }
-            before = shorter;
-        }
-        None
+        let below = |whole: &&(String, Vec<Role>)| {
+            name.strip_prefix(whole.0.as_str()).is_some_and(|rest| rest.starts_with('.'))
+        };
+        self.below.iter().find(below).map(|(_, roles)| roles.as_slice())
     }
 
     /// Whether a call of `name` does anything that is told.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::role::RoleAct;
 use super::tree::{Arg, Call, Expr, How, Kind, Pattern, Takes, Written};
 use super::value::{Held, ITEMS, Value};
-use super::walk::Walk;
+use super::walk::{CALL_EFFORT, Walk};
 use super::{act, fold};
 use crate::analysis::{Fact, Trick};
 use crate::language::Language;
@@ -118,6 +118,20 @@ impl Walk<'_, '_> {
 
     /// What a call of `callee` gives; tells what it does.
     pub(super) fn called(&mut self, callee: &Held, method: Option<&str>, given: &Given) -> Held {
+        if !self.spend(CALL_EFFORT) {
+            return Held::default();
+        }
+        if let (Some("get" | "__getitem__"), Some(receiver), Some(key)) = (method, &given.receiver, given.args.first())
+            && self.language == Language::Python
+            && (receiver.fields.is_some()
+                || receiver.names.iter().any(|name| self.book.is_guarded(name) || self.book.is_globals(name)))
+        {
+            return self.index_of(receiver, key, given.span);
+        }
+        if callee.has("dict") && !given.named.is_empty() {
+            let fields = given.named.iter().map(|(name, held, _)| (name.clone(), Rc::clone(held))).collect();
+            return Rc::new(Value::object(fields));
+        }
         if let (Some(method), Some(receiver)) = (method, &given.receiver) {
             if self.language != Language::Python
                 && !callee.names.iter().any(|name| self.book.knows(name))

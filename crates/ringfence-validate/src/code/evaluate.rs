@@ -6,7 +6,7 @@ use super::call::Place;
 use super::fold;
 use super::tree::{Arithmetic, Expr, How, Kind, Pattern, Truth, Written};
 use super::value::{Held, ITEMS, Making, Value, join};
-use super::walk::Walk;
+use super::walk::{STEP_EFFORT, Walk};
 use crate::analysis::{Fact, SystemAct};
 use crate::span::Span;
 use crate::text::Text;
@@ -17,7 +17,7 @@ const TOO_MANY: i64 = 1 << 33;
 impl Walk<'_, '_> {
     /// What an expression holds.
     pub(super) fn value(&mut self, expr: &Expr) -> Held {
-        if !self.spend(1) {
+        if !self.spend(STEP_EFFORT) {
             return Held::default();
         }
         match &expr.kind {
@@ -104,9 +104,7 @@ impl Walk<'_, '_> {
                 held
             }
             Kind::Comprehension { loops, values } => {
-                self.loops += 1;
                 let items = self.comprehension(loops, values);
-                self.loops -= 1;
                 Rc::new(Value::list(items))
             }
             Kind::Import(module) => {

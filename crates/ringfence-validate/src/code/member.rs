@@ -208,6 +208,7 @@ impl Walk<'_, '_> {
 
     /// An item or an attribute is taken away.
     pub(super) fn removed(&mut self, place: &Expr) {
+        self.value(place);
         match &place.kind {
             Kind::Member(base, _) | Kind::Index(base, _) => {
                 let base = self.value(base);

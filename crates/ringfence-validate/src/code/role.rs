@@ -111,6 +111,8 @@ pub(super) enum Given {
     Input,
     /// What it is called on.
     Receiver,
+    /// Its arguments.
+    Arguments,
     /// Nothing that matters.
     Nothing,
 }
@@ -122,7 +124,7 @@ impl Given {
             Self::Decoded => Some(Flow::Decoded),
             Self::Environment => Some(Flow::Environment),
             Self::Input => Some(Flow::Input),
-            Self::Receiver | Self::Nothing => None,
+            Self::Receiver | Self::Arguments | Self::Nothing => None,
         }
     }
 }
@@ -226,6 +228,7 @@ fn given(word: &str) -> Option<Given> {
         "environment" => Given::Environment,
         "input" => Given::Input,
         "self" => Given::Receiver,
+        "arguments" => Given::Arguments,
         "nothing" => Given::Nothing,
         _ => return None,
     })

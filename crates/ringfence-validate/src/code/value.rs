@@ -156,6 +156,14 @@ impl Value {
     pub(crate) fn any_item(&self) -> Self {
         let mut any = match &self.items {
             Some(items) => items.iter().fold(Self::default(), |any, item| any.or(item)),
+            // What a search for files gives is one of them, each time.
+            None if self
+                .names
+                .iter()
+                .any(|name| matches!(&**name, "pathlib.Path()" | "glob.glob()" | "glob.iglob()")) =>
+            {
+                Self { texts: self.texts.clone(), names: self.names.clone(), ..Self::default() }
+            }
             None => Self::default(),
         };
         any.add_flows(&self.flows);

@@ -14,9 +14,14 @@ use crate::span::Span;
 use crate::text::{Hole, Text};
 
 /// Times that the program is gone over before facts are told: once for each call that data is handed on by.
-const LEARNING: usize = 3;
+const LEARNING: usize = 2;
 /// Work that one program is worth, in bytes copied and expressions looked at.
-const EFFORT: usize = 48 * 1024 * 1024;
+const EFFORT: usize = 32 * 1024 * 1024;
+/// What one statement or expression costs of it, and one call.
+pub(super) const STEP_EFFORT: usize = 100;
+pub(super) const CALL_EFFORT: usize = 500;
+/// Bytes from which on a program is gone over only once before facts are told.
+const LONG: usize = 128 * 1024;
 
 /// A program that was parsed.
 #[derive(Debug)]
@@ -52,7 +57,8 @@ pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, program: &Program, or
         facts: Vec::new(),
         inner: Vec::new(),
     };
-    for _ in 0..LEARNING {
+    let learning = if program.length > LONG { 1 } else { LEARNING };
+    for _ in 0..learning {
         walk.statements(&program.statements);
         walk.scopes.again();
     }
@@ -103,6 +109,7 @@ pub(super) struct Walk<'w, 'r> {
     pub(super) files: HashMap<String, Held>,
     telling: Telling,
     perhaps: usize,
+    /// Loops around that never end.
     pub(super) loops: usize,
     /// The functions that are being walked over, innermost last.
     inside: Vec<usize>,
@@ -142,7 +149,7 @@ impl Walk<'_, '_> {
 
     pub(super) fn statements(&mut self, statements: &[Statement]) {
         for statement in statements {
-            if !self.spend(1) {
+            if !self.spend(STEP_EFFORT) {
                 return;
             }
             self.statement(statement);
@@ -189,7 +196,8 @@ impl Walk<'_, '_> {
 
     fn walk_loop(&mut self, each: Option<&(Pattern, Expr)>, end: LoopEnd, body: &[Statement], span: Span) {
         self.perhaps += 1;
-        self.loops += 1;
+        let endless = usize::from(end == LoopEnd::Never);
+        self.loops += endless;
         if let Some((pattern, over)) = each {
             let items = self.value(over);
             self.whole_environment(&items, over.span);
@@ -200,7 +208,7 @@ impl Walk<'_, '_> {
         if end == LoopEnd::Never && !body.is_empty() && body.iter().all(only_grows) {
             self.tell(span, Fact::System { act: SystemAct::Exhaustion, about: Text::known("a loop that never ends") });
         }
-        self.loops -= 1;
+        self.loops -= endless;
         self.perhaps -= 1;
     }
 

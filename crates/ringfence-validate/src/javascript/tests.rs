@@ -236,6 +236,8 @@ fn other_ways_are_told_each_by_its_name() {
     check("const { HOME } = process.env", &["environment HOME"]);
     check("for (const k of Object.entries(process.env)) console.log(k)", &["environment *"]);
     check("const { еxec } = x; еxec()", &["trick Lookalikes"]);
+    check("new Function('return process')().mainModule.require('child_process').execSync('id')", &["shell id"]);
+    check("Object.getPrototypeOf(async function () {}).constructor('return 1')()", &["trick InnerParts"]);
     check("new (require('dockerode'))()", &["privilege ContainerEngine"]);
 }
 

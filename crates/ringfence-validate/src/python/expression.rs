@@ -208,7 +208,17 @@ impl Lower<'_> {
         for element in elements {
             match element {
                 InterpolatedStringElement::Literal(literal) => parts.push(self.text(&literal.value, literal.range())),
-                InterpolatedStringElement::Interpolation(field) => parts.push(self.expr(&field.expression)),
+                InterpolatedStringElement::Interpolation(field) => {
+                    parts.push(self.expr(&field.expression));
+                    if let Some(form) = &field.format_spec {
+                        let mut inner = Vec::new();
+                        self.elements(form.elements.iter(), &mut inner);
+                        let place = span(field.range);
+                        let form = Expr::new(place, Kind::Mix(inner));
+                        // How it is formatted is looked at, and adds nothing to the text.
+                        parts.push(Expr::call(place, Expr::name(place, "(format)"), vec![form]));
+                    }
+                }
             }
         }
     }

@@ -100,6 +100,7 @@ impl Lower<'_> {
                 out.push(Statement::Assign { pattern, value: Expr::new(place, kind), how: How::Here });
             }
             Stmt::AnnAssign(assign) => {
+                out.push(Statement::Value(self.expr(&assign.annotation)));
                 if let Some(value) = &assign.value {
                     let value = self.expr(value);
                     out.push(Statement::Assign { pattern: self.pattern(&assign.target), value, how: How::Here });
@@ -250,6 +251,11 @@ impl Lower<'_> {
         let is_static = function.decorator_list.iter().any(
             |decorator| matches!(&decorator.expression, ast::Expr::Name(name) if name.id.as_str() == "staticmethod"),
         );
+        // Annotations are expressions like any other, and run when the function is made.
+        let annotations = function.parameters.iter().filter_map(|param| param.annotation());
+        for annotation in annotations.chain(function.returns.as_deref()) {
+            out.push(Statement::Value(self.expr(annotation)));
+        }
         let mut params = self.params(&function.parameters);
         let mut body = Vec::new();
         if around == Around::Class && !is_static && !params.is_empty() {

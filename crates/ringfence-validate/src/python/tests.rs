@@ -282,6 +282,14 @@ fn other_ways_are_told_each_by_its_name() {
     check("import os\nfor k, v in os.environ.items():\n    print(k, v)", &["environment *"]);
     check("ｅｘｅｃ('import os')", &["trick Lookalikes", "calls exec", "imports os"]);
     check("еval = 1\nprint(еval)", &["trick Lookalikes"]);
+    check("import os\ndef f(x: os.system('id')): pass", &["shell id"]);
+    check("import os\nx: os.system('id') = 1", &["shell id"]);
+    check("import os\ndel x[os.system('id')]", &["shell id"]);
+    check("import os\nf'{x:{os.system(\"id\")}}'", &["shell id"]);
+    check("import os\nvars(os).get('system')('id')", &["shell id"]);
+    check("import os\nd = dict(a=os.system)\nd.get('a')('id')", &["shell id"]);
+    check("import glob, os\nfor f in glob.glob('/var/log/*'):\n    os.unlink(f)", &["removes One /var/log/*"]);
+    check("from pathlib import Path\nfor p in Path('/etc').rglob('*'):\n    p.unlink()", &["removes One /etc"]);
     check("import docker\ndocker.from_env()", &["privilege ContainerEngine"]);
 }
 
