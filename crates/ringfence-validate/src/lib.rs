@@ -8,6 +8,7 @@
 //! speak of. What is over a bound of [`Limits`] is unknown as a whole.
 
 mod analysis;
+mod code;
 mod glob;
 mod javascript;
 mod language;
