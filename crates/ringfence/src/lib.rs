@@ -70,9 +70,12 @@ pub use state::StateFolder;
 pub mod launcher {
     pub use ringfence_linux::launcher::Launcher;
 
-    /// This process as a launcher, with a guest that is made now, while nobody knows yet what for.
+    /// This process as a launcher, with a guest that is made now, while nobody knows yet what for. It begins with what most
+    /// policies want.
     pub fn ahead() -> std::io::Result<Launcher> {
-        Launcher::ahead(ringfence_guest::live)
+        let launcher = Launcher::ahead(ringfence_guest::live)?;
+        crate::backend::presume(&launcher);
+        Ok(launcher)
     }
 
     /// The work of a launcher: raises walls until its owner is gone.
