@@ -39,6 +39,7 @@ pub mod request;
 pub mod run;
 pub mod run_id;
 pub mod sandbox_images;
+pub mod scope;
 pub mod scratch;
 pub mod secret;
 pub mod session;
