@@ -184,18 +184,25 @@ async fn find(
     Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
 }
 
+/// A connection to the outside, and whose address it was made to.
+#[derive(Debug)]
+pub(crate) struct Dialled {
+    pub(crate) stream: TcpStream,
+    pub(crate) address: IpAddr,
+}
+
 /// Connects to the first checked address that answers.
-pub(crate) async fn dial(checked: &Checked, limit: Duration) -> io::Result<TcpStream> {
+pub(crate) async fn dial(checked: &Checked, limit: Duration) -> io::Result<Dialled> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     let addresses = match checked {
         Checked::Direct(addresses) => addresses,
-        Checked::Through { gate, authority } => return gate.tunnel(authority, limit).await,
+        Checked::Through { gate, authority } => return Box::pin(gate.tunnel(authority, limit)).await,
     };
     for address in addresses.iter().take(MOST_DIALLED) {
         match timeout(limit, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 stream.set_nodelay(true)?;
-                return Ok(stream);
+                return Ok(Dialled { stream, address: address.ip() });
             }
             Ok(Err(error)) => last = error,
             Err(elapsed) => last = elapsed.into(),

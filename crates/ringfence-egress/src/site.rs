@@ -370,8 +370,8 @@ impl Site {
                 if let Some(gate) = checked.through() {
                     return Origin::gate(gate, limits, &self.spawner).await.map_err(failed);
                 }
-                let stream = dial(&checked, limits.connect).await.map_err(failed)?;
-                Origin::plain(stream, limits, &self.spawner).await.map_err(failed)
+                let outside = dial(&checked, limits.connect).await.map_err(failed)?;
+                Origin::plain(outside, limits, &self.spawner).await.map_err(failed)
             }
             Place::One(one) => {
                 if let Some(why) = &one.failed {
@@ -381,11 +381,11 @@ impl Site {
                     .account
                     .connection(&target.host.to_string(), budget)
                     .map_err(|over| self.refuse(target, Reason::Budget, &over.to_string()))?;
-                let stream = dial(&one.checked, limits.connect).await.map_err(failed)?;
+                let outside = dial(&one.checked, limits.connect).await.map_err(failed)?;
                 match &one.tls {
-                    None => Origin::plain(stream, limits, &self.spawner).await.map_err(failed),
+                    None => Origin::plain(outside, limits, &self.spawner).await.map_err(failed),
                     Some((config, version)) => {
-                        let tls = Origin::tls(stream, &one.host, Arc::clone(config), limits, &self.spawner);
+                        let tls = Origin::tls(outside, &one.host, Arc::clone(config), limits, &self.spawner);
                         let (origin, spoken) = tls.await.map_err(failed)?;
                         // Requests that come side by side would have a connection each.
                         if spoken != *version {
