@@ -48,6 +48,14 @@ pub(crate) enum NoAnswer {
     Failed,
 }
 
+/// As a request names its target.
+pub(crate) fn authority(target: &Target<'_>, scheme: Scheme) -> String {
+    match target.port == scheme.port() {
+        true => target.host.in_url(),
+        false => format!("{}:{}", target.host.in_url(), target.port),
+    }
+}
+
 impl Origin {
     /// Speaks HTTP/1.1 over a plain connection.
     pub(crate) async fn plain(outside: Dialled, limits: &Limits, spawner: &Spawner) -> io::Result<Self> {
@@ -134,10 +142,7 @@ impl Origin {
         target: &Target<'_>,
         scheme: Scheme,
     ) -> Result<(), ()> {
-        let authority = match target.port == scheme.port() {
-            true => target.host.in_url(),
-            false => format!("{}:{}", target.host.in_url(), target.port),
-        };
+        let authority = authority(target, scheme);
         // It may have been meant for a proxy above ours before, which is not here any more.
         request.headers_mut().remove(PROXY_AUTHORIZATION);
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());

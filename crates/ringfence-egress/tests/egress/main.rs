@@ -10,6 +10,7 @@ mod credentials;
 mod direct;
 mod inspection;
 mod requests;
+mod signing;
 mod stage;
 mod tunnels;
 mod upstream;
