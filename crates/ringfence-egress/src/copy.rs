@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Notify;
 use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 
@@ -113,16 +114,18 @@ async fn finish(
     }
 }
 
-/// When something last passed, and whether one direction has ended.
+/// When something last passed, and whether one direction has ended, or both.
 struct Clock {
     start: Instant,
     last: AtomicU64,
     half_ended: AtomicBool,
+    both_ended: Notify,
 }
 
 impl Clock {
     fn new() -> Self {
-        Self { start: Instant::now(), last: AtomicU64::new(0), half_ended: AtomicBool::new(false) }
+        let (half_ended, both_ended) = (AtomicBool::new(false), Notify::new());
+        Self { start: Instant::now(), last: AtomicU64::new(0), half_ended, both_ended }
     }
 
     fn tick(&self) {
@@ -175,6 +178,8 @@ impl Drop for Buffer {
 
 /// A socket of ours: one that the kernel can move bytes from and to by itself.
 trait Socket: AsFd {
+    /// Waits until the other side has broken the connection off.
+    async fn wait_broken(&self) -> io::Result<()>;
     async fn wait_writable(&self) -> io::Result<()>;
     fn attempt<T>(&self, interest: Interest, act: impl FnMut() -> io::Result<T>) -> io::Result<T>;
 }
@@ -182,6 +187,10 @@ trait Socket: AsFd {
 macro_rules! socket {
     ($kind:ty) => {
         impl Socket for $kind {
+            async fn wait_broken(&self) -> io::Result<()> {
+                self.ready(Interest::ERROR).await.map(drop)
+            }
+
             async fn wait_writable(&self) -> io::Result<()> {
                 self.writable().await
             }
@@ -222,10 +231,16 @@ async fn pump<F: Socket, T: Socket>(
         let (buffer, length) = take(&mut from).await?;
         if length == 0 {
             // When both have ended, both sockets are closed, which says it as well.
-            if !clock.is_last_to_end() {
-                to.shutdown().await?;
+            if clock.is_last_to_end() {
+                clock.both_ended.notify_one();
+                return Ok(());
             }
-            return Ok(());
+            to.shutdown().await?;
+            // Whoever has said all may still listen, or may be gone for good: then the other side would be waited for in vain.
+            return tokio::select! {
+                () = clock.both_ended.notified() => Ok(()),
+                broken = from.as_ref().wait_broken() => Err(broken.map_or_else(Stopped::from, |()| Stopped(Ending::Broken))),
+            };
         }
         clock.tick();
         meter.count(direction, length)?;

@@ -11,6 +11,7 @@ mod direct;
 mod inspection;
 mod requests;
 mod signing;
+mod size;
 mod stage;
 mod tunnels;
 mod upstream;

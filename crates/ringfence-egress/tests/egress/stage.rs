@@ -232,7 +232,7 @@ impl Pki {
         Self { issuer: Issuer::new(params, key), root }
     }
 
-    fn server(&self, name: &str, protocols: &[&str]) -> Arc<ServerConfig> {
+    pub(crate) fn server(&self, name: &str, protocols: &[&str]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let leaf = params.signed_by(&key, &self.issuer).unwrap().der().clone();
