@@ -10,6 +10,8 @@ mod credentials;
 mod direct;
 mod inspection;
 mod requests;
+mod signing;
+mod size;
 mod stage;
 mod tunnels;
 mod upstream;
