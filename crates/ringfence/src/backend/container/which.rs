@@ -70,8 +70,16 @@ fn pull_of(plan: &Plan) -> Pull {
     }
 }
 
+/// The name that a plan has for its image, when it is not one of ours and not to be made.
+pub(super) fn names(plan: &Plan) -> Option<&str> {
+    match wanted(plan) {
+        Ok(Wanted::Named(name)) => Some(name),
+        Ok(Wanted::Ours(_) | Wanted::Project(_)) | Err(_) => None,
+    }
+}
+
 /// The image as it is now, or what would have to be done first.
-pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, StartError> {
+pub(super) async fn find(containers: &Containers, engine: &Engine, plan: &Plan) -> Result<FoundImage, StartError> {
     let later = |name: String, what: String| FoundImage { name, preparing: Some(what), settled: Settled::WhenPrepared };
     let (name, making) = match wanted(plan)? {
         Wanted::Project(folder) => {
@@ -82,7 +90,10 @@ pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, Sta
         Wanted::Ours(recipe) => (recipe.reference(), "making"),
     };
     match resolve(engine, &name, Pull::Never, &|_| {}).await {
-        Ok(found) => Ok(FoundImage { name: super::named(&found), preparing: None, settled: Settled::Now }),
+        Ok(found) => {
+            containers.remember(&found);
+            Ok(FoundImage { name: super::named(&found), preparing: None, settled: Settled::Now })
+        }
         Err(ResolveError::Absent(_)) if pull_of(plan) == Pull::Allow => {
             let what = format!("{making} the image {name}");
             Ok(later(name, what))
