@@ -224,7 +224,8 @@ impl Inner {
             Ok(prepared) => prepared,
             Err(stopped) => return self.write_stopped(&run_id, requested, stopped),
         };
-        let Prepared { plan, chosen, cleared } = prepared;
+        let Prepared { mut plan, chosen, cleared } = prepared;
+        plan.tell(events.clone());
         let cancelled = caller.cancel.clone();
         let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         outcome.fell_back = chosen.fell_back.clone();

@@ -113,7 +113,7 @@ pub(super) async fn obtain(containers: &Containers, engine: &Engine, plan: &Plan
     // What was made is looked up by what it is, and called what people call it.
     let (name, called) = match wanted(plan)? {
         Wanted::Named(name) => (name.to_owned(), None),
-        Wanted::Ours(recipe) => (ours(containers, engine, recipe, pull).await?, Some(recipe.reference())),
+        Wanted::Ours(recipe) => (ours(containers, engine, plan, recipe).await?, Some(recipe.reference())),
         Wanted::Project(folder) => {
             let called = format!("build {}", folder.display());
             (project(containers, engine, plan, folder.to_owned()).await?, Some(called))
@@ -144,9 +144,10 @@ async fn client(engine: &Engine) -> Result<Docker, StartError> {
 async fn ours(
     containers: &Containers,
     engine: &Engine,
+    plan: &Plan,
     recipe: &'static Recipe,
-    pull: Pull,
 ) -> Result<String, StartError> {
+    let pull = pull_of(plan);
     let client = client(engine).await?;
     let building = match pull {
         Pull::Never => Building::Forbidden,
@@ -157,7 +158,7 @@ async fn ours(
             built_at: now(),
         }),
     };
-    let made = ensure(&client, &containers.state, recipe, &building, &sandbox_images::silent()).await;
+    let made = ensure(&client, &containers.state, recipe, &building, &plan.listener()).await;
     made.map(|built| built.id).map_err(|error| with_hint(&error, error.hint()))
 }
 
@@ -177,6 +178,6 @@ async fn project(containers: &Containers, engine: &Engine, plan: &Plan, folder: 
         },
         built_at: now(),
     };
-    let made = build_project(&client, &containers.state, &wish, &sandbox_images::silent()).await;
+    let made = build_project(&client, &containers.state, &wish, &plan.listener()).await;
     made.map(|built| built.id).map_err(|error| with_hint(&error, error.hint()))
 }
