@@ -112,6 +112,7 @@ pub(crate) fn load(args: &LayerArgs, flag_grants: Vec<Grant>) -> Result<Context,
         environment: std::env::vars_os().collect(),
         chosen_backend: args.named_backend(),
         chosen_runtime: args.runtime.clone(),
+        chosen_image: args.image.clone(),
         grants: grants.clone(),
     };
     let loaded = layers::load(&sources)?;
