@@ -18,7 +18,7 @@ use super::made::{Made, MadePlace};
 use super::room::Room;
 use super::wanted::Wanted;
 use super::ways::Way;
-use super::{Containers, Prepared};
+use super::{Containers, Prepared, could_not};
 use crate::backend::copied::{self, Copied};
 use crate::backend::far::{Bringing, FarLink};
 use crate::backend::guest::{Kept, Link, Proofs};
@@ -27,6 +27,7 @@ use crate::backend::{StartError, WallError};
 use crate::egress::Egress;
 use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
+use crate::run_id::RunId;
 use crate::scratch::Scratch;
 use crate::waiting::waiting;
 use crate::way_out::WayOut;
@@ -200,7 +201,9 @@ fn fill_from(containers: &Containers, plan: &Plan, way: Way) -> Result<Option<Fi
     if way == Way::Laid || plan.policy().fs.mode.value == WorkspaceMode::Ephemeral {
         return Ok(None);
     }
-    let scratch = Scratch::create(&containers.state, plan.run_id())?;
+    // Not by the run's own: a wall that is raised for it once more may come before this one is gone.
+    let unique = RunId::generate().map_err(|error| could_not(&error))?;
+    let scratch = Scratch::create(&containers.state, &unique)?;
     scratch.make_folder(COPY)?;
     let copied = waiting(|| copied::make(plan, &containers.state, &scratch.path().join(COPY)))?;
     Ok(Some(Filling { copied, scratch }))
