@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::step::{Failure, Screen, capture};
 use crate::workspace::Workspace;
@@ -41,16 +42,27 @@ pub(crate) fn fuzz(workspace: &Workspace, choice: &Choice, screen: &mut Screen) 
     }
     let home = workspace.target.join("fuzz");
     let host = host(workspace)?;
-    // With a target named, build scripts and macros are built without the flags: they could not link with them.
-    let mut build =
-        workspace.cargo(["build", "--release", "--bins", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
-    build.arg("--target-dir").arg(home.join("build")).env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS");
-    capture(screen, build)?.required()?;
+    capture(screen, build(workspace, &host))?.required()?;
 
     let programs = home.join("build").join(&host).join("release");
     let one = |name: &String| run_one(workspace, &programs, name, choice.seconds, screen);
     let runs: u64 = one_per_processor(&targets, one)?.into_iter().sum();
     Ok(format!("{}: {} s each, {runs} inputs", targets.join(", "), choice.seconds))
+}
+
+/// What builds all targets for `host`.
+fn build(workspace: &Workspace, host: &str) -> Command {
+    // With a target named, build scripts and macros are built without the flags: they could not link with them.
+    let mut build =
+        workspace.cargo(["build", "--release", "--bins", "--manifest-path", "fuzz/Cargo.toml", "--target", host]);
+    build.arg("--target-dir").arg(workspace.target.join("fuzz/build")).env("RUSTFLAGS", FLAGS);
+    build.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    build
+}
+
+/// What builds all targets for this machine.
+pub(crate) fn build_ahead(workspace: &Workspace) -> Result<Command, Failure> {
+    host(workspace).map(|host| build(workspace, &host))
 }
 
 /// Runs one target, and says how many inputs it saw.

@@ -4,6 +4,7 @@
 //! under the target folder and in temporary folders, and fetches a tool only into `target/tools`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for developers: talking to them is its job")]
 
+mod ahead;
 mod bench;
 mod docs;
 mod engines;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::footprint::Scratch;
 use crate::step::{Failure, Outcome, Screen, capture};
@@ -25,7 +25,7 @@ pub(crate) fn check(workspace: &Workspace, scratch: &Scratch, screen: &Screen) -
     }
 
     // The build is long and the run short: only the first is worth watching.
-    capture(screen, workspace.cargo(["build", "--release"]))?.required()?;
+    capture(screen, build(workspace))?.required()?;
     let mut command = workspace.command("sh");
     command.args(["-c", line]).stdin(Stdio::null());
     scratch.apply(&mut command);
@@ -38,6 +38,11 @@ pub(crate) fn check(workspace: &Workspace, scratch: &Scratch, screen: &Screen) -
         what: format!("`{line}` ended with {} and did not do what README.md says", output.status),
         output: format!("stdout:\n{stdout}\nstderr:\n{}", String::from_utf8_lossy(&output.stderr)),
     })
+}
+
+/// What builds all that the README's first command needs.
+pub(crate) fn build(workspace: &Workspace) -> Command {
+    workspace.cargo(["build", "--release"])
 }
 
 fn read(file: &Path) -> Result<String, Failure> {

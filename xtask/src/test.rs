@@ -2,6 +2,7 @@
 
 use std::process::{Command, ExitCode};
 
+use crate::ahead::Ahead;
 use crate::footprint::{Footprint, Scratch};
 use crate::step::{Captured, Failure, Outcome, Paint, Screen, Verbosity, capture};
 use crate::tools::{self, DENY, NEXTEST};
@@ -105,6 +106,7 @@ pub(crate) fn test(workspace: &Workspace, choice: &Choice) -> Result<ExitCode, F
     let mut failed: Vec<&str> = Vec::new();
     let mut skipped: Vec<String> = Vec::new();
     let mut passed = 0;
+    let mut ahead: Option<Ahead> = None;
     let started = std::time::Instant::now();
     for (index, step) in chosen.iter().enumerate() {
         screen.begin(format!("{:>2}/{} {:<14}", index + 1, chosen.len(), step.name));
@@ -119,6 +121,10 @@ pub(crate) fn test(workspace: &Workspace, choice: &Choice) -> Result<ExitCode, F
             Ok(Outcome::Passed(note)) => {
                 passed += 1;
                 screen.end(Paint::Good, "ok", &note);
+                if step.name == "build" {
+                    let later = &chosen[index + 1..];
+                    ahead = Some(Ahead::begin(builds_of(workspace, later)));
+                }
             }
             Ok(Outcome::PassedInPart { done, missing }) if !required => {
                 passed += 1;
@@ -140,6 +146,7 @@ pub(crate) fn test(workspace: &Workspace, choice: &Choice) -> Result<ExitCode, F
             }
         }
     }
+    drop(ahead);
     let seconds = started.elapsed().as_secs();
     println!("\n{passed} passed, {} failed, {} skipped in {seconds} s", failed.len(), skipped.len());
     for line in &skipped {
@@ -150,6 +157,19 @@ pub(crate) fn test(workspace: &Workspace, choice: &Choice) -> Result<ExitCode, F
     }
     println!("{}", screen.painted(Paint::Bad, &format!("failed {}", failed.join(", "))));
     Ok(ExitCode::FAILURE)
+}
+
+/// What `steps` will build beside what all of them need. A step that cannot even say so will fail by itself.
+fn builds_of(workspace: &Workspace, steps: &[&Step]) -> Vec<Command> {
+    let is_there = |name: &str| steps.iter().any(|step| step.name == name);
+    let mut builds = Vec::new();
+    if is_there("fuzz") && fuzz::exists(workspace) {
+        builds.extend(fuzz::build_ahead(workspace));
+    }
+    if is_there("readme") {
+        builds.push(readme::build(workspace));
+    }
+    builds
 }
 
 /// Which backends the tests may not do without: what the caller said, else what is always there.

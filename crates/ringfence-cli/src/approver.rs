@@ -70,7 +70,7 @@ async fn answer_to(ask: &Ask) -> io::Result<Said> {
     }
     // What was typed before the question is no answer to it.
     tcflush(&terminal, QueueSelector::IFlush)?;
-    { &terminal }.write_all(question(ask).as_bytes())?;
+    write_whole(&terminal, question(ask).as_bytes()).await?;
     let mut end = NewLine(Some(terminal.try_clone()?));
     let mut interrupt = signal(SignalKind::interrupt())?;
     let typed = tokio::select! {
@@ -131,6 +131,21 @@ impl Drop for NewLine {
             terminal.write_all(b"\n").ok();
         }
     }
+}
+
+/// Writes all of it, however slowly the terminal takes what was written before. It does not block, as `write_all` would have it: that gives up
+/// when the terminal is full.
+async fn write_whole(mut terminal: &File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match terminal.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(BETWEEN_LOOKS).await,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// What is typed, up to the end of the line. Looked for now and then: no other thread may be made before the wall stands.

@@ -140,6 +140,9 @@ pub(crate) struct LayerArgs {
     /// The OCI runtime that the container engine is to use, such as runsc
     #[arg(long, value_name = "NAME", help_heading = "Policy")]
     pub(crate) runtime: Option<String>,
+    /// The image that stands inside, instead of the policy's
+    #[arg(long, value_name = "NAME", help_heading = "Policy")]
+    pub(crate) image: Option<String>,
     /// The project's policy file, instead of the nearest sandbox.policy.yaml
     #[arg(long, value_name = "FILE", env = "RINGFENCE_POLICY", help_heading = "Policy")]
     pub(crate) policy: Option<PathBuf>,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ringfence::engine::{Setup, SetupError};
 use ringfence::launcher::Launcher;
 use ringfence::layers::{self, LoadError, Loaded, LoadedFile, OPERATOR_FILE, Operators, Project, Sources};
+use ringfence::scope::{Asked, ask_for_scope};
 use ringfence::state::StateError;
 use ringfence::{Approver, Engine, StateFolder};
 use ringfence_policy::{Diagnostic, Grant, Layer};
@@ -14,7 +15,7 @@ use ringfence_policy::{Diagnostic, Grant, Layer};
 use crate::Fatal;
 use crate::approver::{AtTerminal, NotHeldBack};
 use crate::args::{LayerArgs, OutputArgs};
-use crate::{question, render};
+use crate::{chatter, question, render};
 
 /// The hidden word that makes this program a launcher for another process.
 pub(crate) const LAUNCHER: &str = "launcher";
@@ -111,6 +112,7 @@ pub(crate) fn load(args: &LayerArgs, flag_grants: Vec<Grant>) -> Result<Context,
         environment: std::env::vars_os().collect(),
         chosen_backend: args.named_backend(),
         chosen_runtime: args.runtime.clone(),
+        chosen_image: args.image.clone(),
         grants: grants.clone(),
     };
     let loaded = layers::load(&sources)?;
@@ -176,6 +178,10 @@ pub(crate) fn engine_at_terminal(
 
 /// What an engine for a context is made from.
 pub(crate) fn engine_setup(context: Context, launcher: Launcher) -> Result<Setup, SetupFailure> {
+    // In vain is no failure yet: a plan that needs more than can be enforced here is refused.
+    if let Asked::InVain(why) = ask_for_scope(&context.loaded.policy, variable) {
+        chatter::say(&with_cause(&why));
+    }
     Ok(Setup {
         policy: context.loaded.policy,
         workspace: context.workspace,
@@ -186,6 +192,14 @@ pub(crate) fn engine_setup(context: Context, launcher: Launcher) -> Result<Setup
         launcher,
         warm: 0,
     })
+}
+
+/// An error and what caused it, in one line.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
 }
 
 /// The state folder of this user.

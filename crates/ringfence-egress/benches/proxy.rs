@@ -1,6 +1,6 @@
 //! Measures the proxy beside direct connections, squid and tinyproxy over loopback, in turns: new connections, kept
 //! connections, one bulk tunnel, the latency of one question, and the memory of idle tunnels.
-//! `cargo bench -p ringfence-egress --bench proxy`.
+//! `cargo bench -p ringfence-egress --bench proxy`; with `-- WORD ...` only figures whose name has one of the words.
 
 #![allow(clippy::print_stdout, reason = "a benchmark reports on stdout")]
 
@@ -52,6 +52,19 @@ fn main() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         in_turns(&ways, "new_connections", "/s", new_connections).await?;
+        let stat_of = |one: &Neighbour| (one.at, format!("/proc/{}/stat", one.process.id()));
+        let stats: Vec<(SocketAddr, String)> =
+            neighbours.iter().map(stat_of).chain([(ours, thread_stat("proxy")?)]).collect();
+        let tunnels: Vec<_> = ways.iter().copied().filter(|(_, way)| matches!(way, Way::Tunnel(..))).collect();
+        // What the proxy itself takes: other work on the machine changes it less than how many there are in a second.
+        in_turns(&tunnels, "new_connection_cpu", "us", async |way| {
+            let Way::Tunnel(proxy, _) = way else { return Err(io::ErrorKind::Unsupported.into()) };
+            let (_, stat) = stats.iter().find(|(at, _)| *at == proxy).ok_or(io::ErrorKind::NotFound)?;
+            let (start, before) = (Instant::now(), ran(stat)?);
+            let rate = new_connections(way).await?;
+            Ok((ran(stat)? - before) * 1e6 / (rate * start.elapsed().as_secs_f64()))
+        })
+        .await?;
         in_turns(&ways, "kept_alive", "/s", kept_alive).await?;
         in_turns(&ways, "question", "us", latency).await?;
         let tunnels: Vec<_> = ways.iter().copied().filter(|(_, way)| !matches!(way, Way::Forward(..))).collect();
@@ -73,16 +86,19 @@ async fn in_turns<F>(ways: &[(&str, Way)], what: &str, unit: &str, measure: impl
 where
     F: Future<Output = io::Result<f64>>,
 {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| format!("{name}_{what}").contains(word));
+    let ways: Vec<_> = ways.iter().filter(|(name, _)| is_wanted(name)).collect();
     let mut figures: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
     for _ in 0..ROUNDS {
-        for ((name, way), figures) in ways.iter().zip(&mut figures) {
+        for ((name, way), figures) in ways.iter().copied().zip(&mut figures) {
             match measure(*way).await {
                 Ok(figure) => figures.push(figure),
                 Err(error) => println!("egress_{name}_{what}: {error}"),
             }
         }
     }
-    for ((name, _), figures) in ways.iter().zip(&mut figures) {
+    for ((name, _), figures) in ways.iter().copied().zip(&mut figures) {
         figures.sort_by(f64::total_cmp);
         if let Some(median) = figures.get(figures.len() / 2) {
             println!("egress_{name}_{what} {median:.2} {unit}");
@@ -94,7 +110,7 @@ where
 /// Somebody at a port of loopback, on a thread and a runtime of its own, as the proxy has it in a supervisor.
 fn listening_thread<F>(name: &str, serve: impl FnOnce(TcpListener) -> F + Send + 'static) -> io::Result<SocketAddr>
 where
-    F: Future<Output = ()>,
+    F: Future<Output = ()> + Send + 'static,
 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let at = listener.local_addr()?;
@@ -103,10 +119,8 @@ where
     let thread = std::thread::Builder::new().name(name.to_owned());
     thread.spawn(move || -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            serve(TcpListener::from_std(listener)?).await;
-            Ok(())
-        })
+        // In a task, as in a supervisor: waking the thread's first future costs a system call.
+        runtime.block_on(async { Ok(tokio::spawn(serve(TcpListener::from_std(listener)?)).await?) })
     })?;
     Ok(at)
 }
@@ -309,6 +323,24 @@ async fn bulk(way: Way) -> io::Result<f64> {
             length => total += length,
         }
     }
+}
+
+/// Where the kernel tells of the thread of ours with this name.
+fn thread_stat(name: &str) -> io::Result<String> {
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let folder = thread?.path();
+        if std::fs::read_to_string(folder.join("comm"))?.trim() == name {
+            return Ok(folder.join("stat").display().to_string());
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Seconds that a process or thread has run, in hundredths.
+fn ran(stat: &str) -> io::Result<f64> {
+    let text = std::fs::read_to_string(stat)?;
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+    Ok(fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0)
 }
 
 fn resident() -> io::Result<usize> {

@@ -8,11 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
 use crate::budget::Direction;
 use crate::credential;
+use crate::headers;
 use crate::record::{Ending, Ticket};
 use crate::scan::Scanner;
 
@@ -39,28 +41,80 @@ pub(crate) enum Filter {
     Mask(Scanner, Arc<[Vec<u8>]>),
 }
 
+/// The longest body that is held to be signed as a whole.
+pub(crate) const MOST_HELD: u64 = 16 * 1024;
+
+/// Where a body comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// From the other side, as it comes.
+    Coming(Incoming),
+    /// It is here already.
+    Held(Full<Bytes>),
+}
+
+impl Source {
+    /// Holds a body whose length is known and small, and returns what it is.
+    pub(crate) async fn hold(body: Incoming) -> Result<(Self, Option<Bytes>), hyper::Error> {
+        if body.size_hint().exact().is_none_or(|length| length > MOST_HELD) {
+            return Ok((Self::Coming(body), None));
+        }
+        let bytes = body.collect().await?.to_bytes();
+        Ok((Self::Held(Full::new(bytes.clone())), Some(bytes)))
+    }
+}
+
+impl Body for Source {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            Self::Coming(body) => Pin::new(body).poll_frame(cx),
+            Self::Held(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Coming(body) => body.is_end_stream(),
+            Self::Held(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Coming(body) => body.size_hint(),
+            Self::Held(body) => body.size_hint(),
+        }
+    }
+}
+
 /// A body on its way.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    inner: Incoming,
+    inner: Source,
     ticket: Arc<Ticket>,
     direction: Direction,
     idle: Duration,
     sleep: Pin<Box<Sleep>>,
     filter: Filter,
+    /// Headers that are left out, which are no trailers either.
+    strip: Vec<String>,
     /// Trailers that came while bytes were held back.
     later: Option<Frame<Bytes>>,
 }
 
 impl Watched {
     pub(crate) fn new(
-        inner: Incoming,
+        inner: Source,
         ticket: Arc<Ticket>,
         direction: Direction,
         idle: Duration,
         filter: Filter,
+        strip: Vec<String>,
     ) -> Self {
-        Self { inner, ticket, direction, idle, sleep: Box::pin(tokio::time::sleep(idle)), filter, later: None }
+        Self { inner, ticket, direction, idle, sleep: Box::pin(tokio::time::sleep(idle)), filter, strip, later: None }
     }
 
     fn cut(&self, cut: Cut) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
@@ -87,6 +141,7 @@ impl Watched {
             Err(frame) => frame,
         };
         if let Some(trailers) = frame.trailers_mut() {
+            headers::leave_out(trailers, &self.strip);
             match &self.filter {
                 Filter::Nothing => {}
                 Filter::Refuse(_) => *trailers = HeaderMap::new(),

@@ -3,14 +3,18 @@
 //! An idle tunnel holds no buffer: one is taken when there is something to read, and given back when that is passed on.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Notify;
 use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 
@@ -21,7 +25,7 @@ use crate::stream::Stream;
 /// What fits into it is copied; when it is full, there is more to come, and the kernel moves that.
 const BUFFER: usize = 64 * 1024;
 /// What the kernel holds of one direction of a tunnel while it moves it.
-const PIPE: usize = 256 * 1024;
+const PIPE: usize = 512 * 1024;
 const SMALL_PIPE: usize = 64 * 1024;
 /// For what cannot say when it has something: its buffer is held all the time.
 const SMALL_BUFFER: usize = 8 * 1024;
@@ -42,9 +46,16 @@ impl From<OverBudget> for Stopped {
 }
 
 /// Passes `before`, and then whatever comes.
-pub(crate) async fn copy(inside: Stream, before: Vec<u8>, outside: TcpStream, meter: &Meter, idle: Duration) -> Ending {
+pub(crate) async fn copy(
+    inside: Stream,
+    before: Vec<u8>,
+    mut outside: TcpStream,
+    meter: &Meter,
+    idle: Duration,
+) -> Ending {
     let clock = Clock::new();
-    let (from_outside, mut to_outside) = outside.into_split();
+    // Halves that are only lent: the others would say the end of both directions once more when they are dropped.
+    let (from_outside, mut to_outside) = outside.split();
     if meter.count(Direction::Up, before.len()).is_err() {
         return Ending::OverBudget;
     }
@@ -52,29 +63,26 @@ pub(crate) async fn copy(inside: Stream, before: Vec<u8>, outside: TcpStream, me
         return Ending::Broken;
     }
     drop(before);
-    let both = async {
-        match inside {
-            Stream::Tcp(inside) => {
-                let (from_inside, to_inside) = inside.into_split();
-                let up = pump::<TcpStream, TcpStream>(from_inside, to_outside, Direction::Up, meter, &clock);
-                let down = pump::<TcpStream, TcpStream>(from_outside, to_inside, Direction::Down, meter, &clock);
-                tokio::try_join!(up, down).map(drop)
-            }
-            Stream::Unix(inside) => {
-                let (from_inside, to_inside) = inside.into_split();
-                let up = pump::<UnixStream, TcpStream>(from_inside, to_outside, Direction::Up, meter, &clock);
-                let down = pump::<TcpStream, UnixStream>(from_outside, to_inside, Direction::Down, meter, &clock);
-                tokio::try_join!(up, down).map(drop)
-            }
-            Stream::Relayed(inside) => {
-                let (from_inside, to_inside) = tokio::io::split(inside);
-                let up = pass(from_inside, to_outside, Direction::Up, meter, &clock);
-                let down = pass(from_outside, to_inside, Direction::Down, meter, &clock);
-                tokio::try_join!(up, down).map(drop)
-            }
+    match inside {
+        Stream::Tcp(mut inside) => {
+            let (from_inside, to_inside) = inside.split();
+            let up = pump::<TcpStream, TcpStream>(from_inside, to_outside, Direction::Up, meter, &clock);
+            let down = pump::<TcpStream, TcpStream>(from_outside, to_inside, Direction::Down, meter, &clock);
+            finish(up, down, &clock, idle).await
         }
-    };
-    finish(both, &clock, idle).await
+        Stream::Unix(mut inside) => {
+            let (from_inside, to_inside) = inside.split();
+            let up = pump::<UnixStream, TcpStream>(from_inside, to_outside, Direction::Up, meter, &clock);
+            let down = pump::<TcpStream, UnixStream>(from_outside, to_inside, Direction::Down, meter, &clock);
+            finish(up, down, &clock, idle).await
+        }
+        Stream::Relayed(inside) => {
+            let (from_inside, to_inside) = tokio::io::split(inside);
+            let up = pass(from_inside, to_outside, Direction::Up, meter, &clock);
+            let down = pass(from_outside, to_inside, Direction::Down, meter, &clock);
+            finish(up, down, &clock, idle).await
+        }
+    }
 }
 
 /// The same for two streams that are no sockets: after an upgrade.
@@ -86,38 +94,48 @@ where
     let clock = Clock::new();
     let (from_inside, to_inside) = tokio::io::split(inside);
     let (from_outside, to_outside) = tokio::io::split(outside);
-    let both = async {
-        let up = pass(from_inside, to_outside, Direction::Up, meter, &clock);
-        let down = pass(from_outside, to_inside, Direction::Down, meter, &clock);
-        tokio::try_join!(up, down).map(drop)
-    };
-    finish(both, &clock, idle).await
+    let up = pass(from_inside, to_outside, Direction::Up, meter, &clock);
+    let down = pass(from_outside, to_inside, Direction::Down, meter, &clock);
+    finish(up, down, &clock, idle).await
 }
 
-async fn finish(both: impl Future<Output = Result<(), Stopped>>, clock: &Clock, idle: Duration) -> Ending {
+async fn finish(
+    up: impl Future<Output = Result<(), Stopped>>,
+    down: impl Future<Output = Result<(), Stopped>>,
+    clock: &Clock,
+    idle: Duration,
+) -> Ending {
     tokio::select! {
-        ended = both => match ended {
-            Ok(()) => Ending::Complete,
+        ended = async { tokio::try_join!(up, down) } => match ended {
+            Ok(((), ())) => Ending::Complete,
             Err(Stopped(ending)) => ending,
         },
         () = clock.idle_for(idle) => Ending::Idle,
     }
 }
 
-/// When something last passed.
+/// When something last passed, and whether one direction has ended, or both.
 struct Clock {
     start: Instant,
     last: AtomicU64,
+    half_ended: AtomicBool,
+    both_ended: Notify,
 }
 
 impl Clock {
     fn new() -> Self {
-        Self { start: Instant::now(), last: AtomicU64::new(0) }
+        let (half_ended, both_ended) = (AtomicBool::new(false), Notify::new());
+        Self { start: Instant::now(), last: AtomicU64::new(0), half_ended, both_ended }
     }
 
     fn tick(&self) {
         let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(millis, Ordering::Relaxed);
+    }
+
+    /// Called at the end of each direction. Whether the other one has ended before it.
+    fn is_last_to_end(&self) -> bool {
+        self.half_ended.swap(true, Ordering::Relaxed)
     }
 
     async fn idle_for(&self, limit: Duration) {
@@ -160,17 +178,17 @@ impl Drop for Buffer {
 
 /// A socket of ours: one that the kernel can move bytes from and to by itself.
 trait Socket: AsFd {
-    async fn wait_readable(&self) -> io::Result<()>;
+    /// Waits until the other side has broken the connection off.
+    async fn wait_broken(&self) -> io::Result<()>;
     async fn wait_writable(&self) -> io::Result<()>;
     fn attempt<T>(&self, interest: Interest, act: impl FnMut() -> io::Result<T>) -> io::Result<T>;
-    fn take(&self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
 macro_rules! socket {
     ($kind:ty) => {
         impl Socket for $kind {
-            async fn wait_readable(&self) -> io::Result<()> {
-                self.readable().await
+            async fn wait_broken(&self) -> io::Result<()> {
+                self.ready(Interest::ERROR).await.map(drop)
             }
 
             async fn wait_writable(&self) -> io::Result<()> {
@@ -180,10 +198,6 @@ macro_rules! socket {
             fn attempt<T>(&self, interest: Interest, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
                 self.try_io(interest, act)
             }
-
-            fn take(&self, buffer: &mut [u8]) -> io::Result<usize> {
-                self.try_read(buffer)
-            }
         }
     };
 }
@@ -191,38 +205,51 @@ macro_rules! socket {
 socket!(TcpStream);
 socket!(UnixStream);
 
+/// Reads what is there; a buffer is held only while there is something.
+async fn take(from: &mut (impl AsyncRead + Unpin)) -> io::Result<(Buffer, usize)> {
+    poll_fn(|context| {
+        let mut buffer = Buffer::take();
+        let mut bytes = ReadBuf::new(&mut buffer.0);
+        // Unlike `try_read`, this knows after a short read that there is no more, and does not ask the kernel again.
+        let read = ready!(Pin::new(&mut *from).poll_read(context, &mut bytes));
+        let length = bytes.filled().len();
+        Poll::Ready(read.map(|()| (buffer, length)))
+    })
+    .await
+}
+
 /// Passes what one half of a socket reads to the half of another that writes. Little things go through a buffer; when there is more
 /// than it holds, the kernel moves the rest without showing it to us.
 async fn pump<F: Socket, T: Socket>(
-    from: impl AsRef<F>,
-    mut to: impl AsRef<T> + AsyncWrite + Unpin,
+    mut from: impl AsyncRead + AsRef<F> + Unpin,
+    mut to: impl AsyncWrite + AsRef<T> + Unpin,
     direction: Direction,
     meter: &Meter,
     clock: &Clock,
 ) -> Result<(), Stopped> {
     loop {
-        from.as_ref().wait_readable().await?;
-        let mut buffer = Buffer::take();
-        loop {
-            // A stream that never runs dry must not keep others from their turn.
-            consume_budget().await;
-            match from.as_ref().take(&mut buffer.0) {
-                Ok(0) => {
-                    to.shutdown().await?;
-                    return Ok(());
-                }
-                Ok(length) => {
-                    clock.tick();
-                    meter.count(direction, length)?;
-                    to.write_all(buffer.0.get(..length).unwrap_or_default()).await?;
-                    clock.tick();
-                    if length == buffer.0.len() {
-                        splice_all(from.as_ref(), to.as_ref(), direction, meter, clock).await?;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error.into()),
+        let (buffer, length) = take(&mut from).await?;
+        if length == 0 {
+            // When both have ended, both sockets are closed, which says it as well.
+            if clock.is_last_to_end() {
+                clock.both_ended.notify_one();
+                return Ok(());
             }
+            to.shutdown().await?;
+            // Whoever has said all may still listen, or may be gone for good: then the other side would be waited for in vain.
+            return tokio::select! {
+                () = clock.both_ended.notified() => Ok(()),
+                broken = from.as_ref().wait_broken() => Err(broken.map_or_else(Stopped::from, |()| Stopped(Ending::Broken))),
+            };
+        }
+        clock.tick();
+        meter.count(direction, length)?;
+        to.write_all(buffer.0.get(..length).unwrap_or_default()).await?;
+        clock.tick();
+        let is_full = length == buffer.0.len();
+        drop(buffer);
+        if is_full {
+            splice_all(from.as_ref(), to.as_ref(), direction, meter, clock).await?;
         }
     }
 }

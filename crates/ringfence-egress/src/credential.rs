@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use crate::body::Filter;
 use crate::decide::{Allowed, ForeignCredentials, Scheme};
 use crate::scan::{self, Scanner};
+use crate::sign::{Signed, Stamp, sign};
 
 /// Headers that carry credentials.
 const CARRIERS: [&str; 11] = [
@@ -49,6 +50,8 @@ const CARRIERS_IN_QUERY: [&str; 11] = [
 
 /// A shorter secret, or placeholder, would be found in bytes by accident.
 const SHORTEST: usize = 8;
+/// A shorter key could be guessed from what it signed.
+const SHORTEST_KEY: usize = 32;
 
 /// A secret, and what stands for it inside.
 #[derive(Clone)]
@@ -57,7 +60,16 @@ pub struct Credential {
     placeholder: String,
     secret: Zeroizing<String>,
     header: HeaderName,
-    prefix: String,
+    used: Use,
+}
+
+/// How a secret is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Use {
+    /// It is sent, with this before it.
+    Sent { prefix: String },
+    /// It signs requests, and stays here.
+    Signs,
 }
 
 /// Why something cannot be a credential.
@@ -71,6 +83,9 @@ pub enum BadCredential {
         "a secret and its placeholder are printable ASCII without spaces; take the line end off the file's contents"
     )]
     NotPlain,
+    /// A key with fewer than 32 characters.
+    #[error("a key that signs has at least {SHORTEST_KEY} characters; `openssl rand -hex 32` makes one")]
+    ShortKey,
     /// The placeholder has the secret in it, or is in it.
     #[error("a placeholder has nothing of the secret in it; choose another")]
     Alike,
@@ -95,7 +110,7 @@ impl Credential {
             placeholder: placeholder.to_owned(),
             secret: Zeroizing::new(secret.to_owned()),
             header: AUTHORIZATION,
-            prefix: "Bearer ".to_owned(),
+            used: Use::Sent { prefix: "Bearer ".to_owned() },
         })
     }
 
@@ -103,8 +118,29 @@ impl Credential {
     #[must_use]
     pub fn sent_as(mut self, header: HeaderName, prefix: &str) -> Self {
         self.header = header;
-        self.prefix = prefix.to_owned();
+        self.used = Use::Sent { prefix: prefix.to_owned() };
         self
+    }
+
+    /// The same as the key of a signature in a header with this name. It is never sent.
+    pub fn signing_in(mut self, header: &str) -> Result<Self, BadCredential> {
+        if self.secret.len() < SHORTEST_KEY {
+            return Err(BadCredential::ShortKey);
+        }
+        self.header = HeaderName::from_bytes(header.as_bytes()).map_err(|_| BadCredential::NotPlain)?;
+        self.used = Use::Signs;
+        Ok(self)
+    }
+
+    /// Signs a request with the headers `headers`; returns the signature.
+    pub(crate) fn sign(&self, signed: &Signed<'_>, headers: &mut HeaderMap) -> Result<String, String> {
+        let unfit = |_| "the signature does not fit into a header".to_owned();
+        let stamp = Stamp::now().ok_or("the request cannot be signed: this machine has no clock or no chance")?;
+        let (value, signature) = sign(&self.name, self.secret.as_bytes(), signed, &stamp);
+        let mut value = HeaderValue::from_str(&value).map_err(unfit)?;
+        value.set_sensitive(true);
+        headers.insert(self.header.clone(), value);
+        Ok(signature)
     }
 
     /// Likewise, with the name of the header as text.
@@ -135,9 +171,11 @@ pub(crate) struct Credentials {
 
 /// How the bodies of a request with credentials about are handled.
 #[derive(Debug)]
-pub(crate) struct Handled {
+pub(crate) struct Handled<'a> {
     pub(crate) request: Filter,
-    pub(crate) response: Option<Arc<[Vec<u8>]>>,
+    pub(crate) response: Option<Vec<Vec<u8>>>,
+    /// Signs the request when all of it is known.
+    pub(crate) signs: Option<&'a Credential>,
 }
 
 impl Credentials {
@@ -147,7 +185,7 @@ impl Credentials {
     }
 
     /// Puts the secret in where it belongs, and refuses what does not: then it says why.
-    pub(crate) fn apply(&self, allowed: &Allowed, scheme: Scheme, parts: &mut Parts) -> Result<Handled, String> {
+    pub(crate) fn apply(&self, allowed: &Allowed, scheme: Scheme, parts: &mut Parts) -> Result<Handled<'_>, String> {
         let own = match &allowed.credential {
             None => None,
             Some(name) => {
@@ -162,8 +200,10 @@ impl Credentials {
         if allowed.foreign == ForeignCredentials::Refused {
             refuse_foreign(own, parts)?;
         }
-        if let Some(credential) = own {
-            substitute(credential, &mut parts.headers)?;
+        let signs = own.filter(|credential| credential.used == Use::Signs);
+        match own.map(|credential| (credential, &credential.used)) {
+            Some((credential, Use::Sent { prefix })) => substitute(credential, prefix, &mut parts.headers)?,
+            Some((_, Use::Signs)) | None => {}
         }
         let left = |value: &HeaderValue| {
             let basic = decoded_basic(value).unwrap_or_default();
@@ -172,6 +212,9 @@ impl Credentials {
         };
         if parts.headers.values().any(left) {
             let why = match own {
+                Some(own) if own.used == Use::Signs => {
+                    "requests to this host are signed; send no placeholder".to_owned()
+                }
                 Some(own) => format!("the placeholder of a credential belongs into `{}` and nowhere else", own.header),
                 None => "the placeholder of a credential goes to the host of its rule alone, over https".to_owned(),
             };
@@ -188,12 +231,13 @@ impl Credentials {
             parts.headers.remove(IF_RANGE);
             self.list.iter().flat_map(|credential| spellings(&credential.secret)).collect()
         });
-        Ok(Handled { request, response })
+        Ok(Handled { request, response, signs })
     }
 }
 
 fn refuse_foreign(own: Option<&Credential>, parts: &Parts) -> Result<(), String> {
-    let is_own = |value: &HeaderValue| own.is_some_and(|credential| is_nothing_but(value, &credential.placeholder));
+    let sent = own.filter(|credential| credential.used != Use::Signs);
+    let is_own = |value: &HeaderValue| sent.is_some_and(|credential| is_nothing_but(value, &credential.placeholder));
     let own_header = own.map(|credential| credential.header.as_str());
     for carrier in CARRIERS.into_iter().chain(own_header) {
         if parts.headers.get_all(carrier).iter().any(|value| !is_own(value)) {
@@ -228,7 +272,7 @@ fn is_nothing_but(value: &HeaderValue, placeholder: &str) -> bool {
     })
 }
 
-fn substitute(credential: &Credential, headers: &mut HeaderMap) -> Result<(), String> {
+fn substitute(credential: &Credential, prefix: &str, headers: &mut HeaderMap) -> Result<(), String> {
     let unfit = |_| "the credential does not fit into a header".to_owned();
     let mut replaced = false;
     // In its own header alone: anywhere else the origin might keep it, or hand it on.
@@ -247,9 +291,9 @@ fn substitute(credential: &Credential, headers: &mut HeaderMap) -> Result<(), St
         replaced = true;
     }
     if !replaced {
-        let text = match credential.prefix.strip_prefix("Basic ") {
+        let text = match prefix.strip_prefix("Basic ") {
             Some(user) => format!("Basic {}", STANDARD.encode(format!("{user}{}", credential.secret.as_str()))),
-            None => format!("{}{}", credential.prefix, credential.secret.as_str()),
+            None => format!("{prefix}{}", credential.secret.as_str()),
         };
         let mut value = HeaderValue::from_str(&text).map_err(unfit)?;
         value.set_sensitive(true);
@@ -333,5 +377,6 @@ mod tests {
         assert_eq!(Credential::new("a", "long-enough-x", "long-enough").err(), Some(BadCredential::Alike));
         let credential = Credential::new("a", "placeholder", "long-enough").unwrap();
         assert!(!format!("{credential:?}").contains("long-enough"));
+        assert_eq!(credential.signing_in("authorization").err(), Some(BadCredential::ShortKey));
     }
 }

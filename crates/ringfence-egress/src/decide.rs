@@ -71,6 +71,8 @@ pub struct Allowed {
     pub budget: Budget,
     /// Whether a rule looked at method or path: then the normal form of the path is what is forwarded.
     pub looked_at_request: bool,
+    /// Headers that are not passed on, in small letters: those of all rules that mean this request.
+    pub strip: Vec<String>,
 }
 
 /// What may be spoken over a connection.
@@ -146,6 +148,7 @@ fn judge(rules: &Rules, target: &Target<'_>) -> Result<Allowed, Refused> {
             foreign: ForeignCredentials::Pass,
             budget: Budget::default(),
             looked_at_request: false,
+            strip: Vec::new(),
         });
     }
     match target.access {
@@ -282,6 +285,7 @@ fn judge_connection(rules: &Rules, target: &Target<'_>, seen: Seen) -> Result<Al
         foreign: bound,
         budget,
         looked_at_request: false,
+        strip: Vec::new(),
     };
     if let Some(rule) = opened {
         return Ok(allowed(Arc::clone(&rule.name), Handling::Inspect));
@@ -309,6 +313,7 @@ fn judge_request(
     let mut foreign = ForeignCredentials::Pass;
     let mut looked_at_request = seen.looked_at_request;
     let mut budget = Budget::default();
+    let mut strip = Vec::new();
     let channel = is_channel(target.host);
     for rule in rules.allowing(target.host) {
         if !rule.covers_port(target.port) {
@@ -323,6 +328,7 @@ fn judge_request(
         // Whether a path with two readings is meant is not known, so that it counts.
         if rule.covers_method(method) && covers_path(rule, path).unwrap_or(true) {
             budget = budget.meet(&rule.budget);
+            strip.extend_from_slice(&rule.net.strip);
         }
         if channel && !rule.may_talk_to_strangers() {
             keep(&mut refused, Reason::Stranger, rule);
@@ -349,7 +355,7 @@ fn judge_request(
         (None, Some(open)) => (open, None),
         (None, None) => return Err(refused),
     };
-    Ok(Allowed { rule, handling: Handling::Web, credential, foreign, budget, looked_at_request })
+    Ok(Allowed { rule, handling: Handling::Web, credential, foreign, budget, looked_at_request, strip })
 }
 
 /// A target in a few words. What a program wrote is in it as it came.

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::denial::Reason;
 use crate::dns::{self, ADDRESS_4, ADDRESS_6, Code, LONGEST_MESSAGE, Question};
 use crate::host::{Host, Loopback};
+use crate::listener::send_at_once;
 use crate::names::{Named, Names};
 use crate::proxy::{Proxy, Shared, is_passing};
 use crate::record::{Record, Via};
@@ -116,6 +117,9 @@ impl Proxy {
             // A permit that waits here would be one less for others.
             return std::future::pending().await;
         }
+        if let Err(error) = listeners.iter().try_for_each(send_at_once) {
+            return error;
+        }
         let mut connections = JoinSet::new();
         let mut first = 0;
         loop {
@@ -130,10 +134,8 @@ impl Proxy {
                 }
                 Poll::Pending
             });
-            let accepted = tokio::select! {
-                accepted = accept => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
+            let accepted = accept.await;
+            while connections.try_join_next().is_some() {}
             match accepted {
                 Ok((stream, _)) => {
                     let (proxy, names) = (self.clone(), Arc::clone(names));
@@ -146,7 +148,7 @@ impl Proxy {
     }
 
     async fn serve_place(&self, stream: TcpStream, names: &Names, permit: Arc<OwnedSemaphorePermit>) {
-        let (Ok(()), Ok(at)) = (stream.set_nodelay(true), stream.local_addr()) else { return };
+        let Ok(at) = stream.local_addr() else { return };
         let host = match at {
             // An address that nobody was told is judged as what it is, and named by no rule.
             SocketAddr::V4(v4) => names.host_at(*v4.ip()).unwrap_or_else(|| Host::of_address(at.ip())),

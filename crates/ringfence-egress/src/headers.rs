@@ -76,6 +76,18 @@ pub(crate) fn strip_response(headers: &mut HeaderMap) {
     headers.remove(header::ALT_SVC);
 }
 
+/// Takes away what the policy leaves out. Some servers take `_` for `-`, so that both are the same here.
+pub(crate) fn leave_out(headers: &mut HeaderMap, names: &[String]) {
+    if names.is_empty() {
+        return;
+    }
+    let alike = |name: &str| name.replace('_', "-");
+    let found = headers.keys().filter(|name| names.iter().any(|known| alike(known) == alike(name.as_str())));
+    for name in found.cloned().collect::<Vec<HeaderName>>() {
+        headers.remove(name);
+    }
+}
+
 /// Says that the connection becomes a WebSocket.
 pub(crate) fn say_websocket(headers: &mut HeaderMap) {
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -114,6 +126,14 @@ mod tests {
             map.insert(header::CONNECTION, HeaderValue::from_str(name).unwrap());
             assert!(strip(&mut map).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_left_out_is_left_out_in_every_spelling() {
+        let mut map = headers(&[("x-id", "1"), ("x_id", "2"), ("x-idle", "3"), ("accept", "*/*")]);
+        map.append("x-id", HeaderValue::from_static("4"));
+        leave_out(&mut map, &["x-id".to_owned()]);
+        assert_eq!(map, headers(&[("x-idle", "3"), ("accept", "*/*")]));
     }
 
     #[test]

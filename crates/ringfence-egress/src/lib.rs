@@ -31,6 +31,7 @@
 //! ```
 
 mod address;
+mod answer;
 mod ask;
 mod authority;
 mod body;
@@ -50,12 +51,14 @@ mod limits;
 mod listener;
 mod names;
 mod origin;
+mod place;
 mod proxy;
 mod record;
 mod request_head;
 mod resolve;
 mod rules;
 mod scan;
+mod sign;
 mod site;
 mod socks;
 mod strangers;

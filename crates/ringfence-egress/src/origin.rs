@@ -12,7 +12,6 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -21,6 +20,7 @@ use crate::decide::{Scheme, Target};
 use crate::host::Host;
 use crate::inspect::{Version, server_name};
 use crate::limits::Limits;
+use crate::resolve::Dialled;
 use crate::tasks::Spawner;
 use crate::upstream::Gate;
 
@@ -48,11 +48,18 @@ pub(crate) enum NoAnswer {
     Failed,
 }
 
+/// As a request names its target.
+pub(crate) fn authority(target: &Target<'_>, scheme: Scheme) -> String {
+    match target.port == scheme.port() {
+        true => target.host.in_url(),
+        false => format!("{}:{}", target.host.in_url(), target.port),
+    }
+}
+
 impl Origin {
     /// Speaks HTTP/1.1 over a plain connection.
-    pub(crate) async fn plain(stream: TcpStream, limits: &Limits, spawner: &Spawner) -> io::Result<Self> {
-        let address = stream.peer_addr()?.ip();
-        Self::speak(stream, address, Version::Http1, limits, spawner).await
+    pub(crate) async fn plain(outside: Dialled, limits: &Limits, spawner: &Spawner) -> io::Result<Self> {
+        Self::speak(outside.stream, outside.address, Version::Http1, limits, spawner).await
     }
 
     /// Speaks HTTP/1.1 to the proxy above ours.
@@ -61,15 +68,15 @@ impl Origin {
         Ok(Self { gate: Some(Arc::clone(gate)), ..origin })
     }
 
-    /// Verifies that `stream` leads to `host`, and speaks what is agreed on.
+    /// Verifies that `outside` leads to `host`, and speaks what is agreed on.
     pub(crate) async fn tls(
-        stream: TcpStream,
+        outside: Dialled,
         host: &Host,
         config: Arc<ClientConfig>,
         limits: &Limits,
         spawner: &Spawner,
     ) -> io::Result<(Self, Version)> {
-        let address = stream.peer_addr()?.ip();
+        let Dialled { stream, address } = outside;
         let name = server_name(host).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let stream = timeout(limits.handshake, TlsConnector::from(config).connect(name, stream)).await??;
         let version = Version::agreed(stream.get_ref().1.alpn_protocol());
@@ -135,10 +142,7 @@ impl Origin {
         target: &Target<'_>,
         scheme: Scheme,
     ) -> Result<(), ()> {
-        let authority = match target.port == scheme.port() {
-            true => target.host.in_url(),
-            false => format!("{}:{}", target.host.in_url(), target.port),
-        };
+        let authority = authority(target, scheme);
         // It may have been meant for a proxy above ours before, which is not here any more.
         request.headers_mut().remove(PROXY_AUTHORIZATION);
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());

@@ -20,11 +20,12 @@ use crate::inspect::{Inspector, Version};
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::names::Names;
+use crate::place::Place;
 use crate::record::{Identity, NoSink, Record, Sink, Via};
 use crate::request_head::{RequestHead, read_head};
 use crate::resolve::{Resolve, SystemResolver};
 use crate::rules::Rules;
-use crate::site::{Place, Site};
+use crate::site::Site;
 use crate::socks::{self, BadHandshake, Read, Reply};
 use crate::stream::{Rewound, Stream};
 use crate::tasks::Tasks;
@@ -168,15 +169,16 @@ impl Proxy {
     /// Whatever arrives here is taken for the sandbox of this proxy: the listener must be reachable from there alone.
     pub async fn serve(&self, listener: impl Into<Listener>) -> io::Error {
         let mut listener = listener.into();
+        if let Err(error) = listener.prepare() {
+            return error;
+        }
         let mut connections = JoinSet::new();
         loop {
             // Taken before accepting: what is over the bound waits in the kernel, and costs nothing here.
             let permit = self.permit().await;
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                // Reaps what has ended, so that the set does not grow.
-                Some(_) = connections.join_next() => continue,
-            };
+            let accepted = listener.accept().await;
+            // Those that have ended, so that the set does not grow. Nobody is woken for each of them.
+            while connections.try_join_next().is_some() {}
             match accepted {
                 Ok(stream) => {
                     let proxy = self.clone();
@@ -274,7 +276,7 @@ impl Proxy {
         let tasks = Tasks::new();
         let site = Site::new(Arc::clone(shared), Via::Forward, Place::Anywhere, None, permit, tasks.spawner());
         // An error here is the end of the connection, and its requests have been told.
-        drop(site.serve(Rewound::new(before, stream), Version::Http1, tasks).await);
+        drop(Box::pin(site.serve(Rewound::new(before, stream), Version::Http1, tasks)).await);
     }
 
     async fn connect(
@@ -296,8 +298,11 @@ impl Proxy {
                 if agrees { Ok((target.host, port)) } else { Err(crate::host::BadHost::new("Host names another host")) }
             }
         });
+        // A tunnel may be long and idle, and holds nothing that it does not need.
+        drop(before);
         match target {
             Ok((host, port)) => {
+                drop(head);
                 let tunnel = Tunnel {
                     shared: Arc::clone(shared),
                     stream,
@@ -412,7 +417,7 @@ pub(crate) async fn say_and_close(stream: &mut Stream, bytes: &[u8]) {
         stream.write_all(bytes).await?;
         stream.shutdown().await?;
         // Read what is still coming, some of it: bytes that nobody reads would take the answer back with a reset.
-        let mut rest = [0; 1024];
+        let mut rest = vec![0; 1024];
         for _ in 0..64 {
             if stream.read(&mut rest).await? == 0 {
                 break;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ const LONGEST_HOSTS: u64 = 1024 * 1024;
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
-            let listed = in_hosts(&read_hosts().await?, name);
+            let listed = in_hosts(&read_hosts(HOSTS).await?, name);
             if !listed.is_empty() {
                 return Ok(listed);
             }
@@ -65,17 +66,19 @@ async fn servers_of_this_system() -> io::Result<TokioResolver> {
     builder.build().map_err(io::Error::other)
 }
 
-async fn read_hosts() -> io::Result<String> {
-    let reading = tokio::task::spawn_blocking(|| {
+async fn read_hosts(path: impl AsRef<Path>) -> io::Result<String> {
+    let path = path.as_ref().to_owned();
+    let reading = tokio::task::spawn_blocking(move || {
         let mut bytes = Vec::new();
-        match File::open(HOSTS) {
+        match File::open(&path) {
             Ok(file) => file.take(LONGEST_HOSTS + 1).read_to_end(&mut bytes).map(drop)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
         if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LONGEST_HOSTS {
             // What is not read may be what leads a name elsewhere.
-            return Err(io::Error::other(format!("{HOSTS} has more than {LONGEST_HOSTS} bytes, which are not read")));
+            let text = format!("{} has more than {LONGEST_HOSTS} bytes, which are not read", path.display());
+            return Err(io::Error::other(text));
         }
         // A comment may be in any writing.
         Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -184,18 +187,25 @@ async fn find(
     Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
 }
 
+/// A connection to the outside, and whose address it was made to.
+#[derive(Debug)]
+pub(crate) struct Dialled {
+    pub(crate) stream: TcpStream,
+    pub(crate) address: IpAddr,
+}
+
 /// Connects to the first checked address that answers.
-pub(crate) async fn dial(checked: &Checked, limit: Duration) -> io::Result<TcpStream> {
+pub(crate) async fn dial(checked: &Checked, limit: Duration) -> io::Result<Dialled> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     let addresses = match checked {
         Checked::Direct(addresses) => addresses,
-        Checked::Through { gate, authority } => return gate.tunnel(authority, limit).await,
+        Checked::Through { gate, authority } => return Box::pin(gate.tunnel(authority, limit)).await,
     };
     for address in addresses.iter().take(MOST_DIALLED) {
         match timeout(limit, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 stream.set_nodelay(true)?;
-                return Ok(stream);
+                return Ok(Dialled { stream, address: address.ip() });
             }
             Ok(Err(error)) => last = error,
             Err(elapsed) => last = elapsed.into(),
@@ -220,6 +230,19 @@ mod tests {
         check("b.test", &["10.0.0.2", "::1"]);
         check("c.test", &[]);
         check("test", &[]);
+    }
+
+    #[tokio::test]
+    async fn a_file_of_hosts_that_is_too_long_is_not_read_in_part_and_none_is_an_empty_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hosts");
+        assert_eq!(read_hosts(&file).await.unwrap(), "");
+        let last = "\n10.0.0.7 last.test\n";
+        let longest = usize::try_from(LONGEST_HOSTS).unwrap();
+        std::fs::write(&file, "#".repeat(longest - last.len()) + last).unwrap();
+        assert_eq!(in_hosts(&read_hosts(&file).await.unwrap(), "last.test"), ["10.0.0.7".parse::<IpAddr>().unwrap()]);
+        std::fs::write(&file, "#".repeat(longest - last.len() + 1) + last).unwrap();
+        assert!(read_hosts(&file).await.unwrap_err().to_string().contains("has more than"));
     }
 
     /// Says that a name has so many addresses.

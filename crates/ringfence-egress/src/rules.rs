@@ -89,7 +89,7 @@ impl Rule {
     }
 
     pub(crate) fn opens_tls(&self) -> bool {
-        self.inspection == Inspection::Inspected || self.net.credential.is_some()
+        self.inspection == Inspection::Inspected || self.net.inspects()
     }
 
     pub(crate) fn may_talk_to_strangers(&self) -> bool {

@@ -8,22 +8,21 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{CONTENT_ENCODING, HOST};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio::time::timeout;
 
+use crate::answer::{Answer, nothing, say};
 use crate::authority::Authority;
-use crate::body::{Cut, Filter, Watched};
+use crate::body::{Filter, Source, Watched};
 use crate::budget::{Budget, Direction};
 use crate::copy;
 use crate::credential::{self, Handled};
@@ -32,16 +31,16 @@ use crate::denial::{Denied, Reason, plain};
 use crate::headers;
 use crate::host::Host;
 use crate::inspect::Version;
-use crate::origin::{NoAnswer, Origin};
+use crate::origin::{NoAnswer, Origin, authority};
+use crate::place::Place;
 use crate::proxy::Shared;
 use crate::record::{Ending, Record, Ticket, Via};
-use crate::resolve::{Checked, Unchecked, check, dial};
+use crate::resolve::{Unchecked, check, dial};
 use crate::scan::Scanner;
+use crate::sign::Signed;
 use crate::tasks::{Spawner, Tasks};
 use crate::upstream::Gate;
 use crate::url_path::UrlPath;
-
-type Answer = Response<UnsyncBoxBody<Bytes, Cut>>;
 
 /// One connection from inside over which HTTP is spoken.
 pub(crate) struct Site {
@@ -56,27 +55,6 @@ pub(crate) struct Site {
     spawner: Spawner,
     /// Held until the last request, or what became of it, has ended.
     _permit: Arc<OwnedSemaphorePermit>,
-}
-
-/// What requests may be about.
-#[derive(Debug)]
-pub(crate) enum Place {
-    /// Any host: each request names its own.
-    Anywhere,
-    /// One host: the tunnel was made for it, and every request has to agree.
-    One(OnePlace),
-}
-
-/// The target of a tunnel, judged and looked up.
-#[derive(Debug)]
-pub(crate) struct OnePlace {
-    pub(crate) host: Host,
-    pub(crate) port: u16,
-    pub(crate) checked: Checked,
-    /// How we are a client to it, and what was spoken at first; `None` is plain HTTP.
-    pub(crate) tls: Option<(Arc<ClientConfig>, Version)>,
-    /// Why nothing can be sent: its certificate, for instance.
-    pub(crate) failed: Option<String>,
 }
 
 #[derive(Debug)]
@@ -194,16 +172,41 @@ impl Site {
             .account
             .request(&host.to_string(), allowed.budget)
             .map_err(|over| self.refuse(&target, Reason::Budget, &over.to_string()))?;
+        let (body, known) = match handled.signs {
+            None => (Source::Coming(body), None),
+            Some(_) => self.hold(body).await?,
+        };
         let origin = self.origin(&target, allowed.budget).await?;
         let record = self.record(&target, None, Arc::clone(&allowed.rule));
         let ticket = Ticket::open(record, &self.shared.sink, meter, started);
-        let Handled { request: filter, response: words } = handled;
-        let up = Watched::new(body, Arc::clone(&ticket), Direction::Up, self.shared.limits.idle, filter);
+        let Handled { request: filter, response: mut words, signs } = handled;
+        if let Some(credential) = signs {
+            let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+            let authority = authority(&target, scheme);
+            let signed = Signed { method: method.as_str(), authority: &authority, path, body: known.as_deref() };
+            let signature = credential
+                .sign(&signed, &mut parts.headers)
+                .map_err(|why| self.refuse(&target, Reason::Credential, &why))?;
+            // Whoever could read it in an echo could send the request once more.
+            words.get_or_insert_default().push(signature.into_bytes());
+        }
+        let strip = allowed.strip.clone();
+        let up = Watched::new(body, Arc::clone(&ticket), Direction::Up, self.shared.limits.idle, filter, strip);
         let mut request = Request::from_parts(parts, up);
         let inside = websocket.then(|| hyper::upgrade::on(&mut request));
         let response = self.send(&target, &allowed, scheme, origin, request, &ticket).await?;
         ticket.answered(Some(response.status().as_u16()));
-        self.pass_back(&target, response, inside, ticket, words).await
+        self.pass_back(&target, response, inside, ticket, words, allowed.strip).await
+    }
+
+    /// Holds a body that is to be signed, where it is small.
+    async fn hold(&self, body: Incoming) -> Result<(Source, Option<Bytes>), Refused> {
+        let broken =
+            |what: &str| Refused::Failed(StatusCode::BAD_REQUEST, format!("the body of the request {what}.\n"));
+        match timeout(self.shared.limits.handshake, Source::hold(body)).await {
+            Ok(held) => held.map_err(|_| broken("is not whole")),
+            Err(_) => Err(broken("did not come in time")),
+        }
     }
 
     /// Makes the request ready for the origin. Whether it asks for a WebSocket.
@@ -211,6 +214,7 @@ impl Site {
         if parts.method == Method::TRACE || parts.method == Method::CONNECT {
             return Err(self.refuse(target, Reason::Trace, "this method is not passed on"));
         }
+        headers::leave_out(&mut parts.headers, &allowed.strip);
         if allowed.looked_at_request
             && let Some(name) = headers::override_in(&parts.headers)
         {
@@ -370,8 +374,8 @@ impl Site {
                 if let Some(gate) = checked.through() {
                     return Origin::gate(gate, limits, &self.spawner).await.map_err(failed);
                 }
-                let stream = dial(&checked, limits.connect).await.map_err(failed)?;
-                Origin::plain(stream, limits, &self.spawner).await.map_err(failed)
+                let outside = dial(&checked, limits.connect).await.map_err(failed)?;
+                Origin::plain(outside, limits, &self.spawner).await.map_err(failed)
             }
             Place::One(one) => {
                 if let Some(why) = &one.failed {
@@ -381,11 +385,11 @@ impl Site {
                     .account
                     .connection(&target.host.to_string(), budget)
                     .map_err(|over| self.refuse(target, Reason::Budget, &over.to_string()))?;
-                let stream = dial(&one.checked, limits.connect).await.map_err(failed)?;
+                let outside = dial(&one.checked, limits.connect).await.map_err(failed)?;
                 match &one.tls {
-                    None => Origin::plain(stream, limits, &self.spawner).await.map_err(failed),
+                    None => Origin::plain(outside, limits, &self.spawner).await.map_err(failed),
                     Some((config, version)) => {
-                        let tls = Origin::tls(stream, &one.host, Arc::clone(config), limits, &self.spawner);
+                        let tls = Origin::tls(outside, &one.host, Arc::clone(config), limits, &self.spawner);
                         let (origin, spoken) = tls.await.map_err(failed)?;
                         // Requests that come side by side would have a connection each.
                         if spoken != *version {
@@ -421,10 +425,12 @@ impl Site {
         mut response: Response<Incoming>,
         inside: Option<hyper::upgrade::OnUpgrade>,
         ticket: Arc<Ticket>,
-        words: Option<Arc<[Vec<u8>]>>,
+        words: Option<Vec<Vec<u8>>>,
+        strip: Vec<String>,
     ) -> Result<Answer, Refused> {
         let idle = self.shared.limits.idle;
         headers::strip_response(response.headers_mut());
+        headers::leave_out(response.headers_mut(), &strip);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(inside) = inside else {
                 let text = format!("{} changed the protocol without being asked.\n", target.host);
@@ -447,6 +453,7 @@ impl Site {
         let filter = match words {
             None => Filter::Nothing,
             Some(words) => {
+                let words: Arc<[Vec<u8>]> = words.into();
                 let mut encodings = response.headers().get_all(CONTENT_ENCODING).iter();
                 if encodings.any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
                     let text = format!("{} sent a compressed answer, which cannot be looked through.\n", target.host);
@@ -458,7 +465,9 @@ impl Site {
                 Filter::Mask(Scanner::new(Arc::clone(&words)), words)
             }
         };
-        Ok(response.map(|body| Watched::new(body, ticket, Direction::Down, idle, filter).boxed_unsync()))
+        Ok(response.map(|body| {
+            Watched::new(Source::Coming(body), ticket, Direction::Down, idle, filter, strip).boxed_unsync()
+        }))
     }
 
     fn record(&self, target: &Target<'_>, denied: Option<Reason>, rule: Arc<str>) -> Record {
@@ -481,15 +490,4 @@ impl Site {
         let what = format!("{} {}{}", parts.method, parts.uri.host().unwrap_or_default(), parts.uri.path());
         Refused::Denied(Box::new(self.shared.deny_unnamed(self.via, reason, &what, why)))
     }
-}
-
-fn nothing() -> UnsyncBoxBody<Bytes, Cut> {
-    Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync()
-}
-
-fn say(status: StatusCode, text: String) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync());
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=us-ascii"));
-    answer
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
@@ -18,10 +17,11 @@ use crate::denial::{Denied, Reason, plain};
 use crate::host::Host;
 use crate::inspect::{Inspector, Version};
 use crate::origin::Origin;
+use crate::place::{OnePlace, Place};
 use crate::proxy::{Shared, answer_denied, read_some, say_and_close};
 use crate::record::{Ending, Ticket, Via};
-use crate::resolve::{Checked, Unchecked, check, dial};
-use crate::site::{OnePlace, Place, Site};
+use crate::resolve::{Checked, Dialled, Unchecked, check, dial};
+use crate::site::Site;
 use crate::socks::Reply;
 use crate::stream::{Rewound, Stream};
 use crate::tasks::Tasks;
@@ -103,9 +103,7 @@ impl Tunnel {
             Ok(outside) => outside,
             Err(error) => return self.fail(&host, &error).await,
         };
-        if let Ok(address) = outside.peer_addr() {
-            ticket.dialled(address.ip());
-        }
+        ticket.dialled(outside.address);
         ticket.answered(None);
         if self.greet().await.is_err() {
             return;
@@ -121,17 +119,19 @@ impl Tunnel {
     }
 
     /// TLS whose name agrees, or HTTP, and nothing else.
+    ///
+    /// What speaks HTTP or opens TLS has an allocation of its own: a tunnel that only passes bytes on stays small.
     async fn web(
         mut self,
         target: &Target<'_>,
         checked: Checked,
-        outside: TcpStream,
+        outside: Dialled,
         ticket: Arc<Ticket>,
         inspector: Option<Arc<Inspector>>,
     ) {
         match self.listen().await {
             Ok(Spoken::Nothing) => ticket.end(Ending::Complete),
-            Ok(Spoken::Http) => self.http(target, checked, outside, &ticket).await,
+            Ok(Spoken::Http) => Box::pin(self.http(target, checked, outside, &ticket)).await,
             Ok(Spoken::Tls(hello)) => {
                 if let Err((reason, why)) = agrees(&hello, target.host, inspector.as_deref()) {
                     let denied = deny_because(&self.shared.rules, target, reason, why);
@@ -140,7 +140,9 @@ impl Tunnel {
                 }
                 match inspector {
                     None => self.pass(target, outside, &ticket).await,
-                    Some(inspector) => self.inspect(target, checked, outside, &inspector, ticket).await,
+                    Some(inspector) => {
+                        Box::pin(self.inspect(target, checked, outside, &inspector, ticket)).await;
+                    }
                 }
             }
             Ok(Spoken::Unknown) => {
@@ -186,7 +188,7 @@ impl Tunnel {
     }
 
     /// Passes bytes on without a look at them. To a budget of requests that is one.
-    async fn pass(self, target: &Target<'_>, outside: TcpStream, ticket: &Ticket) {
+    async fn pass(self, target: &Target<'_>, outside: Dialled, ticket: &Ticket) {
         if let Err(over) = ticket.meter.one_more_request() {
             let denied = deny_because(&self.shared.rules, target, Reason::Budget, &over.to_string());
             ticket.end(Ending::Cut);
@@ -194,13 +196,13 @@ impl Tunnel {
             return self.deny_inside(target, &denied, last).await;
         }
         let Self { shared, stream, before, permit, .. } = self;
-        let ending = copy::copy(stream, before, outside, &ticket.meter, shared.limits.idle).await;
+        let ending = copy::copy(stream, before, outside.stream, &ticket.meter, shared.limits.idle).await;
         ticket.end(ending);
         drop(permit);
     }
 
     /// Plain HTTP in a tunnel is judged request by request, like any other.
-    async fn http(self, target: &Target<'_>, checked: Checked, outside: TcpStream, ticket: &Ticket) {
+    async fn http(self, target: &Target<'_>, checked: Checked, outside: Dialled, ticket: &Ticket) {
         let Self { shared, stream, before, permit, .. } = self;
         let tasks = Tasks::new();
         let origin = Origin::plain(outside, &shared.limits, &tasks.spawner()).await.ok();
@@ -214,7 +216,7 @@ impl Tunnel {
         self,
         target: &Target<'_>,
         checked: Checked,
-        outside: TcpStream,
+        outside: Dialled,
         inspector: &Inspector,
         ticket: Arc<Ticket>,
     ) {

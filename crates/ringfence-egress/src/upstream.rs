@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::denial::plain_and_short;
-use crate::resolve::Resolve;
+use crate::resolve::{Dialled, Resolve};
 
 /// The most of an answer's head that is read.
 const MOST_HEAD: usize = 16 * 1024;
@@ -90,7 +90,7 @@ impl Gate {
     }
 
     /// A connection to the upstream itself.
-    pub(crate) async fn reach(&self, limit: Duration) -> io::Result<TcpStream> {
+    pub(crate) async fn reach(&self, limit: Duration) -> io::Result<Dialled> {
         let failed = |error: io::Error| {
             let text = format!("the upstream proxy {} could not be reached: {error}", self.upstream.name);
             io::Error::new(error.kind(), text)
@@ -110,12 +110,13 @@ impl Gate {
         let stream = timeout(limit, dialling).await.map_err(io::Error::from).and_then(|dialled| dialled);
         let stream = stream.map_err(failed)?;
         stream.set_nodelay(true)?;
-        Ok(stream)
+        let address = stream.peer_addr()?.ip();
+        Ok(Dialled { stream, address })
     }
 
     /// A connection through the upstream to `authority`.
-    pub(crate) async fn tunnel(&self, authority: &str, limit: Duration) -> io::Result<TcpStream> {
-        let mut stream = self.reach(limit).await?;
+    pub(crate) async fn tunnel(&self, authority: &str, limit: Duration) -> io::Result<Dialled> {
+        let Dialled { mut stream, address } = self.reach(limit).await?;
         let mut head = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n").into_bytes();
         if let Some(authorization) = self.authorization() {
             head.extend(b"Proxy-Authorization: ");
@@ -140,7 +141,7 @@ impl Gate {
         };
         let answer = timeout(limit, asking).await.unwrap_or_else(|_| Err(self.told("did not answer in time")))?;
         match status(&answer) {
-            Some(200..=299) => Ok(stream),
+            Some(200..=299) => Ok(Dialled { stream, address }),
             Some(407) => Err(self.told(self.wants_credential())),
             Some(403) => Err(self.told("does not let this host through (403)")),
             Some(status) => Err(self.told(&format!("answered with status {status}"))),

@@ -94,6 +94,11 @@ pub enum FarOrder {
         /// What is wanted of it.
         what: ToConnection,
     },
+    /// Before the first order, at most once: connect to the socket there. From then on both speak over that.
+    Meet {
+        /// Its path inside.
+        at: OsString,
+    },
 }
 
 /// How long a host may be silent before its guest takes it for gone.
@@ -268,6 +273,7 @@ impl Message for FarOrder {
             Self::Find(files) => files.len() <= MOST_FILES,
             Self::Make(nodes) => fit(nodes),
             Self::Connection { what, .. } => what.fits(),
+            Self::Meet { at } => at.len() <= MOST_PATH,
             _ => true,
         };
         fits.then_some(self)

@@ -3,34 +3,21 @@
 //! One thread and one loop wait for everything: orders, the ends of children, and what programs read and write. No program
 //! holds what orders come through or reports go to, and none can look into this process to find them, or the key of its frames.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ringfence_linux::cgroup::counted_inside;
 use ringfence_linux::wall::{Behind, Failed, Kernel, ProcessOne};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags};
 
 use crate::door::{AtTheDoor, Door};
-use crate::far::{Begin, FarOrder, FarReport, MOST_FAR_REPORT, SILENCE_SECONDS};
+use crate::far::{FarOrder, FarReport};
+use crate::far_host::{Ear, Voice, begin, wait};
 use crate::far_workspace::Keeping;
 use crate::programs::{Next, Programs};
-use crate::protocol::{BadFrame, ONLY, Order, ProgramNumber, Reader, Report, Start, encode};
-use crate::seal::{Direction, FrameKey, Seal};
+use crate::protocol::{ONLY, Order, ProgramNumber, Report, Start};
 use crate::streams::{OutOfTurn, Streams, TellFar, Waits};
-
-/// Read at once of orders.
-const READ: usize = 64 * 1024;
-/// How long a host may say nothing, or take nothing.
-const SILENCE: Duration = Duration::from_secs(SILENCE_SECONDS);
-
-/// How long a last word may take to the host.
-const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Pieces of connections that are sent before orders and programs get their turn.
 const PIECES: usize = 16;
@@ -53,8 +40,8 @@ pub fn live_far() -> NotAGuest {
         // Nobody can be told: standard output is not yet known to be a host's.
         Err(_) => std::process::exit(1),
         Ok(Some((process, reports))) => {
-            let voice = Voice { to: reports, seal: RefCell::new(None), lost: Cell::new(false) };
-            if let Some(failed) = live(process, &voice) {
+            let mut voice = Voice::new(reports);
+            if let Some(failed) = live(process, &mut voice) {
                 voice.tell(&FarReport::Report(Report::Failed { program: ONLY, why: failed.into() }));
             }
             std::process::exit(1)
@@ -72,12 +59,10 @@ fn forget_environment() {
 }
 
 /// Lives until the end, which is that of the process; returns when the wall does not stand, or nobody wants one.
-fn live(process: ProcessOne, voice: &Voice) -> Option<Failed> {
-    let mut ear = Ear { orders: Reader::default(), heard: Instant::now() };
-    let (begin, key) = wait_for_begin(process.orders().as_fd(), &mut ear)?;
-    // Before anything else is read or said: no program is there yet that could have sent or seen it.
-    ear.orders.seal(Seal::new(key.clone(), Direction::Orders));
-    voice.seal.replace(Some(Seal::new(key, Direction::Reports)));
+fn live(mut process: ProcessOne, voice: &mut Voice) -> Option<Failed> {
+    let mut ear = Ear::new();
+    let begin = begin(&mut process, &mut ear, voice)?;
+    let voice = &*voice;
     if let Err(error) = rustix::io::ioctl_fionbio(&voice.to, true) {
         return Some(Failed::Said(format!("could not prepare to report: {error}")));
     }
@@ -102,139 +87,6 @@ fn live(process: ProcessOne, voice: &Voice) -> Option<Failed> {
     let kernel = begin.contained.kernel;
     let (programs, streams) = (Programs::default(), BTreeMap::new());
     FarLife { behind, kernel, programs, streams, door, workspace, ear, voice }.serve()
-}
-
-/// The first order; nothing when another came, or none.
-fn wait_for_begin(orders: BorrowedFd<'_>, ear: &mut Ear) -> Option<(Box<Begin>, FrameKey)> {
-    loop {
-        match ear.orders.next_message() {
-            Ok(Some(FarOrder::Begin { begin, key })) => return Some((begin, key)),
-            Ok(Some(FarOrder::StillHere)) => {}
-            Ok(Some(_)) | Err(_) => return None,
-            Ok(None) => {
-                wait(&mut [PollFd::from_borrowed_fd(orders, PollFlags::IN)], ear.silence_left()).ok()?;
-                if ear.silence_left().is_zero() || !ear.listen(orders) {
-                    return None;
-                }
-            }
-        }
-    }
-}
-
-/// Waits for any of `polls`, at most `limit`.
-fn wait(polls: &mut [PollFd<'_>], limit: Duration) -> io::Result<()> {
-    let seconds = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
-    let limit = Timespec { tv_sec: seconds, tv_nsec: limit.subsec_nanos().into() };
-    match poll(polls, Some(&limit)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// What orders come in by.
-struct Ear {
-    orders: Reader<FarOrder>,
-    /// When the host was heard last.
-    heard: Instant,
-}
-
-impl Ear {
-    fn silence_left(&self) -> Duration {
-        SILENCE.saturating_sub(self.heard.elapsed())
-    }
-
-    /// Waits until the host has heard our last word and leaves, or for a moment: an engine may lose what is said just before an
-    /// end.
-    fn wait_until_heard(&mut self, orders: BorrowedFd<'_>) {
-        let begin = Instant::now();
-        while begin.elapsed() < LAST_WORD {
-            let mut polls = [PollFd::from_borrowed_fd(orders, PollFlags::IN)];
-            let waited = wait(&mut polls, LAST_WORD.saturating_sub(begin.elapsed()));
-            let [found] = polls;
-            if waited.is_err() || !found.revents().is_empty() && !self.listen(orders) {
-                return;
-            }
-        }
-    }
-
-    /// Takes in what came; false when the host is gone.
-    fn listen(&mut self, orders: BorrowedFd<'_>) -> bool {
-        let mut bytes = [0u8; READ];
-        match rustix::io::read(orders, &mut bytes) {
-            Ok(read @ 1..) => {
-                self.orders.push(bytes.get(..read).unwrap_or_default());
-                self.heard = Instant::now();
-                true
-            }
-            Err(Errno::INTR | Errno::AGAIN) => true,
-            Ok(_) | Err(_) => false,
-        }
-    }
-}
-
-/// What reports go out by.
-struct Voice {
-    to: OwnedFd,
-    /// Nothing is said without one.
-    seal: RefCell<Option<Seal>>,
-    /// The host is gone, or takes nothing: there is nobody to tell.
-    lost: Cell<bool>,
-}
-
-impl Voice {
-    /// Sends a whole report. Waits for a host that is slow, as a program that writes to a pipe does.
-    fn tell(&self, report: &FarReport) {
-        if self.lost.get() {
-            return;
-        }
-        let sent = self
-            .frame(report)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-            .and_then(|frame| self.send(&frame));
-        // A part may have been sent, and nothing after it could be told apart.
-        if sent.is_err() {
-            self.lost.set(true);
-        }
-    }
-
-    fn frame(&self, report: &FarReport) -> Result<Vec<u8>, BadFrame> {
-        let mut frame = encode(report, MOST_FAR_REPORT)?;
-        self.seal.borrow_mut().as_mut().ok_or(BadFrame::Seal)?.close(&mut frame)?;
-        Ok(frame)
-    }
-
-    /// Tells what was counted of everything in the container, where that can be read.
-    fn count(&self) {
-        if let Some(counted) = counted_inside() {
-            self.tell(&FarReport::Counted {
-                memory_peak: counted.memory_peak,
-                killed_for_memory: counted.oom_kills,
-                starts_refused: counted.pids_limit_hits,
-            });
-        }
-    }
-
-    fn send(&self, mut rest: &[u8]) -> io::Result<()> {
-        let mut taken = Instant::now();
-        while !rest.is_empty() {
-            match rustix::io::write(&self.to, rest) {
-                Ok(written) => {
-                    rest = rest.get(written..).unwrap_or_default();
-                    taken = Instant::now();
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    let left = SILENCE.saturating_sub(taken.elapsed());
-                    if left.is_zero() {
-                        return Err(io::ErrorKind::TimedOut.into());
-                    }
-                    wait(&mut [PollFd::from_borrowed_fd(self.to.as_fd(), PollFlags::OUT)], left)?;
-                }
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(())
-    }
 }
 
 struct FarLife<'a> {
@@ -426,7 +278,7 @@ impl FarLife<'_> {
                 None => Err(OutOfTurn),
             },
             FarOrder::StillHere => Ok(()),
-            FarOrder::Begin { .. } => Err(OutOfTurn),
+            FarOrder::Begin { .. } | FarOrder::Meet { .. } => Err(OutOfTurn),
         };
         done.map_err(|OutOfTurn| End::Alone)
     }

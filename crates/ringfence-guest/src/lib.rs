@@ -6,6 +6,7 @@
 mod bytes;
 mod door;
 pub mod far;
+mod far_host;
 mod far_life;
 mod far_workspace;
 mod files;

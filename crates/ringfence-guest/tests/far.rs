@@ -6,7 +6,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test")]
 
+use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -606,6 +609,57 @@ fn a_host_that_goes_away_takes_everything_with_it() {
     host.start(1, "trap '' HUP TERM; setsid sleep 100 & sleep 100", None);
     host.orders = None;
     assert!(host.is_gone());
+}
+
+#[test]
+fn a_guest_that_is_told_to_meet_speaks_over_that_socket_alone_and_ends_with_it() {
+    // Outside of what the guest's root hides.
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let at = folder.path().join("meet");
+    let listener = UnixListener::bind(&at).unwrap();
+    for path in [folder.path(), &at] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let Some(mut host) = Host::bare() else { return };
+    if std::env::var_os("RINGFENCE_TEST_FAR_GUEST").is_some() {
+        return eprintln!("SKIPPED: a container does not see the socket");
+    }
+    host.send(&FarOrder::Meet { at: at.into() });
+    let (mut socket, _) = listener.accept().unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let begin = Begin { contained: contained(), workspace: FarWorkspace::AsItIs, door: None };
+    let order = FarOrder::Begin { begin: Box::new(begin), key: host.key.clone() };
+    socket.write_all(&encode(&order, MOST_ORDER).unwrap()).unwrap();
+    let mut reader = Reader::<FarReport>::default();
+    reader.seal(Seal::new(host.key.clone(), Direction::Reports));
+    let proven = loop {
+        let mut bytes = [0; 4096];
+        let read = socket.read(&mut bytes).unwrap();
+        assert!(read > 0, "it ended");
+        reader.push(&bytes[..read]);
+        if let Some(report) = reader.next_message().unwrap() {
+            break report;
+        }
+    };
+    assert!(matches!(proven, FarReport::Report(Report::Proven(_))), "{proven:?}");
+    assert!(host.reports.try_recv().is_err(), "it says nothing elsewhere");
+    // The twin: it lives while the socket is open, whatever becomes of its input.
+    host.orders = None;
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(host.child.try_wait().unwrap().is_none());
+    drop(socket);
+    assert!(host.child.wait().is_ok());
+}
+
+#[test]
+fn a_guest_meets_once_and_before_it_begins() {
+    let nowhere = || FarOrder::Meet { at: "/no/such/socket".into() };
+    let Some(mut host) = Host::bare() else { return };
+    host.send(&nowhere());
+    assert!(host.is_gone(), "there is nobody to meet");
+    let Some(mut host) = Host::begun() else { return };
+    host.send(&nowhere());
+    assert!(host.is_gone(), "it has begun");
 }
 
 #[test]

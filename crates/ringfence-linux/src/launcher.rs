@@ -109,6 +109,14 @@ impl Launcher {
         }
     }
 
+    /// What the guest that this process made has begun with.
+    pub fn begun(&self) -> Option<Wall> {
+        match &self.raiser {
+            Raiser::Here(spare) => lock(spare).as_ref().and_then(Spare::begun).cloned(),
+            Raiser::Process(_) => None,
+        }
+    }
+
     /// Ends what was prepared: it is not how things are any more.
     pub fn forget(&self) -> io::Result<()> {
         match &self.raiser {

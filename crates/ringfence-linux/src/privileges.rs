@@ -234,9 +234,16 @@ fn bounding_set() -> io::Result<u64> {
     Ok(set)
 }
 
-fn empty_bounding_set() -> io::Result<()> {
+/// Takes every capability out of the bounding set. What the thread may do now, it still may: it is what executions can give that ends.
+/// Those that are not in it are only asked about, which costs nothing beside the change of credentials that taking one out is.
+pub(crate) fn empty_bounding_set() -> io::Result<()> {
     for capability in 0..CAPABILITY_BITS {
-        match prctl(libc::PR_CAPBSET_DROP, [capability, 0, 0, 0]) {
+        let dropped = match prctl(libc::PR_CAPBSET_READ, [capability, 0, 0, 0]) {
+            Ok(0) => Ok(0),
+            Ok(_) => prctl(libc::PR_CAPBSET_DROP, [capability, 0, 0, 0]),
+            Err(error) => Err(error),
+        };
+        match dropped {
             Ok(_) => {}
             Err(error) if is_end(&error, capability) => break,
             Err(error) => return Err(error),

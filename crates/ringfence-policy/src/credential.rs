@@ -10,6 +10,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::diagnostic::{Diagnostic, Invalid, quote};
+use crate::header;
 use crate::host::{HostPattern, NetRule};
 use crate::path::LiteralPath;
 use crate::policy::{Layer, NetMode, ResolvedPolicy, Sourced};
@@ -19,7 +20,7 @@ use crate::section::values;
 use crate::variable::{changes_code, check_name, check_value, covers_pass};
 use crate::yaml::{Key, Node, Value};
 
-pub(crate) const KEYS: [&str; 5] = ["from", "hosts", "header", "format", "env"];
+pub(crate) const KEYS: [&str; 6] = ["from", "hosts", "header", "format", "env", "sign"];
 pub(crate) const FROM_KEYS: [&str; 4] = ["env", "file", "keyring", "command"];
 
 const BAD: &str = "policy::bad-credential";
@@ -35,10 +36,22 @@ pub struct CredentialPolicy {
     pub hosts: Vec<HostPattern>,
     /// The header that carries it, in small letters.
     pub header: String,
-    /// What stands before it there. After `Basic ` the rest and the secret are sent in base64.
-    pub prefix: String,
+    /// How the secret is used.
+    pub secret: SecretUse,
     /// The variable that holds its placeholder inside.
     pub env: Option<String>,
+}
+
+/// How a secret is used.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SecretUse {
+    /// It is sent.
+    Sent {
+        /// What stands before it in its header. After `Basic ` the rest and the secret are sent in base64.
+        prefix: String,
+    },
+    /// It is the key of a signature, and stays here.
+    Signs,
 }
 
 /// Where a secret is found, by the host and right before it is needed.
@@ -65,9 +78,12 @@ impl CredentialPolicy {
         self.hosts.iter().any(|known| known.covers(host))
     }
 
-    /// How it stands in its header, with `{}` for the secret.
-    pub fn format(&self) -> String {
-        format!("{}{{}}", self.prefix)
+    /// How it stands in its header, with `{}` for the secret, where it is sent.
+    pub fn format(&self) -> Option<String> {
+        match &self.secret {
+            SecretUse::Sent { prefix } => Some(format!("{prefix}{{}}")),
+            SecretUse::Signs => None,
+        }
     }
 }
 
@@ -116,6 +132,14 @@ fn read_one(reader: &mut Reader<'_>, node: &Node) -> Option<Written<CredentialPo
     let header = fields.get("header").map(|node| reader.scalar(node, "header", parse_header));
     let prefix = fields.get("format").map(|node| reader.scalar(node, "format", parse_format));
     let env = fields.get("env").map(|node| reader.scalar(node, "env", parse_variable));
+    let sign = fields.get("sign").map(|node| reader.scalar(node, "sign", parse_sign));
+    if sign.is_some()
+        && let Some(useless) = ["format", "env"].into_iter().find(|key| fields.get(key).is_some())
+    {
+        let message = format!("a credential that signs is never sent, so `{useless}` means nothing");
+        reader.report(node.mark, Diagnostic::error(BAD, message).advise(format!("remove `{useless}`, or `sign`")));
+        return None;
+    }
     let is_empty =
         fields.get("hosts").is_some_and(|node| matches!(&node.value, Value::List(items) if items.is_empty()));
     let mut hosts = values(hosts?);
@@ -130,16 +154,17 @@ fn read_one(reader: &mut Reader<'_>, node: &Node) -> Option<Written<CredentialPo
         Some(header) => header?.value,
         None => AUTHORIZATION.to_owned(),
     };
-    let prefix = match prefix {
-        Some(prefix) => prefix?.value,
-        None if header == AUTHORIZATION => "Bearer ".to_owned(),
-        None => String::new(),
+    let secret = match (sign, prefix) {
+        (Some(sign), _) => sign?.value,
+        (None, Some(prefix)) => SecretUse::Sent { prefix: prefix?.value },
+        (None, None) if header == AUTHORIZATION => SecretUse::Sent { prefix: "Bearer ".to_owned() },
+        (None, None) => SecretUse::Sent { prefix: String::new() },
     };
     let env = match env {
         Some(env) => Some(env?.value),
         None => None,
     };
-    Some(reader.written(node.mark, CredentialPolicy { from: from?, hosts, header, prefix, env }))
+    Some(reader.written(node.mark, CredentialPolicy { from: from?, hosts, header, secret, env }))
 }
 
 fn read_from(reader: &mut Reader<'_>, node: &Node) -> Option<SecretSource> {
@@ -204,34 +229,19 @@ fn parse_keyring(text: &str) -> Result<SecretSource, Invalid> {
 }
 
 const AUTHORIZATION: &str = "authorization";
-/// Headers that say how a message is carried or to whom, and those of proxies.
-const NOT_FOR_SECRETS: [&str; 12] = [
-    "host",
-    "connection",
-    "keep-alive",
-    "te",
-    "trailer",
-    "upgrade",
-    "via",
-    "expect",
-    "transfer-encoding",
-    "content-length",
-    "content-type",
-    "content-encoding",
-];
+/// The one way to sign.
+pub(crate) const HMAC_SHA256: &str = "hmac-sha256";
 
 fn parse_header(text: &str) -> Result<String, Invalid> {
-    let lower = text.to_ascii_lowercase();
-    let word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    if lower.is_empty() || lower.len() > 64 || !lower.bytes().all(word) {
-        let message = format!("{} is not the name of a header", quote(text));
-        return Err(Invalid::new(BAD, message, "write it such as `Authorization` or `X-Api-Key`"));
+    header::parse_header(text, BAD, "holds no secret", "write it such as `Authorization` or `X-Api-Key`")
+}
+
+fn parse_sign(text: &str) -> Result<SecretUse, Invalid> {
+    match text {
+        HMAC_SHA256 => Ok(SecretUse::Signs),
+        // A key may have been written here by mistake, so it is not repeated.
+        _ => Err(Invalid::new(BAD, "this is no way to sign requests", format!("write `sign: {HMAC_SHA256}`"))),
     }
-    if NOT_FOR_SECRETS.contains(&lower.as_str()) || lower.starts_with("proxy-") {
-        let message = format!("the header {} says how a request is carried, and holds no secret", quote(text));
-        return Err(Invalid::new(BAD, message, "write it such as `Authorization` or `X-Api-Key`"));
-    }
-    Ok(lower)
 }
 
 /// What stands before the secret.
@@ -345,7 +355,10 @@ impl fmt::Display for CredentialPolicy {
         use crate::show::{quoted, scalar};
         let hosts: Vec<String> = self.hosts.iter().map(|host| scalar(&host.to_string())).collect();
         write!(f, "{{ from: {}, hosts: [{}], header: {}", self.from, hosts.join(", "), scalar(&self.header))?;
-        write!(f, ", format: {}", quoted(&self.format()))?;
+        match self.format() {
+            Some(format) => write!(f, ", format: {}", quoted(&format))?,
+            None => write!(f, ", sign: {HMAC_SHA256}")?,
+        }
         match &self.env {
             Some(env) => write!(f, ", env: {} }}", scalar(env)),
             None => f.write_str(" }"),
@@ -373,10 +386,15 @@ impl Serialize for CredentialPolicy {
         if let Some(env) = &self.env {
             map.serialize_entry("env", env)?;
         }
-        map.serialize_entry("format", &self.format())?;
+        if let Some(format) = self.format() {
+            map.serialize_entry("format", &format)?;
+        }
         map.serialize_entry("from", &self.from)?;
         map.serialize_entry("header", &self.header)?;
         map.serialize_entry("hosts", &self.hosts)?;
+        if self.secret == SecretUse::Signs {
+            map.serialize_entry("sign", HMAC_SHA256)?;
+        }
         map.end()
     }
 }

@@ -1,10 +1,11 @@
-//! What a rule demands of its hosts: that TLS is opened, that one credential and no other is used, that a budget is kept.
+//! What a rule demands of its hosts: that TLS is opened, that one credential and no other is used, that a budget is kept, that headers
+//! are left out.
 //!
 //! Every rule that means a target is heard (the proxy opens TLS if one of them says so, and keeps the budgets of all). So a
 //! list of rules gets wider when a rule with a demand is left out, although each rule that is left is one of the old ones.
 //! Whoever makes a list narrower holds the demands of the old list here.
 
-use crate::host::{HostPattern, NetRule, covers_all, meet_lists};
+use crate::host::{HostPattern, NetRule, covers_all, meet_lists, unite};
 use crate::policy::{NetProtocol, Origin, Sourced};
 
 /// Makes `kept` hold what `rules` demand. Nothing is permitted that `kept` did not permit before.
@@ -52,6 +53,7 @@ fn hold(rule: &NetRule, known: &NetRule) -> Option<NetRule> {
         protocol: if known.inspects() { NetProtocol::Web } else { rule.protocol },
         acknowledge: rule.acknowledge,
         budget: rule.budget.meet(&known.budget),
+        strip: unite(&rule.strip, &known.strip),
     })
 }
 
@@ -63,7 +65,9 @@ fn holds(other: &NetRule, known: &NetRule, stricter: &NetRule) -> bool {
         && covers_all(&other.ports, &stricter.ports)
         // TLS is opened before a request is seen.
         && (other.inspects() || !known.inspects())
-        && (known.budget.is_unlimited() || known.budget.covers(&other.budget) && (requests(stricter) || requests(known)))
+        && known.strip.iter().all(|header| other.strip.contains(header))
+        && (known.budget.is_unlimited() || known.budget.covers(&other.budget))
+        && (known.budget.is_unlimited() && known.strip.is_empty() || requests(stricter) || requests(known))
 }
 
 fn same_reach(a: &NetRule, b: &NetRule) -> bool {

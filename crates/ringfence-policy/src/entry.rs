@@ -4,6 +4,7 @@ use crate::budget::NetBudget;
 use crate::command::{CommandRule, Verdict};
 use crate::credential;
 use crate::diagnostic::{Diagnostic, Invalid, quote};
+use crate::header;
 use crate::host::{HostPattern, NetRule};
 use crate::name::Named;
 use crate::path::Glob;
@@ -14,10 +15,10 @@ use crate::variable::check_value;
 use crate::yaml::{Mark, Node, Value};
 
 pub(crate) const MOUNT_KEYS: [&str; 5] = ["host", "at", "mode", "tmpfs", "size"];
-pub(crate) const RULE_KEYS: [&str; 9] =
-    ["host", "ports", "methods", "paths", "inspect", "protocol", "credential", "acknowledge", "budget"];
+pub(crate) const RULE_KEYS: [&str; 10] =
+    ["host", "ports", "methods", "paths", "inspect", "protocol", "credential", "acknowledge", "budget", "strip"];
 /// Those that say how a host is reached, which a rule that denies has no use for.
-const ALLOW_ONLY: [&str; 5] = ["inspect", "protocol", "credential", "acknowledge", "budget"];
+const ALLOW_ONLY: [&str; 6] = ["inspect", "protocol", "credential", "acknowledge", "budget", "strip"];
 pub(crate) const COMMAND_KEYS: [&str; 7] = ["allow", "ask", "deny", "why", "instead", "matches", "rejects"];
 
 pub(crate) fn read_mounts(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Written<Mount>>> {
@@ -101,7 +102,7 @@ fn contradiction(rule: &NetRule) -> Option<(&'static str, &'static str)> {
     let looks = rule.inspects() || !rule.methods.is_empty() || !rule.paths.is_empty();
     if looks {
         let message = "`protocol: tcp` lets anything be spoken, so nothing of it can be looked at";
-        return Some((message, "remove `protocol`, or `inspect`, `methods`, `paths` and `credential`"));
+        return Some((message, "remove `protocol`, or `inspect`, `methods`, `paths`, `credential` and `strip`"));
     }
     let message = "a rule with `protocol: tcp` names no port";
     rule.ports.is_empty().then_some((message, "name the ports, such as `ports: [22]`"))
@@ -130,6 +131,9 @@ fn read_rule(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Written
     let acknowledge = fields.get("acknowledge").map(|node| reader.scalar(node, "acknowledge", parse_flag));
     let protocol = fields.get("protocol").map(|node| reader.scalar(node, "protocol", NetProtocol::read));
     let budget = fields.get("budget").map(|node| NetBudget::read_of_rule(reader, node));
+    let strip = fields
+        .get("strip")
+        .map(|node| reader.list(node, "strip", |reader, node| reader.scalar(node, "strip", parse_stripped)));
     // An empty list would read as "none" and mean "all".
     for key in ["ports", "methods", "paths"] {
         let empty = fields.get(key).is_some_and(|node| matches!(&node.value, Value::List(items) if items.is_empty()));
@@ -137,6 +141,10 @@ fn read_rule(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Written
             let problem = Diagnostic::error("policy::bad-rule", format!("`{key}` is empty, so the rule means nothing"));
             reader.report(node.mark, problem.advise(format!("list at least one, or remove `{key}` to mean all")));
         }
+    }
+    if fields.get("strip").is_some_and(|node| matches!(&node.value, Value::List(items) if items.is_empty())) {
+        let problem = Diagnostic::error("policy::bad-rule", "`strip` is empty, so nothing is left out");
+        reader.report(node.mark, problem.advise("list at least one header, or remove `strip`"));
     }
     let mut rule = NetRule::new(host?.value);
     rule.ports = values(ports.unwrap_or_else(|| Some(Vec::new()))?);
@@ -146,14 +154,26 @@ fn read_rule(reader: &mut Reader<'_>, node: &Node, path: &str) -> Option<Written
         Some(credential) => Some(credential?.value),
         None => None,
     };
+    rule.strip = values(strip.unwrap_or_else(|| Some(Vec::new()))?);
+    rule.strip.sort_unstable();
+    rule.strip.dedup();
     rule.inspect = match inspect {
         Some(inspect) => inspect?.value,
         // The proxy has to write into the request, so it has to see it.
-        None => rule.credential.is_some(),
+        None => rule.inspects(),
     };
-    if rule.credential.is_some() && !rule.inspect {
-        let message = "a rule with a credential has `inspect: false`, but the proxy has to open TLS to add it";
-        let advice = "remove `inspect`, or `credential`";
+    if !rule.inspect && rule.inspects() {
+        let (message, advice) = if rule.credential.is_some() {
+            (
+                "a rule with a credential has `inspect: false`, but the proxy has to open TLS to add it",
+                "remove `inspect`, or `credential`",
+            )
+        } else {
+            (
+                "a rule with `strip` has `inspect: false`, but the proxy has to open TLS to find headers",
+                "remove `inspect`, or `strip`",
+            )
+        };
         reader.report(node.mark, Diagnostic::error("policy::bad-rule", message).advise(advice));
         return None;
     }
@@ -189,6 +209,11 @@ fn parse_url_path(text: &str) -> Result<Glob, Invalid> {
         return Err(Invalid::new("policy::bad-rule", message, format!("write `/{}`", text.trim_start_matches('.'))));
     }
     text.parse::<Glob>()?.compiled()
+}
+
+fn parse_stripped(text: &str) -> Result<String, Invalid> {
+    const HOW: &str = "name headers that are to be left out, such as `Cookie`";
+    header::parse_header(text, "policy::bad-rule", "cannot be left out", HOW)
 }
 
 fn parse_flag(text: &str) -> Result<bool, Invalid> {

@@ -244,6 +244,8 @@ pub struct NetRule {
     pub acknowledge: bool,
     /// How much of each host may be used.
     pub budget: NetBudget,
+    /// Headers that are not passed on, in either direction: in small letters and in order. Such a rule always looks into TLS.
+    pub strip: Vec<String>,
 }
 
 impl NetRule {
@@ -262,12 +264,13 @@ impl NetRule {
             protocol: NetProtocol::Web,
             acknowledge: false,
             budget: NetBudget::default(),
+            strip: Vec::new(),
         }
     }
 
     /// Whether TLS is opened and looked into.
     pub fn inspects(&self) -> bool {
-        self.inspect || self.credential.is_some()
+        self.inspect || self.credential.is_some() || !self.strip.is_empty()
     }
 
     /// Whether everything that `other` permits is permitted by this too. A credential is neither added nor left out: where one
@@ -282,6 +285,7 @@ impl NetRule {
             && other.protocol <= self.protocol
             && (self.acknowledge || !other.acknowledge)
             && self.budget.covers(&other.budget)
+            && self.strip.iter().all(|header| other.strip.contains(header))
     }
 
     /// What both permit, when one of the hosts lies within the other.
@@ -306,6 +310,7 @@ impl NetRule {
             protocol: self.protocol.min(other.protocol),
             acknowledge: self.acknowledge && other.acknowledge,
             budget: self.budget.meet(&other.budget),
+            strip: unite(&self.strip, &other.strip),
         })
     }
 
@@ -339,6 +344,14 @@ pub(crate) fn meet_lists<T: PartialEq + Clone>(mine: &[T], theirs: &[T]) -> Opti
             (!both.is_empty()).then_some(both)
         }
     }
+}
+
+/// All headers of both lists, in order.
+pub(crate) fn unite(mine: &[String], theirs: &[String]) -> Vec<String> {
+    let mut both = [mine, theirs].concat();
+    both.sort_unstable();
+    both.dedup();
+    both
 }
 
 fn split_port(text: &str) -> Result<(&str, Option<u16>), Invalid> {
@@ -391,8 +404,11 @@ impl fmt::Display for NetRule {
         }
         match &self.credential {
             Some(name) => write!(f, " with credential {name}")?,
-            None if self.inspect => f.write_str(" inspected")?,
+            None if self.inspects() => f.write_str(" inspected")?,
             None => {}
+        }
+        if !self.strip.is_empty() {
+            write!(f, " without {}", self.strip.join(","))?;
         }
         if self.acknowledge {
             f.write_str(" acknowledged")?;
@@ -431,6 +447,9 @@ impl Serialize for NetRule {
         }
         if self.protocol == NetProtocol::Tcp {
             map.serialize_entry("protocol", &self.protocol)?;
+        }
+        if !self.strip.is_empty() {
+            map.serialize_entry("strip", &self.strip)?;
         }
         map.end()
     }

@@ -4,6 +4,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use crate::command::Verdict;
+use crate::credential::HMAC_SHA256;
 use crate::host::HostPattern;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath};
@@ -61,7 +62,8 @@ pub fn json_schema() -> Value {
                     "protocol": words::<NetProtocol>("What may be spoken where nothing is looked into; `web` when not said"),
                     "credential": text("The name of a credential that the proxy adds; see `credentials`"),
                     "acknowledge": flag("A host that hands what it gets to strangers is meant"),
-                    "budget": budget("How much of each of the hosts may be used")
+                    "budget": budget("How much of each of the hosts may be used"),
+                    "strip": list("Headers that are not passed on, in either direction; TLS is opened for it", text("A header"))
                 }),
                 &["host"]
             )
@@ -200,7 +202,11 @@ pub fn json_schema() -> Value {
                 "type": "string",
                 "pattern": "\\{\\}$"
             },
-            "env": variable("The variable that holds its placeholder inside")
+            "env": variable("The variable that holds its placeholder inside"),
+            "sign": {
+                "description": "The secret is not sent: each request is signed with it, in the header",
+                "const": HMAC_SHA256
+            }
         }),
         &["from", "hosts"],
     );

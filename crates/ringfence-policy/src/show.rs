@@ -224,7 +224,7 @@ pub(crate) fn write_mount(f: &mut fmt::Formatter<'_>, mount: &Mount) -> fmt::Res
 /// `implied` are the ports that a rule in this list means when it names none.
 pub(crate) fn rule_text(rule: &NetRule, implied: &[u16]) -> String {
     let host = scalar(&rule.host.to_string());
-    let NetRule { host: _, ports, methods, paths, credential, inspect, protocol, acknowledge, budget } = rule;
+    let NetRule { host: _, ports, methods, paths, credential, inspect, protocol, acknowledge, budget, strip } = rule;
     let mut parts = vec![format!("host: {host}")];
     if ports != implied {
         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
@@ -239,7 +239,7 @@ pub(crate) fn rule_text(rule: &NetRule, implied: &[u16]) -> String {
     }
     if let Some(credential) = credential {
         parts.push(format!("credential: {}", scalar(credential)));
-    } else if *inspect {
+    } else if *inspect && strip.is_empty() {
         parts.push("inspect: true".to_owned());
     }
     if *protocol != NetProtocol::Web {
@@ -250,6 +250,9 @@ pub(crate) fn rule_text(rule: &NetRule, implied: &[u16]) -> String {
     }
     if !budget.is_unlimited() {
         parts.push(format!("budget: {budget}"));
+    }
+    if !strip.is_empty() {
+        parts.push(format!("strip: {}", flow(strip)));
     }
     if parts.len() == 1 {
         return host;

@@ -134,7 +134,8 @@ async fn check(wall: &Wall) {
     let waiting = containers(wall);
     // Other limits than those that it was made with: none of them is used for it.
     let mut narrower = Request::argv(["true"]);
-    narrower.overrides.proc.processes = Some(64);
+    // Without cgroups nothing of a container depends on the others.
+    narrower.overrides.fs.size = Some("64MiB".parse().unwrap());
     let outcome = ask_for(&engine, "narrower", narrower).await;
     assert_eq!(outcome.container, Some(ContainerFrom::Made), "{wall}");
     assert!(
@@ -173,6 +174,71 @@ async fn containers_that_wait_are_used_once_prove_the_same_and_are_gone_when_dra
     for wall in walls {
         eprintln!("on {wall}");
         check(&wall).await;
+    }
+}
+
+/// A name that these tests move from one image to another.
+const MOVES: &str = "localhost/ringfence-test-moves";
+
+/// What an engine answered, as JSON.
+fn answered(wall: &Wall, method: &str, path: &str, body: &str) -> serde_json::Value {
+    let host = &wall.engine.as_ref().unwrap().0;
+    let mut stream = UnixStream::connect(host.strip_prefix("unix://").unwrap()).unwrap();
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: engine\r\nContent-Type: application/json\r\n");
+    write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let json = answer.split_once("\r\n\r\n").and_then(|(_, body)| body.get(body.find('{')?..=body.rfind('}')?));
+    json.map_or(serde_json::Value::Null, |json| serde_json::from_str(json).unwrap())
+}
+
+/// Has a name mean another image while containers of the old one wait.
+async fn check_moved(wall: &Wall) {
+    let place = Place::new(launcher()).unwrap();
+    let base = &wall.engine.as_ref().unwrap().1;
+    let made = answered(wall, "POST", "/v1.40/containers/create", &format!(r#"{{"Image":"{base}","Cmd":["true"]}}"#));
+    let container = made["Id"].as_str().unwrap_or_else(|| panic!("{wall}: {made}")).to_owned();
+    let commit = |comment: &str| {
+        let path = format!("/v1.40/commit?container={container}&repo={MOVES}&tag=1&comment={comment}");
+        let made = answered(wall, "POST", &path, "{}");
+        made["Id"].as_str().unwrap_or_else(|| panic!("{wall}: {made}")).trim_start_matches("sha256:").to_owned()
+    };
+    let first = commit("first");
+    let runtime = wall.runtime.map(|runtime| format!(", runtime: {runtime}")).unwrap_or_default();
+    let policy = format!("version: 1\nbackend: {{ use: {}{runtime} }}\nimage: {MOVES}:1\n", wall.kind);
+    let engine = place.warm_engine(&policy, wall.environment(), 1).unwrap();
+    let run = || async {
+        let outcome = sh(&engine, "true").await;
+        (outcome.image.unwrap_or_default(), outcome.container)
+    };
+    assert_eq!(engine.warm().await.unwrap(), 1);
+    let (image, from) = run().await;
+    assert!(image.contains(&first), "{wall}: {image}");
+    assert_eq!(from, Some(ContainerFrom::Waited), "{wall}");
+    assert_eq!(engine.warm().await.unwrap(), 1);
+    let second = commit("second");
+    assert_ne!(first, second);
+    let (image, from) = run().await;
+    assert!(image.contains(&second), "{wall}: a run had the image of before: {image}");
+    assert_eq!(from, Some(ContainerFrom::Made), "{wall}");
+    engine.drain().await;
+    ask(wall, "DELETE", &format!("/v1.40/containers/{container}?force=true"));
+    for image in [second, first] {
+        ask(wall, "DELETE", &format!("/v1.40/images/{image}?force=true"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_means_another_image_by_now_has_that_one_although_others_wait() {
+    let (walls, missing) = Wall::engines();
+    for line in missing {
+        eprintln!("{line}");
+    }
+    for wall in walls {
+        eprintln!("on {wall}");
+        check_moved(&wall).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a run in a container costs beside its engine's own commands, in turns in the same run: `run` with about the same walls,
 //! `exec` into a container that runs already, our run that makes its container, our run in one that waited, and our run in a
-//! session. For each engine that the environment names, as for tests.
+//! session; then many in a session, each beside a bare start. For each engine that the environment names, as for tests.
 
 #![allow(
     clippy::print_stdout,
@@ -16,9 +16,11 @@ use std::time::{Duration, Instant};
 use ringfence::engine::Setup;
 use ringfence::launcher::{self, Launcher};
 use ringfence::layers::{self, Project, Sources};
-use ringfence::{Engine, Outcome, Request, SessionRequest, StateFolder, Status};
+use ringfence::{Engine, Outcome, Request, Session, SessionRequest, StateFolder, Status};
 
 const ROUNDS: usize = 20;
+/// Runs of a session that follow one another.
+const IN_A_ROW: usize = 100;
 /// An engine has more to do after it said that it is done.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The argument that makes this program the launcher of its other self.
@@ -112,16 +114,22 @@ fn measure(name: &str, leads: &str, host: &str, image: &str) {
         times[3].push(time(|| check(runtime.block_on(run(&warm)))));
         runtime.block_on(warm.warm()).unwrap();
         std::thread::sleep(PAUSE);
-        times[4].push(time(|| {
-            let run = || async { session.start(&cold, Request::argv(["true"])).unwrap().outcome().await.unwrap() };
-            check(runtime.block_on(run()));
-        }));
+        times[4].push(time(|| check(runtime.block_on(run_in(&session, &cold)))));
+    }
+    let mut in_a_row: [Vec<Duration>; 2] = Default::default();
+    for _ in 0..IN_A_ROW {
+        in_a_row[0].push(time(|| assert!(Command::new("true").status().unwrap().success())));
+        in_a_row[1].push(time(|| check(runtime.block_on(run_in(&session, &cold)))));
     }
     runtime.block_on(async {
         session.close().await;
         warm.drain().await;
     });
     cli.run(&["rm", "--force", &standing]);
+    let [bare, ours] = in_a_row.each_ref().map(|times| median(times));
+    println!("{name}_bare {} us", bare.as_micros());
+    println!("{name}_ours_in_a_row {} us", ours.as_micros());
+    println!("{name}_ours_in_a_row_over_bare {} us more", ours.saturating_sub(bare).as_micros());
     let [by_run, by_exec, ..] = times.each_ref().map(|times| median(times));
     for (way, times) in ["run", "exec", "ours_cold", "ours_warm", "ours_session"].iter().zip(&times) {
         let median = median(times);
@@ -146,6 +154,10 @@ fn proportional_kilobytes() -> u64 {
 
 async fn run(engine: &Engine) -> Outcome {
     engine.start(Request::argv(["true"])).unwrap().outcome().await.unwrap()
+}
+
+async fn run_in(session: &Session, engine: &Engine) -> Outcome {
+    session.start(engine, Request::argv(["true"])).unwrap().outcome().await.unwrap()
 }
 
 fn check(outcome: Outcome) {

@@ -1,6 +1,7 @@
 //! The way out of a wall under `net.mode: allowlist`: our proxy at the wall's only doors, and what it decided.
 
 mod asked;
+mod thread;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,10 +11,11 @@ use std::time::Duration;
 use ringfence_egress::{Ending, Identity, Limits, Reason, Record, Sink, Upstream, Usage, Via, plain_and_short};
 use ringfence_policy::UnknownHosts;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 use self::asked::Asked;
+use self::thread::Thread;
 use crate::backend::door::Doors;
 use crate::event::{Event, Violation};
 use crate::plan::Plan;
@@ -147,11 +149,12 @@ impl Contacts {
     }
 }
 
-/// Our proxy at the doors of one wall. Dropping it ends every connection.
+/// Our proxy at the doors of one wall, in a thread of its own: a program that keeps it busy holds up neither the watching of itself nor
+/// another sandbox. Dropping it ends every connection.
 #[derive(Debug)]
 pub(crate) struct Egress {
     told: Arc<Told>,
-    serving: JoinHandle<()>,
+    serving: Thread,
 }
 
 /// How long connections may take to be put away at the end.
@@ -176,16 +179,17 @@ pub(crate) fn most_connections() -> usize {
 }
 
 impl Egress {
-    /// Lets through the doors what `way_out`, which is that of `plan`, allows.
+    /// Lets through the doors what `way_out`, which is that of `plan`, allows. The wall of the doors stands already: from here on this
+    /// process has several threads.
     pub(crate) fn open(doors: Doors, way_out: WayOut, plan: &Plan) -> io::Result<Self> {
         let (policy, sandbox) = (&plan.policy().net, plan.run_id());
-        let (listener, direct) = doors.listen()?;
         let told = Arc::new(Told::default());
         let sink: Arc<dyn Sink> = Arc::clone(&told) as _;
         let identity = Identity::new(sandbox.as_str(), sandbox.as_str());
         let mut builder = way_out.proxy(identity).sink(sink).limits(limits());
         if policy.unknown.value == UnknownHosts::Ask {
-            let asked = Asked { approver: Arc::clone(plan.approver()), policy: policy.clone() };
+            let asked =
+                Asked { approver: Arc::clone(plan.approver()), policy: policy.clone(), runtime: Handle::current() };
             builder = builder.ask(Arc::new(asked));
         }
         if let Some(upstream) = &policy.upstream {
@@ -196,14 +200,17 @@ impl Egress {
             });
         }
         let proxy = builder.build();
-        let serving = tokio::spawn(async move {
-            let directly = async {
-                if let Some(direct) = direct {
-                    drop(proxy.serve_direct(direct).await);
-                }
-            };
-            drop(tokio::join!(proxy.serve(listener), directly));
-        });
+        let serving = Thread::begin(|| {
+            let (listener, direct) = doors.listen()?;
+            Ok(async move {
+                let directly = async {
+                    if let Some(direct) = direct {
+                        drop(proxy.serve_direct(direct).await);
+                    }
+                };
+                drop(tokio::join!(proxy.serve(listener), directly));
+            })
+        })?;
         Ok(Self { told, serving })
     }
 
@@ -219,30 +226,17 @@ impl Egress {
 
     /// Ends every connection, and every question about one.
     pub(crate) fn stop(&self) {
-        self.serving.abort();
+        self.serving.stop();
     }
 
     /// Ends every connection, and returns when all that they carried is counted.
     pub(crate) async fn close(&mut self) {
-        self.stop();
-        // Whoever carries something holds the sink.
-        let counted = async {
-            while Arc::strong_count(&self.told) > 1 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::time::timeout(ENDS, counted).await.ok();
+        tokio::time::timeout(ENDS, self.serving.end()).await.ok();
     }
 
     /// What was wanted while no run went on: by what a run of a session had left behind.
     pub(crate) fn between_runs(&self) -> Contacts {
         self.told.between.contacts()
-    }
-}
-
-impl Drop for Egress {
-    fn drop(&mut self) {
-        self.stop();
     }
 }
 

@@ -1,8 +1,10 @@
 //! The only door: takes a request through analysis, policy, judgement, plan, wall and ledger to an outcome.
 
 use std::ffi::OsString;
+use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use ringfence_policy::{BackendKind, ResolvedPolicy, WorkspaceMode, narrow};
@@ -224,26 +226,41 @@ impl Inner {
             Ok(prepared) => prepared,
             Err(stopped) => return self.write_stopped(&run_id, requested, stopped),
         };
-        let Prepared { plan, chosen, cleared } = prepared;
-        // One that cannot be found, or is another by then, fails the start with its reason.
-        let image = chosen.backend.image(&plan).await.ok().flatten();
-        if let Some(what) = image.as_ref().and_then(|image| image.preparing.clone()) {
-            show(&events, Event::Preparing { what }).await;
-        }
-        let name = image.as_ref().map(|image| image.name.as_str());
-        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, name);
+        let Prepared { mut plan, chosen, cleared } = prepared;
+        plan.tell(events.clone());
         let cancelled = caller.cancel.clone();
         let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
-        outcome.fell_back = chosen.fell_back;
+        outcome.fell_back = chosen.fell_back.clone();
         outcome.findings = cleared.findings().to_vec();
+        // Asked now, so that the answer comes while the wall is raised.
+        let mut asking = chosen.backend.image(&plan);
+        let asked = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
+        let write_down = async {
+            // One that cannot be found, or is another by then, fails the start with its reason.
+            let image = match asked {
+                Poll::Ready(image) => image,
+                Poll::Pending => asking.await,
+            };
+            let image = image.ok().flatten();
+            if let Some(what) = image.as_ref().and_then(|image| image.preparing.clone()) {
+                show(&events, Event::Preparing { what }).await;
+            }
+            let name = image.as_ref().map(|image| image.name.as_str());
+            let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, name);
+            self.append_synced(&entries).map(|()| image)
+        };
         // The wall is raised while the ledger's entry is on its way to the disk; nothing runs before both are there.
         // In this order: the guest works on its own while we wait for the disk.
         let both = async {
-            tokio::join!(
-                biased;
-                chosen.backend.raise(&plan),
-                async { self.append_synced(&entries) }
-            )
+            let (raised, known) = tokio::join!(biased; chosen.backend.raise(&plan), write_down);
+            match (raised, known) {
+                // What a name means may have been remembered. Now it is known, and one that is another by then fails.
+                (Ok(sandbox), Ok(image)) if !FoundImage::is_shown(image.as_ref(), sandbox.image()) => {
+                    drop(sandbox);
+                    (chosen.backend.raise(&plan).await, Ok(image))
+                }
+                both => both,
+            }
         };
         let (raised, known) = tokio::select! {
             biased;
@@ -251,9 +268,10 @@ impl Inner {
             // A wall that is being raised is dropped, and with it all that was made for it.
             () = until_cancelled(cancelled) => return self.write_end(&run_id, conclude::cancelled(outcome)),
         };
-        if let Err(error) = known {
-            return conclude::failed(outcome, ledger_failure(&error));
-        }
+        let image = match known {
+            Ok(image) => image,
+            Err(error) => return conclude::failed(outcome, ledger_failure(&error)),
+        };
         let (started, began) = (Instant::now(), Moment::now());
         let released = match raised {
             Ok(sandbox) if !FoundImage::is_shown(image.as_ref(), sandbox.image()) => Err(StartError::ImageChanged),

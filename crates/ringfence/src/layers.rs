@@ -36,6 +36,8 @@ pub struct Sources {
     pub chosen_backend: Option<String>,
     /// The OCI runtime that the same person named.
     pub chosen_runtime: Option<String>,
+    /// The image that the same person named.
+    pub chosen_image: Option<String>,
     /// Permissions from outside.
     pub grants: Vec<Grant>,
 }
@@ -236,6 +238,10 @@ fn environment_input(sources: &Sources) -> Result<Option<LayerInput>, Vec<Diagno
         replaced.push("RINGFENCE_RUNTIME");
         chosen.push(("RINGFENCE_RUNTIME".into(), runtime.into()));
     }
+    if let Some(image) = &sources.chosen_image {
+        replaced.extend(["RINGFENCE_IMAGE", "SECURITY_DOCKER_IMAGE"]);
+        chosen.push(("RINGFENCE_IMAGE".into(), image.into()));
+    }
     let others = sources.environment.iter().filter(|(name, _)| !replaced.iter().any(|replaced| name == replaced));
     environment_layer(others.cloned().chain(chosen))
 }
@@ -394,6 +400,28 @@ mod tests {
             let floor = write(repository.join("floor.yaml"), "version: 1\nnet: { mode: none }\n");
             assert_eq!(codes(&sources(&floor, &workspace)), Vec::<&str>::new());
         }
+    }
+
+    #[test]
+    fn an_image_that_the_person_names_is_used_instead_of_the_projects_and_an_operators_instead_of_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, image: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("version: 1\nimage: {image}\n")).unwrap();
+            path
+        };
+        let project = Project::File(write("project.yaml", "of-the-project:1"));
+        let image = |sources: &Sources| load(sources).unwrap().policy.image.unwrap().value.as_str().to_owned();
+        let environment = vec![("SECURITY_DOCKER_IMAGE".into(), "of-a-variable:1".into())];
+        let mut sources = Sources { project, environment, ..Sources::default() };
+        assert_eq!(image(&sources), "of-a-variable:1");
+        sources.chosen_image = Some("of-the-person:1".to_owned());
+        assert_eq!(image(&sources), "of-the-person:1");
+        sources.operator.further.push(write("operator.yaml", "of-the-operator:1"));
+        assert_eq!(image(&sources), "of-the-operator:1");
+        // What is no name is refused, as in a file.
+        sources.chosen_image = Some("-x".to_owned());
+        assert!(load(&sources).is_err());
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub mod request;
 pub mod run;
 pub mod run_id;
 pub mod sandbox_images;
+pub mod scope;
 pub mod scratch;
 pub mod secret;
 pub mod session;
@@ -72,9 +73,12 @@ pub use state::StateFolder;
 pub mod launcher {
     pub use ringfence_linux::launcher::Launcher;
 
-    /// This process as a launcher, with a guest that is made now, while nobody knows yet what for.
+    /// This process as a launcher, with a guest that is made now, while nobody knows yet what for. It begins with what most
+    /// policies want.
     pub fn ahead() -> std::io::Result<Launcher> {
-        Launcher::ahead(ringfence_guest::live)
+        let launcher = Launcher::ahead(ringfence_guest::live)?;
+        crate::backend::presume(&launcher);
+        Ok(launcher)
     }
 
     /// The work of a launcher: raises walls until its owner is gone.

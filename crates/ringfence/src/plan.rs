@@ -7,15 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_policy::{BackendKind, Firmness, ResolvedPolicy};
+use tokio::sync::mpsc;
 
 use crate::approve::Approver;
 use crate::backend::Capabilities;
 use crate::backend::environment::Person;
+use crate::event::Event;
 use crate::guarantee::{self, Evidence, Guarantee, Strength};
 use crate::judge::Cleared;
 use crate::refusal::Refusal;
 use crate::request::{InputFile, Request, Stdin, TerminalSize, Work, WorkspaceAt};
 use crate::run_id::RunId;
+use crate::sandbox_images::{Listener, Progress};
 
 /// The limits that the supervisor keeps, the same behind every wall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct Plan {
     not_enforced: Vec<Guarantee>,
     approver: Arc<dyn Approver>,
     upstream_credential: Option<Hidden>,
+    /// Who is told what is done before it can start.
+    told: Option<mpsc::Sender<Event>>,
 }
 
 /// A secret, which no debug output shows.
@@ -143,6 +148,7 @@ pub fn plan(
     let upstream_credential = named.filter(|_| policy.net.upstream.is_some()).map(|(_, value)| value);
     Ok(Plan {
         approver: Arc::clone(host.approver),
+        told: None,
         upstream_credential: upstream_credential.map(|value| Hidden(value.to_string_lossy().into_owned())),
         run_id,
         work: request.work,
@@ -195,6 +201,22 @@ fn refuse_watched(kind: BackendKind, watched: &[Guarantee], policy: &ResolvedPol
 }
 
 impl Plan {
+    /// Tells `events` what is done before it can start.
+    pub(crate) fn tell(&mut self, events: mpsc::Sender<Event>) {
+        self.told = Some(events);
+    }
+
+    /// Who hears how far something is that has to be made first: every step of it, and none of the words of tools.
+    pub(crate) fn listener(&self) -> Listener {
+        let told = self.told.clone();
+        Arc::new(move |progress| {
+            if let (Some(events), Progress::Step(what)) = (&told, progress) {
+                // Whoever is too slow to hear of a step hears of the next.
+                events.try_send(Event::Preparing { what }).ok();
+            }
+        })
+    }
+
     /// Who is asked while it runs.
     pub(crate) fn approver(&self) -> &Arc<dyn Approver> {
         &self.approver
@@ -343,5 +365,26 @@ mod tests {
         assert_eq!(plan.not_enforced(), LIMITS);
         assert!(plan.limits().watched_memory.is_some() && plan.limits().watched_processes.is_some());
         assert_eq!(check(BackendKind::Spawn, &LIMITS, "").unwrap().not_enforced(), []);
+    }
+
+    #[test]
+    fn whoever_waits_for_an_image_hears_its_steps_and_nothing_of_what_tools_write() {
+        let mut plan = check(BackendKind::Docker, &[], "").unwrap();
+        let (events, mut heard) = mpsc::channel(4);
+        plan.tell(events);
+        let listener = plan.listener();
+        for progress in [
+            Progress::Step("one".to_owned()),
+            Progress::Detail("\u{1b}[2J".to_owned()),
+            Progress::Step("two".to_owned()),
+        ] {
+            listener(progress);
+        }
+        drop((plan, listener));
+        let mut steps = Vec::new();
+        while let Ok(Event::Preparing { what }) = heard.try_recv() {
+            steps.push(what);
+        }
+        assert_eq!(steps, ["one", "two"]);
     }
 }

@@ -10,7 +10,7 @@ use ringfence_egress::{
     Budget, Budgets, Credential, Identity, InspectError, Inspector, Proxy, ProxyBuilder, Rules, TrustFiles,
     java_environment, trust_environment,
 };
-use ringfence_policy::{CredentialPolicy, NetMode, ResolvedPolicy, SecretSource};
+use ringfence_policy::{CredentialPolicy, NetMode, ResolvedPolicy, SecretSource, SecretUse};
 
 use crate::plan::UPSTREAM_CREDENTIAL;
 use crate::secret::{self, SecretError};
@@ -71,7 +71,11 @@ impl WayOut {
             let from = secret::fetch(&name, &credential.from, workspace).await?;
             let unfit = |source| SecretError::Unfit { name: name.clone(), source };
             let made = Credential::new(name.as_str(), &placeholder(&name), &from).map_err(unfit)?;
-            self.credentials.push(made.sent_in(&credential.header, &credential.prefix).map_err(unfit)?);
+            let made = match &credential.secret {
+                SecretUse::Sent { prefix } => made.sent_in(&credential.header, prefix),
+                SecretUse::Signs => made.signing_in(&credential.header),
+            };
+            self.credentials.push(made.map_err(unfit)?);
         }
         Ok(self)
     }

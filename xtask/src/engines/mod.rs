@@ -25,7 +25,6 @@ use crate::workspace::{Workspace, current_uid};
 const PACKAGES: Packages = &[
     ("dockerd", "docker.io"),
     ("podman", "podman"),
-    ("runsc", "runsc"),
     ("crun", "crun"),
     ("newuidmap", "uidmap"),
     ("mmdebstrap", "mmdebstrap"),
@@ -34,13 +33,23 @@ const PACKAGES: Packages = &[
     ("rootlesskit", "rootlesskit"),
 ];
 
+/// gVisor, which not every Debian has for every machine.
+const GVISOR: Packages = &[("runsc", "runsc")];
+
 /// The tests that are about engines: root runs all of them.
-const ALL: &str = "binary(engines) + (binary(conformance) & test(engine))";
+const ALL: &str = "binary(engines) + (binary(conformance) & test(engine)) + binary(warm)";
 
 /// Those that the ordinary user runs: where a wall's way differs for it, and the whole conformance suite. All others would ask
 /// the same of the same code.
-const CHOSEN: &str =
-    "(binary(engines) & test(/^(runs|workspace|sessions|secrets)::/)) + (binary(conformance) & test(engine))";
+const CHOSEN: &str = "(binary(engines) & test(/^(runs|workspace|sessions|secrets)::/)) + (binary(conformance) & test(engine)) + binary(warm)";
+
+/// Those that are run once more in gVisor, whose containers start slower: the whole conformance suite, and what differs with a kernel
+/// of its own.
+const IN_GVISOR: &str =
+    "(binary(engines) & test(/^(runs|processes|secrets)::/)) + (binary(conformance) & test(engine)) + binary(warm)";
+/// What leads tests to gVisor, which is a runtime of an engine.
+const GVISOR_HOST: &str = "RINGFENCE_TEST_GVISOR_HOST";
+const GVISOR_ENGINE: &str = "docker";
 
 /// Set where nobody looks at what was skipped.
 const CI: &str = "CI";
@@ -107,9 +116,9 @@ impl Running {
         for engine in self.engines.iter().filter(|engine| may_use(user, engine.kind)) {
             let socket = engine.kind.socket(parent);
             variables.push((engine.kind.variable("HOST"), format!("unix://{}", socket.display())));
-            // gVisor is a runtime of the same engine. Its tests are asked for by hand.
-            if engine.kind.name == "docker" && by_hand == ByHand::Yes {
-                variables.push(("RINGFENCE_TEST_GVISOR_HOST".to_owned(), format!("unix://{}", socket.display())));
+            // gVisor is a runtime of the same engine. In the tests it has a turn of its own.
+            if engine.kind.name == GVISOR_ENGINE && by_hand == ByHand::Yes {
+                variables.push((GVISOR_HOST.to_owned(), format!("unix://{}", socket.display())));
             }
             if let (Fate::Stay, Some(pid)) = (engine.kind.fate, engine.pid()) {
                 variables.push((engine.kind.variable("PID"), pid.to_string()));
@@ -167,7 +176,11 @@ fn is_required(backend: &str) -> bool {
 
 /// Whether an engine that does not start is a failure: of an automatic run nobody reads what was skipped.
 fn must_start(kind: Kind) -> bool {
-    is_required(kind.backend()) || std::env::var_os(CI).is_some_and(|value| !value.is_empty() && value != "false")
+    is_required(kind.backend()) || nobody_looks()
+}
+
+fn nobody_looks() -> bool {
+    std::env::var_os(CI).is_some_and(|value| !value.is_empty() && value != "false")
 }
 
 /// The tests of the engines: all of them as root, and some once more as an ordinary user.
@@ -185,6 +198,12 @@ pub(crate) fn test(workspace: &Workspace, scratch: &Scratch, screen: &Screen) ->
     if let Err(failure) = debian_packages(workspace, screen, PACKAGES) {
         return skipped(failure.what);
     }
+    let without_gvisor = debian_packages(workspace, screen, GVISOR).err();
+    if let Some(failure) = &without_gvisor
+        && nobody_looks()
+    {
+        return Err(Failure::new(format!("there is no gVisor, and {CI} wants it: {}", failure.what)));
+    }
     cgroups::remove_abandoned();
     let parent = scratch.subfolder("engines")?;
     let mut running = Running::start(workspace, screen, &parent, Life::WithUs)?;
@@ -193,15 +212,24 @@ pub(crate) fn test(workspace: &Workspace, scratch: &Scratch, screen: &Screen) ->
         let what = format!("{} did not start, and {BACKENDS_REQUIRED} or {CI} wants it: {}", kind.name, failure.what);
         return Err(Failure { what, output: failure.output.clone() });
     }
-    let missing = running.missing();
+    let missing: Vec<String> = running
+        .missing()
+        .into_iter()
+        .chain(without_gvisor.iter().map(|none| format!("gVisor: {}", none.what)))
+        .collect();
+    let missing = Some(missing.join("; ")).filter(|missing| !missing.is_empty());
     if running.engines.is_empty() {
         return skipped(format!("no engine could be started: {}", missing.unwrap_or_default()));
     }
     let tested = as_root(workspace, scratch, screen, &running, &parent)
-        .and_then(|root| Ok(format!("{root}; {}", as_ordinary_user(workspace, scratch, screen, &running, &parent)?)));
+        .and_then(|root| match without_gvisor {
+            None => Ok(format!("{root}; {}", in_gvisor(workspace, scratch, screen, &running, &parent)?)),
+            Some(_) => Ok(root),
+        })
+        .and_then(|done| Ok(format!("{done}; {}", as_ordinary_user(workspace, scratch, screen, &running, &parent)?)));
     running.stop();
     fs::remove_dir_all(&parent).map_err(|error| Failure::io(format!("remove `{}`", parent.display()), &error))?;
-    let done = format!("{}; gVisor: by hand", tested?);
+    let done = tested?;
     Ok(match missing {
         None => Outcome::Passed(done),
         Some(missing) => Outcome::PassedInPart { done, missing },
@@ -227,6 +255,27 @@ fn as_root(
         .envs(running.variables(parent, Owner::Root, ByHand::No))
         .env(BACKENDS_REQUIRED, running.required(Owner::Root));
     Ok(format!("root on {names}: {}", nextest_ended(capture(screen, command)?)?))
+}
+
+/// Tests in gVisor, as root.
+fn in_gvisor(
+    workspace: &Workspace,
+    scratch: &Scratch,
+    screen: &Screen,
+    running: &Running,
+    parent: &Path,
+) -> Result<String, Failure> {
+    let Some(engine) = running.engines.iter().find(|engine| engine.kind.name == GVISOR_ENGINE) else {
+        return Ok("gVisor: nothing".to_owned());
+    };
+    let mut command = workspace.command(NEXTEST.locate(workspace)?);
+    command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast", "-E", IN_GVISOR]);
+    for_tests(&mut command, scratch);
+    command
+        .env("RINGFENCE_TEST_IMAGE", image::NAME)
+        .env(GVISOR_HOST, format!("unix://{}", engine.kind.socket(parent).display()))
+        .env(BACKENDS_REQUIRED, required_backends());
+    Ok(format!("root in gVisor, a choice of tests: {}", nextest_ended(capture(screen, command)?)?))
 }
 
 /// The chosen tests, on those that an ordinary user may use.
@@ -262,6 +311,9 @@ pub(crate) fn start(workspace: &Workspace) -> Result<ExitCode, Failure> {
     }
     let screen = Screen::new(Verbosity::Summary);
     debian_packages(workspace, &screen, PACKAGES)?;
+    if let Err(failure) = debian_packages(workspace, &screen, GVISOR) {
+        eprintln!("there is no gVisor: {}", failure.what);
+    }
     fs::create_dir_all(&parent).map_err(|error| Failure::io(format!("make `{}`", parent.display()), &error))?;
     let running = Running::start(workspace, &screen, &parent, Life::OnItsOwn)?;
     let mut variables = running.variables(&parent, Owner::Root, ByHand::Yes);

@@ -4,7 +4,7 @@ use std::fs;
 
 use ringfence_testkit::canary::{ProcessCanary, secret};
 
-use crate::probe::{Wall, python, run, sh, walled};
+use crate::probe::{Wall, python, run, sh, walled, walled_with};
 use crate::stage::SOON;
 
 #[test]
@@ -28,6 +28,20 @@ fn s01_the_guest_shows_neither_the_hosts_command_line_nor_its_environment() {
     assert!(!inside.contains(&secret), "{inside}");
     assert!(!inside.contains("/target/") && !inside.contains("ringfence run"), "{inside}");
     assert!(look(Wall::Bare).contains(&secret), "the probe proves nothing");
+}
+
+#[test]
+fn a_guest_that_began_before_the_policy_was_read_keeps_to_the_policy() {
+    let look = |policy: &str| {
+        let stage = walled_with(policy)?;
+        let script = "id -u; id -g; df -k --output=size /tmp | tail -n 1 | tr -d ' '; df --output=itotal /tmp | tail -n 1 | tr -d ' '";
+        Some(run(&stage, Wall::Native, &[], &["sh", "-c", script]).run().expect(0, &[]).text())
+    };
+    let Some(usual) = look("") else { return };
+    assert_eq!(usual, "1000\n1000\n2097152\n524288\n", "the twin: what is begun with");
+    assert_eq!(look("fs: { size: 48MiB }\n").unwrap(), "1000\n1000\n49152\n12288\n");
+    assert_eq!(look("fs: { size: 3GiB }\n").unwrap(), "1000\n1000\n3145728\n786432\n");
+    assert_eq!(look("proc: { user: \"1234:4321\" }\n").unwrap(), "1234\n4321\n2097152\n524288\n");
 }
 
 #[test]

@@ -8,23 +8,23 @@ use crate::probe::{Wall, interpreter, is_root, run, text, walled_with};
 use crate::stage::{Ended, Stage, binary};
 use crate::tls_origin::{Answer, Asked, Authority, TlsOrigin};
 
-const SECRET: &str = "s3cret-0123456789-of-the-host";
+pub(crate) const SECRET: &str = "s3cret-0123456789-of-the-host";
 
 /// A stage whose project has the policy `net`, and a host that trusts the authority of the test.
-struct Scene {
-    stage: Stage,
+pub(crate) struct Scene {
+    pub(crate) stage: Stage,
     trusted: PathBuf,
 }
 
 impl Scene {
-    fn new(authority: &Authority, net: &str) -> Option<Self> {
+    pub(crate) fn new(authority: &Authority, net: &str) -> Option<Self> {
         let stage = walled_with(&format!("net: {{ mode: allowlist, {net} }}\n"))?;
         let trusted = authority.write(stage.path());
         Some(Self { stage, trusted })
     }
 
     /// The user's own policy file.
-    fn user_says(&self, text: &str) {
+    pub(crate) fn user_says(&self, text: &str) {
         let folder = self.stage.path().join("home/.config/ringfence");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("policy.yaml"), format!("version: 1\n{text}\n")).unwrap();
@@ -34,11 +34,11 @@ impl Scene {
         run(&self.stage, Wall::Native, flags, argv).env("SSL_CERT_FILE", &self.trusted).env("HOST_KEY", SECRET).run()
     }
 
-    fn run(&self, argv: &[&str]) -> Ended {
+    pub(crate) fn run(&self, argv: &[&str]) -> Ended {
         self.run_with(&[], argv)
     }
 
-    fn python(&self, code: &str, arguments: &[&str]) -> Option<Ended> {
+    pub(crate) fn python(&self, code: &str, arguments: &[&str]) -> Option<Ended> {
         let python = interpreter()?;
         Some(self.run(&[&[python.to_str().unwrap(), "-c", code], arguments].concat()))
     }
@@ -50,7 +50,7 @@ impl Scene {
 }
 
 /// Each argument is a method and a URL, or a header that goes with all that follow; says what came.
-const FETCH: &str = "
+pub(crate) const FETCH: &str = "
 import sys, urllib.request, urllib.error
 headers = {}
 for word in sys.argv[1:]:
@@ -63,7 +63,7 @@ for word in sys.argv[1:]:
     except OSError as error: print('none', error)
 ";
 
-fn hello(_: &Asked) -> Answer {
+pub(crate) fn hello(_: &Asked) -> Answer {
     Answer::ok("hello\n")
 }
 
@@ -72,7 +72,7 @@ fn paths(origin: &TlsOrigin) -> Vec<String> {
 }
 
 /// Whether a program is there; says so where it is not.
-fn there(program: &str) -> bool {
+pub(crate) fn there(program: &str) -> bool {
     let found = std::env::split_paths("/usr/local/bin:/usr/bin:/bin").any(|folder| folder.join(program).is_file());
     if !found {
         eprintln!("SKIPPED: there is no {program}");
@@ -256,7 +256,7 @@ with zipfile.ZipFile(sys.argv[1], 'w') as wheel:
 }
 
 /// Runs `argv` behind the wall on a host whose file of hosts is `hosts`. `None`, loudly, where that cannot be had.
-fn run_named(scene: &Scene, hosts: &str, argv: &[&str]) -> Option<String> {
+pub(crate) fn run_named(scene: &Scene, hosts: &str, argv: &[&str]) -> Option<String> {
     let file = scene.stage.path().join("hosts");
     std::fs::write(&file, hosts).unwrap();
     // A file system view of its own, for a user with the same id.

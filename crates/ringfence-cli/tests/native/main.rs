@@ -14,6 +14,7 @@ mod calls;
 mod changes;
 mod check;
 mod checkpoints;
+mod clients;
 mod direct;
 mod egress;
 mod files;
@@ -30,6 +31,7 @@ mod probe;
 mod resources;
 mod secrets;
 mod sessions;
+mod signed;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;

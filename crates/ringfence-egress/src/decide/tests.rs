@@ -367,6 +367,24 @@ fn the_budgets_of_all_rules_that_mean_a_target_hold_whichever_allows_it() {
 }
 
 #[test]
+fn headers_are_left_out_by_every_rule_that_means_the_request() {
+    let rules = allowlist(
+        "  allow: [\"*.a.test\", { host: b.a.test, strip: [Cookie] }, { host: b.a.test, paths: [/x], methods: [GET], strip: [X-Id] }]\n",
+    );
+    // Nobody could leave them out of what is not opened.
+    assert_eq!(allowed(&rules, "b.a.test", Access::Connection).handling, Handling::Inspect);
+    assert_eq!(allowed(&rules, "c.a.test", Access::Connection).handling, Handling::Web);
+    let asked = |host: &str, method: &str, path: &str| {
+        let path = UrlPath::new(path);
+        allowed(&rules, host, Access::Request { scheme: Scheme::Https, method, path: &path }).strip
+    };
+    assert_eq!(asked("b.a.test", "GET", "/%78"), ["cookie", "x-id"]);
+    assert_eq!(asked("b.a.test", "POST", "/x"), ["cookie"]);
+    assert_eq!(asked("b.a.test", "GET", "/y"), ["cookie"]);
+    assert!(asked("c.a.test", "GET", "/x").is_empty());
+}
+
+#[test]
 fn a_rule_that_opens_tls_is_heard_also_where_another_one_acknowledges_the_channel() {
     let rules = allowlist(
         "  allow: [{ host: gist.github.com, acknowledge: true }, { host: gist.github.com, inspect: true }]\n",

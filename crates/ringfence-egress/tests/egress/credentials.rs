@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ringfence_egress::{Credential, Inspection, Rule, Rules};
 use ringfence_policy::NetRule;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::stage::{Origin, Pki, Seen, Stage, ask, client_config, get, get_direct, rule};
 
@@ -203,4 +204,41 @@ async fn a_credential_that_is_not_at_hand_denies() {
     let mut stream = stage.tls(&at, "name.test", &client_config(&authority, &[])).await.unwrap();
     assert!(ask(&mut stream, &get_direct(&at, "/")).await.contains("(net.credential)"));
     assert!(origin.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_reason_phrase_is_no_way_to_echo_a_secret() {
+    let pki = Pki::new();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let at = format!("name.test:{port}");
+    let acceptor = tokio_rustls::TlsAcceptor::from(pki.server("name.test", &[]));
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                stream.read_buf(&mut head).await.unwrap();
+            }
+            let head = String::from_utf8(head).unwrap();
+            let secret = head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or("None");
+            let answer = format!("HTTP/1.1 200 {secret}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            drop(stream.shutdown().await);
+        }
+    });
+    let mut plain = rule(&at);
+    plain.inspection = Inspection::Inspected;
+    for (rule, sent, expected) in [
+        (plain, "Authorization: mine\r\n", "HTTP/1.1 200 mine\r\n"),
+        (with_credential(&at, &[]), "", "HTTP/1.1 200 OK\r\n"),
+    ] {
+        let rules = Rules::none().localhost(port).allow(rule);
+        let (stage, authority) = Stage::inspecting(rules, &pki, |builder| builder.credential(credential())).await;
+        let mut stream = stage.tls(&at, "name.test", &client_config(&authority, &[])).await.unwrap();
+        let request = get_direct(&at, "/").replace("Connection", &format!("{sent}Connection"));
+        let answer = ask(&mut stream, &request).await;
+        assert!(answer.starts_with(expected) && !answer.contains(SECRET), "{answer}");
+    }
 }

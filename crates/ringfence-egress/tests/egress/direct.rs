@@ -103,6 +103,19 @@ async fn e11_names_are_answered_without_looking_anything_up_and_denied_ones_are_
 }
 
 #[tokio::test]
+async fn an_address_is_no_name_also_where_a_rule_names_it() {
+    let met = Met::new(Rules::none().allow(rule("a.test")).allow(rule("93.184.216.34"))).await;
+    for name in ["93.184.216.34", "10.0.0.1", "198.18.0.1"] {
+        assert_eq!(met.look_up(name, A).await, (3, vec![]), "{name}");
+    }
+    // One in an odd dress has no canonical form, and is told.
+    assert_eq!(met.look_up("2130706433", A).await, (3, vec![]));
+    assert_eq!(met.book.denials(), ["net.bad-host"]);
+    assert_eq!(met.look_up("a.test", A).await.0, 0);
+    assert!(met.names.asked().is_empty());
+}
+
+#[tokio::test]
 async fn questions_over_a_connection_are_answered_one_after_the_other() {
     let met = Met::new(Rules::none().allow(rule("a.test"))).await;
     let mut stream = TcpStream::connect(met.long_questions).await.unwrap();

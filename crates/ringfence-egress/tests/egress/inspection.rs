@@ -213,3 +213,46 @@ fn programs_are_led_to_the_bundle_and_to_the_proxy_by_their_variables() {
     assert!(proxy.contains(&("NO_PROXY", String::new())));
     drop(Arc::new(proxy));
 }
+
+#[tokio::test]
+async fn an_origin_that_speaks_another_version_when_it_is_dialled_again_is_not_used() {
+    let pki = Pki::new();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let at = format!("name.test:{port}");
+    // The first connection has one request over HTTP/2; those after it speak nothing but HTTP/1.1, or HTTP/2 again.
+    let (second, again) = (pki.server("name.test", &[]), pki.server("name.test", &["h2"]));
+    let configs = vec![pki.server("name.test", &["h2"]), second, again];
+    tokio::spawn(async move {
+        for config in configs {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(stream) = tokio_rustls::TlsAcceptor::from(config).accept(stream).await else { continue };
+            let service = hyper::service::service_fn(|_| async {
+                Ok::<_, std::convert::Infallible>(http::Response::new(Empty::<Bytes>::new()))
+            });
+            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let serving = builder.serve_connection(TokioIo::new(stream), service);
+            drop(tokio::time::timeout(std::time::Duration::from_millis(200), serving).await);
+        }
+    });
+    let mut opened = rule(&at);
+    opened.inspection = Inspection::Inspected;
+    let rules = Rules::none().allow(opened).localhost(port);
+    let (stage, authority) = Stage::inspecting(rules, &pki, |builder| builder).await;
+    let stream = stage.tls(&at, "name.test", &client_config(&authority, &["h2"])).await.unwrap();
+    let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        let request = http::Request::get(format!("https://{at}/")).body(Empty::<Bytes>::new()).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        statuses.push(response.status().as_u16());
+        let said = response.into_body().collect().await.unwrap().to_bytes();
+        if statuses.len() == 2 {
+            assert!(String::from_utf8_lossy(&said).contains("does not speak what it spoke before"), "{said:?}");
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    }
+    assert_eq!(statuses, [200, 502, 200]);
+}

@@ -2,6 +2,7 @@
 //! name are its row in the catalogue of attacks; what counts is what reached an origin, never what a client was told.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "what is skipped is said")]
 
 mod addresses;
 mod asking;
@@ -10,6 +11,8 @@ mod credentials;
 mod direct;
 mod inspection;
 mod requests;
+mod signing;
+mod size;
 mod stage;
 mod tunnels;
 mod upstream;

@@ -105,6 +105,7 @@ pub(crate) struct Seen {
     pub(crate) version: http::Version,
     pub(crate) headers: http::HeaderMap,
     pub(crate) body: Vec<u8>,
+    pub(crate) trailers: http::HeaderMap,
 }
 
 /// A server of HTTP that remembers what it was asked, and answers with an echo of it.
@@ -165,13 +166,16 @@ impl Origin {
     async fn answer(&self, mut request: Request<Incoming>) -> Response<Full<Bytes>> {
         let upgrade = request.headers().contains_key("upgrade").then(|| hyper::upgrade::on(&mut request));
         let (parts, body) = request.into_parts();
-        let body = match body.collect().await {
-            Ok(body) => body.to_bytes().to_vec(),
-            Err(_) => b"(cut)".to_vec(),
+        let (body, trailers) = match body.collect().await {
+            Ok(body) => {
+                let trailers = body.trailers().cloned().unwrap_or_default();
+                (body.to_bytes().to_vec(), trailers)
+            }
+            Err(_) => (b"(cut)".to_vec(), http::HeaderMap::new()),
         };
         let target = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-        let seen =
-            Seen { method: parts.method.to_string(), target, version: parts.version, headers: parts.headers, body };
+        let method = parts.method.to_string();
+        let seen = Seen { method, target, version: parts.version, headers: parts.headers, body, trailers };
         let mut echo = format!("{} {}\n", seen.method, seen.target);
         for (name, value) in &seen.headers {
             echo += &format!("{name}: {}\n", value.to_str().unwrap());
@@ -228,7 +232,7 @@ impl Pki {
         Self { issuer: Issuer::new(params, key), root }
     }
 
-    fn server(&self, name: &str, protocols: &[&str]) -> Arc<ServerConfig> {
+    pub(crate) fn server(&self, name: &str, protocols: &[&str]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let leaf = params.signed_by(&key, &self.issuer).unwrap().der().clone();

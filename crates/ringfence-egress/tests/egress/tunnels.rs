@@ -119,6 +119,32 @@ async fn e07_a_second_name_that_is_encrypted_is_refused_and_told_by_an_alert() {
 }
 
 #[tokio::test]
+async fn who_has_said_all_may_still_listen_and_who_is_gone_is_not_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let stage = Stage::new(Rules::none().localhost(port)).await;
+    let half_closed = async || {
+        let mut inside = stage.connect(&format!("localhost:{port}")).await.unwrap();
+        let (mut outside, _) = listener.accept().await.unwrap();
+        inside.shutdown().await.unwrap();
+        assert_eq!(outside.read(&mut [0; 1]).await.unwrap(), 0);
+        outside.write_all(b"a").await.unwrap();
+        (inside, outside)
+    };
+    let (mut inside, mut outside) = half_closed().await;
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    outside.write_all(b"b").await.unwrap();
+    let mut said = [0; 2];
+    inside.read_exact(&mut said).await.unwrap();
+    assert_eq!((&said, stage.book.ended.lock().unwrap().len()), (b"ab", 0));
+    // This one is closed with something unread. Its origin is silent, and stays.
+    let (inside, _outside) = half_closed().await;
+    while inside.peek(&mut [0; 1]).await.unwrap() == 0 {}
+    drop(inside);
+    assert_eq!(stage.book.ended(1).await[0].1.ending, Ending::Broken);
+}
+
+#[tokio::test]
 async fn a_rule_that_says_tcp_lets_the_server_speak_first() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -14,6 +14,8 @@ use crate::stage::{Names, Origin, Stage, ask, client_config, get, get_direct, re
 enum Does {
     /// Leads every tunnel to this port of ours, and answers requests itself.
     Serves(u16),
+    /// Answers one request, and closes without having said so.
+    ServesOne,
     /// Says this and closes.
     Says(&'static str),
     /// Says nothing.
@@ -68,6 +70,10 @@ async fn serve(mut stream: TcpStream, does: Does, heads: Arc<Mutex<Vec<String>>>
             }
             Does::Serves(_) => {
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nother\n").await.unwrap();
+            }
+            Does::ServesOne => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nother\n").await.unwrap();
+                return;
             }
             Does::Says(text) => {
                 stream.write_all(text.as_bytes()).await.unwrap();
@@ -204,6 +210,33 @@ async fn a_password_for_the_other_proxy_goes_to_it_alone() {
     let seen = origin.seen();
     assert_eq!(seen.len(), 2);
     assert!(seen.iter().all(|seen| !seen.headers.contains_key("proxy-authorization")), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_request_over_another_connection_has_the_password_once_and_its_whole_url() {
+    let other = Other::start(Does::ServesOne).await;
+    let upstream = other.upstream().authorized("me:hunter2").unwrap();
+    let stage = stage(Rules::none().allow(rule("a.test")), &[("a.test", PUBLIC)], upstream).await;
+    let mut stream = TcpStream::connect(stage.at).await.unwrap();
+    for path in ["/1", "/2", "/3"] {
+        let request =
+            format!("GET http://a.test{path} HTTP/1.1\r\nHost: a.test\r\nProxy-Authorization: Basic mine\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        while !said.ends_with(b"other\n") {
+            assert!(stream.read_buf(&mut said).await.unwrap() > 0, "{}", String::from_utf8_lossy(&said));
+        }
+        // It has closed by then, so that the next one needs another.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let heads = other.heads();
+    assert_eq!(heads.len(), 3);
+    for (head, path) in heads.iter().zip(["/1", "/2", "/3"]) {
+        let head = head.to_ascii_lowercase();
+        assert!(head.starts_with(&format!("get http://a.test{path} ")), "{head}");
+        assert_eq!(head.matches("proxy-authorization").count(), 1, "{head}");
+        assert!(head.contains("proxy-authorization: basic bwu6ahvudgvymg==\r\n"), "{head}");
+    }
 }
 
 #[tokio::test]

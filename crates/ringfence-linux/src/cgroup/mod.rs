@@ -9,6 +9,7 @@ mod inside;
 mod limits;
 mod mounts;
 mod name;
+mod scope;
 #[cfg(test)]
 mod tests;
 mod v1;
@@ -24,6 +25,7 @@ pub use self::inside::counted_inside;
 pub use self::limits::Limits;
 use self::mounts::{Controller, Mount, Version};
 pub use self::name::{Name, NotAName, Supervisor, is_supervisor_alive, name_for};
+pub use self::scope::{NoScope, enter_scope};
 use crate::kernel_file;
 
 /// Why no limit can be kept by cgroups here, and what would change that.

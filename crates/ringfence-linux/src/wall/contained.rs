@@ -3,10 +3,11 @@
 //! The engine made the namespaces, the root and the cgroup. What is left is what it cannot do: restrict every program once
 //! more by ourselves, and prove from inside that the engine did what it was told.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use libc::c_int;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ use crate::{seccomp, tree};
 
 /// Where reports go, beside [`CONTROL`], which orders come through.
 const REPORTS: c_int = CONTROL + 1;
+/// What the engine gave us to report through, where reports go over a socket.
+const ATTACHED: c_int = REPORTS + 1;
 
 /// What restricts every program in a container, and what is looked for before the first. Plain data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +87,8 @@ pub enum Kernel {
 pub struct ProcessOne {
     orders: OwnedFd,
     preference: KilledFirst,
+    /// Held and never used: as long as its other end is open the engine is there.
+    attached: Option<OwnedFd>,
 }
 
 impl ProcessOne {
@@ -103,7 +108,7 @@ impl ProcessOne {
         place_descriptors([null, null, null, 0, 1]).map_err(step)?;
         // SAFETY: both numbers were just arranged for this process, and nothing else owns them.
         let (orders, reports) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(REPORTS)) };
-        Ok(Some((Self { orders, preference }, reports)))
+        Ok(Some((Self { orders, preference, attached: None }, reports)))
     }
 
     /// What orders come through.
@@ -111,12 +116,28 @@ impl ProcessOne {
         &self.orders
     }
 
+    /// Speaks over the socket at `at` from now on, instead of what the engine gave us: of that only the way out is held.
+    pub fn meet(&mut self, at: &OsStr, reports: &mut OwnedFd) -> io::Result<()> {
+        let attached = rustix::io::fcntl_dupfd_cloexec(&*reports, ATTACHED)?;
+        if attached.as_raw_fd() != ATTACHED {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.attached = Some(attached);
+        let socket = OwnedFd::from(UnixStream::connect(at)?);
+        for taken in [&mut self.orders, reports] {
+            rustix::io::dup2(&socket, taken)?;
+        }
+        Ok(())
+    }
+
     /// Gives up everything that the engine may have left us, and restricts us as every program is.
     pub fn enter(self, contained: &Contained) -> Result<Behind<'_>, Failed> {
         let failed = |error: io::Error| Failed::said(&error);
         contained.check_identity()?;
         contained.forget_arguments()?;
-        contained.close_all_but(self.preference.descriptor())?;
+        // Until the process ends.
+        let ours = self.attached.map_or(REPORTS, IntoRawFd::into_raw_fd);
+        contained.close_all_but(ours, self.preference.descriptor())?;
         let signals = keeper_process::child_signals().map_err(step)?;
         privileges::set_no_new_privileges().map_err(failed)?;
         let ambient = match contained.kernel {
@@ -164,11 +185,11 @@ impl Contained {
         }
     }
 
-    /// Closes what the engine left open, but ours and `kept`.
-    fn close_all_but(&self, kept: c_int) -> Result<(), Failed> {
-        let closed = close_between(REPORTS + 1, kept - 1).and_then(|()| close_from(kept + 1));
+    /// Closes what the engine left open, but ours, the last of which is `ours`, and `kept`.
+    fn close_all_but(&self, ours: c_int, kept: c_int) -> Result<(), Failed> {
+        let closed = close_between(ours + 1, kept - 1).and_then(|()| close_from(kept + 1));
         let closed = self.or_one_by_one(closed, |descriptor| {
-            if descriptor > REPORTS && descriptor != kept {
+            if descriptor > ours && descriptor != kept {
                 // SAFETY: an integer. Nothing of ours owns what the engine left open.
                 unsafe { libc::close(descriptor) };
             }

@@ -41,6 +41,9 @@ const OF_THE_HOST: [&str; 4] =
     ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper"];
 
 /// Proves everything, in a fixed order. `landlock` is the version that is in force.
+///
+/// A process in company comes after one that has proven the place itself: what is mounted there, which devices, how much fits, what
+/// the cgroup says. Nobody inside has the power to change that, so only what holds for the process itself is looked at.
 pub(super) fn prove(contained: &Contained, landlock: Option<i32>, company: Company) -> Result<Vec<Proof>, Unproven> {
     let mut proofs = Vec::new();
     let mut add = |name: &'static str, found: Result<String, Unproven>| -> Result<(), Unproven> {
@@ -56,6 +59,12 @@ pub(super) fn prove(contained: &Contained, landlock: Option<i32>, company: Compa
     add("priv.no-new", proof::no_new_privileges(&status))?;
     add("kernel.filter", proof::filtered(&status))?;
     add("proc.hidden", few_processes(contained.kernel, company))?;
+    if company == Company::Others {
+        add("fs.confined", read_only_root(contained).and_then(|()| fenced(contained, landlock)))?;
+        add("fd.clean", proof::clean_descriptors())?;
+        add("proc.no-core", proof::no_core())?;
+        return Ok(proofs);
+    }
     let unroutable: &[i32] = match contained.kernel {
         Kernel::Host => &[libc::ENETUNREACH],
         // gVisor's word for it.
@@ -148,14 +157,7 @@ fn confined(contained: &Contained, landlock: Option<i32>) -> Result<String, Unpr
             return broken(format!("the socket of an engine is at {path}"));
         }
     }
-    // Asked and not only tried: Landlock refuses it also on a root that can be written. A kernel of its own has no Landlock,
-    // and does not say it in this way.
-    if contained.kernel == Kernel::Host {
-        let root = rustix::fs::statvfs("/").map_err(|errno| Unproven::Unreadable { name, source: errno.into() })?;
-        if !root.f_flag.contains(StatVfsMountFlags::RDONLY) {
-            return broken("the root can be written".to_owned());
-        }
-    }
+    read_only_root(contained)?;
     for path in ["/.probe", "/usr/.probe", "/etc/.probe", "/dev/.probe", "/sys/.probe", "/proc/sys/.probe"] {
         match fs::File::create(path) {
             Err(_) => {}
@@ -169,20 +171,34 @@ fn confined(contained: &Contained, landlock: Option<i32>) -> Result<String, Unpr
     }
     let mounts = mounts(contained)?;
     let devices = devices(Path::new("/dev"), contained.kernel)?;
-    let mut found = format!("root read-only, {mounts} mounts, {devices} devices");
-    match landlock {
-        None => found.push_str(", no Landlock in this kernel"),
-        Some(version) => {
-            found.push_str(&format!(", {} paths shown by Landlock {version}", contained.paths.len()));
-            if version >= LANDLOCK_SIGNALS {
-                // We have the guest's user, so nothing but Landlock forbids this. With 0 no signal is sent.
-                // SAFETY: two integers.
-                if unsafe { libc::kill(1, 0) } == 0 {
-                    return broken("Landlock lets signals out".to_owned());
-                }
-                found.push_str(", which keeps signals inside");
-            }
+    let fence = fenced(contained, landlock)?;
+    Ok(format!("root read-only, {mounts} mounts, {devices} devices, {fence}"))
+}
+
+/// Asked and not only tried: Landlock refuses it also on a root that can be written. A kernel of its own has no Landlock, and does
+/// not say it in this way.
+fn read_only_root(contained: &Contained) -> Result<(), Unproven> {
+    let name = "fs.confined";
+    if contained.kernel == Kernel::Host {
+        let root = rustix::fs::statvfs("/").map_err(|errno| Unproven::Unreadable { name, source: errno.into() })?;
+        if !root.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            return Err(Unproven::Broken { name, found: "the root can be written".to_owned() });
         }
+    }
+    Ok(())
+}
+
+/// The fence of the calling process, where the kernel has one.
+fn fenced(contained: &Contained, landlock: Option<i32>) -> Result<String, Unproven> {
+    let Some(version) = landlock else { return Ok("no Landlock in this kernel".to_owned()) };
+    let mut found = format!("{} paths shown by Landlock {version}", contained.paths.len());
+    if version >= LANDLOCK_SIGNALS {
+        // We have the guest's user, so nothing but Landlock forbids this. With 0 no signal is sent.
+        // SAFETY: two integers.
+        if unsafe { libc::kill(1, 0) } == 0 {
+            return Err(Unproven::Broken { name: "fs.confined", found: "Landlock lets signals out".to_owned() });
+        }
+        found.push_str(", which keeps signals inside");
     }
     Ok(found)
 }

@@ -4,8 +4,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use super::mount_api::{INERT, READ_ONLY, attach, clone_below};
+use super::quota::Quota;
 use super::root::Root;
-use super::view::{Quota, kind_of, restrict};
+use super::view::{kind_of, restrict};
 use super::{SetupError, at};
 
 /// Puts nothing over what is there.

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::quota::Quota;
 use super::root::Root;
-use super::view::{Access, Entry, Opened, Quota, copy_on_write};
+use super::view::{Access, Entry, Opened, copy_on_write};
 use super::{SetupError, inside_path};
 
 /// Where the root of an image is attached until it becomes ours.

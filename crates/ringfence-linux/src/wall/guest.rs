@@ -89,6 +89,8 @@ pub fn start(launch: &WallLaunch, descriptors: WallDescriptors<'_>, life: Life) 
 /// Process 1 whose view is begun.
 pub(super) struct Begun {
     building: Building,
+    /// What can be written, in bytes and files.
+    room: (u64, u64),
     preference: KilledFirst,
 }
 
@@ -106,7 +108,8 @@ impl Begun {
         super::inside::cut_off().map_err(setup)?;
         // Opened while we are who we are on the host.
         let sources = open_sources(&wall.entries, trees).map_err(setup)?;
-        Ok(Self { building: Building::begin(wall, sources).map_err(setup)?, preference })
+        let room = (wall.writable_bytes, wall.writable_files);
+        Ok(Self { building: Building::begin(wall, sources).map_err(setup)?, room, preference })
     }
 
     /// Adds the entries of `launch` after the first `built`, makes the view our root, and gives up every privilege.
@@ -126,6 +129,10 @@ impl Begun {
         place_descriptors([stdio[0], stdio[1], stdio[2], descriptors.control.as_raw_fd()])
             .map_err(|(stage, errno)| Failed::Step(stage, errno))?;
         *control = CONTROL;
+        let room = (launch.wall.writable_bytes, launch.wall.writable_files);
+        if room != self.room {
+            self.building.resize(room).map_err(setup)?;
+        }
         self.building.add(sources).map_err(setup)?;
         let inside = self.building.enter(&launch.wall).map_err(setup)?;
         let preference = self.preference;

@@ -9,8 +9,9 @@ use rustix::process::{Gid, Uid};
 
 use super::layer::PrivateLayer;
 use super::mount_api::{INERT, READ_ONLY, attach_over, make_private_with, new_file_system, set_attributes_of_one};
+use super::quota::Quota;
 use super::root::Root;
-use super::view::{Opened, Quota, build};
+use super::view::{Opened, build};
 use super::{Wall, at};
 use crate::kernel_file;
 use crate::program_process::{close_between, close_from};
@@ -53,6 +54,11 @@ impl Building {
         let (mut root, beneath) = super::ground::lay(Root::new(root), &mut opened, &mut quota)?;
         let layers = build(&mut root, opened, &mut quota)?;
         Ok(Self { root, quota, layers, beneath, umask })
+    }
+
+    /// Lets so many bytes and files be written, and no others than were said before.
+    pub(super) fn resize(&self, (bytes, files): (u64, u64)) -> Result<(), SetupError> {
+        self.quota.resize(bytes, files)
     }
 
     /// Goes on with `opened`.

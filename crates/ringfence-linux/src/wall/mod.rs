@@ -22,6 +22,7 @@ mod namespaces;
 mod network;
 mod program;
 mod proof;
+mod quota;
 mod root;
 mod spare;
 mod view;

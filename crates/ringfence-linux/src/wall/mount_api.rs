@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::CWD;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, fspick, move_mount, open_tree,
 };
 
 #[repr(C)]
@@ -97,6 +97,15 @@ pub(super) fn new_file_system(kind: &str, options: &[(&str, &str)], attributes: 
     let attributes = u32::try_from(attributes).map_err(|_| rustix::io::Errno::INVAL)?;
     let attributes = MountAttrFlags::from_bits_retain(attributes);
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// Changes `options` of the file system of a mount of ours.
+pub(super) fn reconfigure(mount: BorrowedFd<'_>, options: &[(&str, &str)]) -> rustix::io::Result<()> {
+    let context = fspick(mount, "", FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH)?;
+    for (name, value) in options {
+        fsconfig_set_string(&context, *name, *value)?;
+    }
+    fsconfig_reconfigure(&context)
 }
 
 /// Attaches a detached tree over `target`, which is the very folder or file and no name that could lead elsewhere.

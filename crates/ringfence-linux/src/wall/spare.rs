@@ -19,7 +19,7 @@ use crate::keeper::stream_sockets;
 use crate::keeper_process::CONTROL;
 use crate::passing::{self, MOST_DESCRIPTORS};
 use crate::program_process::{close_between, close_from};
-use crate::seccomp;
+use crate::{privileges, seccomp};
 
 /// Code and files travel in a launch.
 const MOST_MESSAGE: usize = 128 * 1024 * 1024;
@@ -55,6 +55,11 @@ impl Spare {
         send(&self.socket, &wall, &[])?;
         self.wall = Some(wall);
         Ok(())
+    }
+
+    /// What it was told to begin with.
+    pub fn begun(&self) -> Option<&Wall> {
+        self.wall.as_ref()
     }
 
     /// Whether what it began with is how the wall of `launch` begins.
@@ -120,12 +125,9 @@ fn can_follow(launch: &WallLaunch, begun: &Wall) -> bool {
     })
 }
 
+/// How much can be written is no part of the beginning: it can be changed until the view is entered.
 fn begins_with(whole: &Wall, begun: &Wall) -> bool {
-    whole.identity == begun.identity
-        && whole.hostname == begun.hostname
-        && whole.writable_bytes == begun.writable_bytes
-        && whole.writable_files == begun.writable_files
-        && whole.entries.starts_with(&begun.entries)
+    whole.identity == begun.identity && whole.hostname == begun.hostname && whole.entries.starts_with(&begun.entries)
 }
 
 /// The whole life of a spare, until it is a guest like any other.
@@ -137,9 +139,11 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
     }
     let Ok(socket) = rustix::io::fcntl_dupfd_cloexec(socket, ABOVE_ARRANGED) else { return };
     let network = Network::begin();
+    // We have time now. Later it is looked at again, when every privilege goes.
+    let bounding = privileges::empty_bounding_set();
     let Ok(Some((wall, _))) = receive::<Wall>(&socket) else { return };
     seccomp::program();
-    let begun = Begun::begin(&wall, &[]);
+    let begun = bounding.map_err(|error| Failed::said(&error)).and_then(|()| Begun::begin(&wall, &[]));
     let Ok(Some(((launch, [trees, groups]), came))) = receive::<(WallLaunch, [usize; 2])>(&socket) else { return };
     if came.len() != FIXED + trees + groups {
         // Some were lost on the way, such as for want of numbers for them.
@@ -257,6 +261,6 @@ mod tests {
         assert!(!begins_with(&launch(vec![host("/opt")], 7).wall, &begun), "another system");
         assert!(!begins_with(&launch(vec![], 7).wall, &begun), "less of it");
         let larger = Wall { writable_bytes: 8192, ..launch(vec![host("/usr")], 7).wall };
-        assert!(!begins_with(&larger, &begun), "another size");
+        assert!(begins_with(&larger, &begun), "another size, which it is given when it goes on");
     }
 }

@@ -8,9 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::cover::{mask, show_again};
 use super::layer::{Laid, PrivateLayer};
-use super::mount_api::{
-    INERT, READ_ONLY, attach, attach_over, clone_below, clone_tree, make_private_with, new_file_system,
-};
+use super::mount_api::{INERT, READ_ONLY, clone_tree, make_private_with, new_file_system};
+use super::quota::Quota;
 use super::root::Root;
 use super::{SetupError, at, inside_path, os_path, os_paths};
 use crate::keeper_process::CONTROL;
@@ -232,72 +231,6 @@ fn clone(path: &Path) -> Result<OwnedFd, SetupError> {
         if tree.as_raw_fd() > CONTROL { Ok(tree) } else { rustix::io::fcntl_dupfd_cloexec(&tree, ABOVE_ARRANGED) }
     };
     clone_tree(path).and_then(clear).map_err(at(format_args!("show {}", path.display())))
-}
-
-/// The one file system that holds all that can be written.
-#[derive(Debug)]
-pub(super) struct Quota {
-    tree: OwnedFd,
-    used: u32,
-    /// Where it is attached, when overlay has to be told by a path: in the mounts of others, `/proc` is not ours.
-    path: Option<PathBuf>,
-}
-
-impl Quota {
-    /// What it covers is the host's `/dev`, which goes away with the host's root.
-    pub(super) fn new(bytes: u64, files: u64) -> Result<Self, SetupError> {
-        let tree = Self::make(bytes, files, "0755")?;
-        attach_over(tree.as_fd(), Path::new("/dev")).map_err(at("attach what can be written"))?;
-        Ok(Self { tree, used: 0, path: None })
-    }
-
-    /// Attached over `place`, the folder at `path`; only we may look into it by its root.
-    pub(super) fn attached(bytes: u64, files: u64, path: &Path, place: BorrowedFd<'_>) -> Result<Self, SetupError> {
-        let tree = Self::make(bytes, files, "0700")?;
-        attach(tree.as_fd(), place).map_err(at("attach what can be written"))?;
-        Ok(Self { tree, used: 0, path: Some(path.to_owned()) })
-    }
-
-    /// Overlay and clones need it attached.
-    fn make(bytes: u64, files: u64, mode: &str) -> Result<OwnedFd, SetupError> {
-        new_file_system(
-            "tmpfs",
-            &[("size", &bytes.to_string()), ("nr_inodes", &files.max(16).to_string()), ("mode", mode)],
-            INERT,
-        )
-        .map_err(at("make the file system for all that can be written"))
-    }
-
-    /// The name of a new folder of it.
-    fn folder(&mut self, mode: u32) -> Result<PathBuf, SetupError> {
-        let name = PathBuf::from(self.used.to_string());
-        self.used += 1;
-        rustix::fs::mkdirat(&self.tree, &name, Mode::from_raw_mode(mode)).map_err(at("make a folder in the quota"))?;
-        Ok(name)
-    }
-
-    /// A copy of what lies in it at `path`; it forbids what the quota's own mount does.
-    fn clone(&self, path: &Path) -> Result<OwnedFd, SetupError> {
-        clone_below(self.tree.as_fd(), path).map_err(at("take a folder from the quota"))
-    }
-
-    /// The file system itself, once everything in it was made.
-    pub(super) fn into_tree(self) -> OwnedFd {
-        self.tree
-    }
-
-    /// Something empty that nobody may read: a folder or a file.
-    pub(super) fn nothing(&self, kind: FileType) -> Result<OwnedFd, SetupError> {
-        let name = Path::new(if kind == FileType::Directory { "folder" } else { "file" });
-        let made = match kind {
-            FileType::Directory => rustix::fs::mkdirat(&self.tree, name, Mode::empty()),
-            _ => rustix::fs::mknodat(&self.tree, name, FileType::RegularFile, Mode::empty(), 0),
-        };
-        match made {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => self.clone(name),
-            Err(errno) => Err(at("make what masks")(errno)),
-        }
-    }
 }
 
 /// Puts `opened` together below `root`. Modes are meant as they are said, so no mask may take from them.

@@ -1,7 +1,7 @@
 //! Who may say where secrets come from, and where they may go.
 
 use ringfence_policy::{
-    Diagnostic, Grant, Layer, Overrides, ResolvedPolicy, UnknownHosts, narrow, parse, resolve, show,
+    Diagnostic, Grant, Layer, Overrides, ResolvedPolicy, SecretUse, UnknownHosts, narrow, parse, resolve, show,
 };
 
 use crate::{layer, resolved};
@@ -25,7 +25,7 @@ fn a_project_uses_a_credential_that_the_user_or_the_operator_defined() {
         assert_eq!(policy.net.allow[0].value.credential.as_deref(), Some("github"));
         assert!(policy.net.allow[0].value.inspects());
         assert_eq!(policy.credentials["github"].origin.layer, definer);
-        assert_eq!(policy.credentials["github"].value.format(), "Bearer {}");
+        assert_eq!(policy.credentials["github"].value.format().as_deref(), Some("Bearer {}"));
     }
 }
 
@@ -104,7 +104,7 @@ fn the_operators_definition_stands_and_what_is_shown_reads_back() {
     let policy = resolved(&[(Layer::User, GITHUB), (Layer::Operator, theirs), (Layer::User, RULE)]);
     let credential = &policy.credentials["github"];
     assert_eq!((credential.origin.layer.clone(), credential.value.header.as_str()), (Layer::Operator, "x-api-key"));
-    assert_eq!(credential.value.format(), "{}");
+    assert_eq!(credential.value.format().as_deref(), Some("{}"));
     let text = show(&policy);
     let again = parse("shown.yaml", &text).unwrap_or_else(|problems| panic!("{text}\n{problems:?}"));
     let shown = again.credentials.unwrap();
@@ -112,6 +112,26 @@ fn the_operators_definition_stands_and_what_is_shown_reads_back() {
     // An outcome shows which program is asked, and none of the words that it is given.
     let canonical = policy.canonical_json().to_string();
     assert!(canonical.contains("\"command\":\"pass\"") && !canonical.contains("a b"), "{canonical}");
+}
+
+#[test]
+fn a_credential_that_signs_is_shown_and_reads_back_and_has_nothing_that_is_sent() {
+    let signs = "credentials: { corp: { from: { file: /key }, hosts: [api.corp.test], sign: hmac-sha256, header: X-Signature } }";
+    let rule = "net: { mode: allowlist, allow: [{ host: api.corp.test, credential: corp }] }";
+    let policy = resolved(&[(Layer::User, signs), (Layer::Project, rule)]);
+    let credential = &policy.credentials["corp"].value;
+    assert_eq!((credential.format(), &credential.secret), (None, &SecretUse::Signs));
+    let text = show(&policy);
+    assert!(text.contains("sign: hmac-sha256") && !text.contains("format"), "{text}");
+    let again = parse("shown.yaml", &text).unwrap_or_else(|problems| panic!("{text}\n{problems:?}"));
+    assert_eq!(&again.credentials.unwrap()[0].1.value, credential);
+    let canonical = policy.canonical_json().to_string();
+    assert!(canonical.contains("\"sign\":\"hmac-sha256\"") && !canonical.contains("format"), "{canonical}");
+    // A definition that sends the secret instead is another one.
+    let sends = signs.replace(", sign: hmac-sha256", "");
+    let other = resolved(&[(Layer::User, &sends), (Layer::Project, rule)]);
+    let changes = ringfence_policy::compare(&policy, &other);
+    assert!(changes.iter().any(|change| change.field == "credentials.corp"), "{changes:?}");
 }
 
 #[test]

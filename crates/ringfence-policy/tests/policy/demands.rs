@@ -68,6 +68,42 @@ fn a_call_cannot_slip_past_a_credential_by_a_method_or_a_path_that_it_is_not_for
 }
 
 #[test]
+fn headers_that_are_left_out_stay_left_out() {
+    let policy = user("\"*.corp.test\", { host: api.corp.test, strip: [X-Id, cookie] }");
+    assert_eq!(shown(&policy)[1], "api.corp.test inspected without cookie,x-id");
+    let stripped = "api.corp.test inspected without cookie,x-id";
+    assert_eq!(ask(&policy, "\"*.corp.test\"").unwrap(), ["*.corp.test", stripped]);
+    assert_eq!(ask(&policy, "\"api.corp.test\"").unwrap(), [stripped]);
+    // More may be left out, not less.
+    let more = "{\"host\": \"api.corp.test\", \"strip\": [\"Cookie\", \"X-Id\", \"X-More\"]}";
+    assert_eq!(ask(&policy, more).unwrap(), ["api.corp.test inspected without cookie,x-id,x-more"]);
+    let less = "{\"host\": \"api.corp.test\", \"strip\": [\"Cookie\"]}";
+    assert_eq!(ask(&policy, less).unwrap(), [stripped]);
+    // Elsewhere nothing is added.
+    assert_eq!(ask(&policy, "\"b.corp.test\"").unwrap(), ["b.corp.test"]);
+    // Whichever side of an operator's list says it.
+    for (lower, operator) in [
+        ("mode: allowlist, allow: [api.corp.test]", "{ host: \"*.corp.test\", strip: [cookie] }"),
+        ("mode: allowlist, allow: [{ host: api.corp.test, strip: [cookie] }]", "\"*.corp.test\""),
+    ] {
+        assert_eq!(shown(&floor(lower, operator)), ["api.corp.test inspected without cookie"], "{lower}");
+    }
+}
+
+#[test]
+fn a_rule_that_leaves_headers_out_is_shown_and_reads_back() {
+    let policy = user(
+        "{ host: api.corp.test, methods: [GET], strip: [X-Id, Cookie] }, { host: b.corp.test, credential: k, strip: [X-Id] }",
+    );
+    let text = ringfence_policy::show(&policy);
+    let again = ringfence_policy::parse("shown.yaml", &text).unwrap_or_else(|problems| panic!("{text}\n{problems:?}"));
+    let read: Vec<NetRule> = again.net.allow.unwrap().into_iter().map(|rule| rule.value).collect();
+    assert_eq!(read, policy.net.allow.iter().map(|rule| rule.value.clone()).collect::<Vec<_>>(), "{text}");
+    let canonical = policy.canonical_json().to_string();
+    assert!(canonical.contains("\"strip\":[\"cookie\",\"x-id\"]"), "{canonical}");
+}
+
+#[test]
 fn a_call_that_leaves_a_rule_out_keeps_inspection_and_budget() {
     let policy = user(
         "\"*.corp.test\", { host: key.corp.test, inspect: true }, { host: api.corp.test, budget: { requests: 5 } }, { host: get.corp.test, methods: [GET], inspect: true }",
@@ -186,6 +222,7 @@ pub(crate) struct Demands {
     pub(crate) inspected: bool,
     pub(crate) bound: bool,
     pub(crate) budget: ringfence_policy::NetBudget,
+    pub(crate) strip: std::collections::BTreeSet<String>,
 }
 
 pub(crate) fn demands(policy: &ResolvedPolicy, host: &str, port: u16, method: &str, path: &str) -> Demands {
@@ -207,5 +244,6 @@ pub(crate) fn demands(policy: &ResolvedPolicy, host: &str, port: u16, method: &s
             .iter()
             .filter(|rule| means(rule))
             .fold(ringfence_policy::NetBudget::default(), |budget, rule| budget.meet(&rule.budget)),
+        strip: allow.iter().filter(|rule| means(rule)).flat_map(|rule| rule.strip.clone()).collect(),
     }
 }

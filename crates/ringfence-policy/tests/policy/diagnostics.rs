@@ -198,6 +198,11 @@ fn network_rules_that_are_refused() {
         "net: { deny: [{ host: a.test, inspect: true, budget: { bytes: 1MiB } }] }",
         "net: { allow: [{ host: a.test, inspect: yes, acknowledge: 1 }] }",
         "net: { allow: [{ host: a.test, inspect: false, credential: x }] }",
+        "net: { allow: [{ host: a.test, inspect: false, strip: [Cookie] }] }",
+        "net: { allow: [{ host: a.test, strip: [] }] }",
+        "net: { allow: [{ host: a.test, strip: [Host, content-length, \"a b\", Proxy-Authorization] }] }",
+        "net: { allow: [{ host: a.test, protocol: tcp, ports: [22], strip: [Cookie] }] }",
+        "net: { deny: [{ host: a.test, strip: [Cookie] }] }",
         "net: { allow: [{ host: a.test, protocol: udp }] }",
         "net: { allow: [{ host: a.test, protocol: tcp }] }",
         "net: { allow: [{ host: a.test, protocol: tcp, ports: [22], inspect: true }] }",
@@ -236,6 +241,9 @@ fn credentials_that_are_refused() {
         "credentials: { github: { from: { env: T }, hosts: [a.test], format: ghp_0123456789 } }",
         "credentials: { github: { from: { env: T }, hosts: [a.test], env: LD_PRELOAD } }",
         "credentials: { github: { from: { env: T }, hosts: [a.test], secret: x } }",
+        "credentials: { github: { from: { env: T }, hosts: [a.test], sign: md5 } }",
+        "credentials: { github: { from: { env: T }, hosts: [a.test], sign: hmac-sha256, format: \"Bearer {}\" } }",
+        "credentials: { github: { from: { env: T }, hosts: [a.test], sign: hmac-sha256, env: T } }",
     ]);
     // The text of the input is in the page; what is said about it must not repeat a secret.
     let said = page.lines().filter(|line| line.starts_with("=>") || line.trim_start().starts_with("hint:"));

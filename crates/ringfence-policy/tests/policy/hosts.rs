@@ -127,6 +127,7 @@ fn a_narrower_rule_looks_closer_speaks_less_and_uses_less() {
         NetRule { inspect: true, ..plain.clone() },
         NetRule { budget: budget(7), ..plain.clone() },
         NetRule { inspect: true, budget: budget(7), ..plain.clone() },
+        NetRule { inspect: true, strip: vec!["cookie".into()], ..plain.clone() },
     ];
     let wider =
         [NetRule { acknowledge: true, ..plain.clone() }, NetRule { protocol: NetProtocol::Tcp, ..plain.clone() }];

@@ -52,6 +52,7 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
         line(&[
             "credentials: { k: { from: { env: K }, hosts: [\"*.c.test\", c.test] } }",
             "credentials: { k: { from: { file: /k }, hosts: [c.test], header: X-Key, env: K } }",
+            "credentials: { k: { from: { file: /k }, hosts: [c.test], sign: hmac-sha256 } }",
         ]),
     );
     let lists = (
@@ -65,6 +66,8 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
             "{ host: c.test, paths: [/x], credential: k }",
             "{ host: b.a.test, methods: [GET], paths: [\"/x/**\"], inspect: true }",
             "{ host: b.a.test, budget: { connections: 3 } }",
+            "{ host: b.a.test, strip: [Cookie] }",
+            "{ host: \"*.a.test\", methods: [GET], strip: [Cookie, X-Id] }",
             "{ host: a.test, inspect: true, budget: { requests: 5, rate: 5/s } }",
             "{ host: \"*.a.test\", inspect: true, budget: { bytes: 1MiB, rate: 100/min } }",
             "{ host: a.test, ports: [22, 443], protocol: tcp, acknowledge: true }",
@@ -370,6 +373,7 @@ fn check_demands(policy: &ResolvedPolicy, wider: &ResolvedPolicy) -> Result<(), 
                 prop_assert!(now.inspected || !then.inspected, "inspection: {}", shown());
                 prop_assert!(now.bound || !then.bound, "credential: {}", shown());
                 prop_assert!(then.budget.covers(&now.budget), "budget: {}", shown());
+                prop_assert!(then.strip.is_subset(&now.strip), "headers: {}", shown());
             }
         }
     }

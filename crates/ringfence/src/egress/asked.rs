@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use ringfence_egress::{Answer, Host};
 use ringfence_policy::NetPolicy;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use crate::BoxFuture;
 use crate::approve::{Approval, Approver, Ask};
@@ -18,6 +20,8 @@ pub(super) struct Asked {
     pub(super) approver: Arc<dyn Approver>,
     /// What is listed, for names that look like something in it.
     pub(super) policy: NetPolicy,
+    /// Where the approver lives: what it waits for may be there, and not in the proxy's thread.
+    pub(super) runtime: Handle,
 }
 
 impl ringfence_egress::Ask for Asked {
@@ -33,10 +37,15 @@ impl ringfence_egress::Ask for Asked {
                 rule: RULE.to_owned(),
                 reason,
             };
-            match self.approver.decide(&ask).await {
+            let approver = Arc::clone(&self.approver);
+            // A question ends with whoever waits for its answer.
+            let mut asking = JoinSet::new();
+            asking.spawn_on(async move { approver.decide(&ask).await }, &self.runtime);
+            match asking.join_next().await {
                 // The proxy remembers its own answers, host by host.
-                Approval::Granted { by } | Approval::GrantedAlways { by } => Answer::Yes { by },
-                Approval::Denied { reason } => Answer::No { why: reason },
+                Some(Ok(Approval::Granted { by } | Approval::GrantedAlways { by })) => Answer::Yes { by },
+                Some(Ok(Approval::Denied { reason })) => Answer::No { why: reason },
+                Some(Err(_)) | None => Answer::No { why: "whoever was asked is gone".to_owned() },
             }
         })
     }
@@ -64,7 +73,7 @@ mod tests {
     async fn whoever_is_asked_is_told_of_names_that_look_like_others() {
         let remembers = Arc::new(Remembers::default());
         let policy = ringfence_policy::resolve(&[], &[]).unwrap().net;
-        let asked = Asked { approver: Arc::clone(&remembers) as Arc<dyn Approver>, policy };
+        let asked = Asked { approver: Arc::clone(&remembers) as Arc<dyn Approver>, policy, runtime: Handle::current() };
         for host in ["pypl.org", "example.org"] {
             let answer = asked.ask(&Host::parse(host).unwrap(), 443).await;
             assert_eq!(answer, Answer::Yes { by: "me".to_owned() });

@@ -82,15 +82,20 @@ impl KeepError {
 /// Finds what differs in `layer` and keeps it, instead of what was kept for the same run before. Nothing is kept when nothing
 /// differs. A set that is not finished lies in a folder that the next start removes.
 pub(crate) fn keep(state: &StateFolder, layer: &PrivateLayer, about: About<'_>) -> Result<Option<Found>, KeepError> {
+    let finished = kept::of(state, about.run_id);
+    let nothing = || match finished.remove() {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(KeepError::Write(error)),
+        Ok(()) | Err(_) => Ok(None),
+    };
+    // Most runs leave their workspace as it was: no folder is made on the disk for those.
+    if layer.holds_nothing() {
+        return nothing();
+    }
     let scratch = Scratch::create(state, &RunId::generate()?)?;
     let unfinished = Kept::at(scratch.path().join(UNFINISHED));
     let changes = harvest(layer, bounds(about), &unfinished.objects())?;
-    let finished = kept::of(state, about.run_id);
     if changes.is_empty() {
-        return match finished.remove() {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(KeepError::Write(error)),
-            Ok(()) | Err(_) => Ok(None),
-        };
+        return nothing();
     }
     let set = set_of(layer, about, changes);
     let list = unfinished.keep(&set).map_err(KeepError::Write)?;

@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Dir, Mode, OFlags};
+
 use super::copy::Manifest;
 use crate::scratch::Scratch;
 
@@ -168,6 +170,21 @@ impl PrivateLayer {
     /// What it lies over.
     pub fn lower(&self) -> &Lower {
         &self.lower
+    }
+
+    /// Whether it is known to hold nothing at all, so that nothing differs. Of a copy, that is not known.
+    pub(super) fn holds_nothing(&self) -> bool {
+        let is_empty = || -> rustix::io::Result<bool> {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let folder = rustix::fs::openat(&self.upper, c".", flags, Mode::empty())?;
+            for entry in Dir::new(folder)? {
+                if ![c".", c".."].contains(&entry?.file_name()) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        matches!(self.source, Source::Overlay) && is_empty().unwrap_or(false)
     }
 
     /// Whether somebody may still write to it.

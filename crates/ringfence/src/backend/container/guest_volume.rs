@@ -14,8 +14,9 @@ use super::failure::{EngineError, EngineFailure};
 use super::labels::{GUEST as GUEST_LABEL, Labels};
 use super::spec::{GUEST_NAME, GuestPlace, ImageId};
 
+const PUT: &str = "put the guest into its volume";
 const READ_BACK: &str = "read the guest back from its volume";
-/// The largest guest.
+/// The largest guest: several times one that was made for use, so that one made for tests fits too.
 const MOST_GUEST: u64 = 128 * 1024 * 1024;
 
 #[derive(Deserialize)]
@@ -38,6 +39,10 @@ pub(crate) async fn put(
     image: &ImageId,
     labels: &Labels,
 ) -> Result<String, EngineError> {
+    if u64::try_from(guest.len()).map_or(true, |length| length > MOST_GUEST) {
+        let message = format!("our own binary has {} bytes, and {MOST_GUEST} are the most that is sent", guest.len());
+        return Err(EngineFailure::Lost(message).during(PUT));
+    }
     let name = name_for(guest);
     let wanted = hash(guest);
     ensure_volume(engine, &name, &wanted).await?;
@@ -96,7 +101,6 @@ async fn fill(
     guest: &[u8],
     wanted: &str,
 ) -> Result<(), EngineError> {
-    const PUT: &str = "put the guest into its volume";
     if read_back(engine, courier, place).await? == Some(wanted.to_owned()) {
         return Ok(());
     }

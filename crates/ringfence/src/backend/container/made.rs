@@ -14,11 +14,13 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::attached::Complaint;
 use super::could_not;
 use super::engine::{ContainerId, Engine, State};
-use super::failure::EngineError;
+use super::failure::{EngineError, EngineFailure};
 use super::labels::{ContainerKind, Labels, Owner};
 use super::leaving::Leaving;
+use super::meeting::meet;
 use super::pool::{self, Key};
 use super::spec::{GuestFrom, GuestPlace, Spec};
+use super::standing::complaining;
 use super::wanted::naming;
 use super::ways::Way;
 use crate::backend::far::FarLink;
@@ -65,6 +67,13 @@ pub(super) struct FirstProcess {
 }
 
 impl FirstProcess {
+    /// A process that is the first of no container.
+    #[cfg(test)]
+    pub(super) fn stand_in(number: i32) -> Self {
+        let descriptor = pidfd_open(Pid::from_raw(number).unwrap(), PidfdFlags::empty()).unwrap();
+        Self { number, file: fs::metadata("/proc/self/exe").unwrap(), at: GuestPlace::fixed(), descriptor }
+    }
+
     /// Whether it has not ended. When it has, the kernel has ended everything in its container.
     pub(super) fn is_alive(&self) -> bool {
         let mut polled = [PollFd::new(&self.descriptor, PollFlags::IN)];
@@ -99,14 +108,18 @@ impl MadePlace {
 /// it is done.
 async fn remove(engine: &Engine, id: &ContainerId) -> bool {
     for _ in 0..LOOKS {
-        if engine.remove(id).await.is_err() {
-            return false;
-        }
-        match engine.state(id).await {
+        let state = match engine.remove(id).await {
+            Ok(()) => engine.state(id).await,
+            Err(error) => Err(error),
+        };
+        match state {
             Ok(State::Gone) => return true,
-            Ok(State::Ended(_) | State::NotEnded) => tokio::time::sleep(BETWEEN_LOOKS).await,
+            Ok(State::Ended(_) | State::NotEnded) => {}
+            // It answers, and may be busy with just this container.
+            Err(EngineError { failure: EngineFailure::Refused { .. } | EngineFailure::Conflict(_), .. }) => {}
             Err(_) => return false,
         }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
     }
     false
 }
@@ -161,14 +174,19 @@ impl Recipe {
             // One that cannot be killed is told to by its end of input, and found again by its labels.
             killing.kill(&killed).await.ok();
         };
-        let first = match self.way {
+        let (far, first) = match self.way {
             Way::Laid => {
                 let told = engine.process(id).await.map_err(|error| could_not(&error))?;
-                Some(first_process(spec, told).await?)
+                let first = first_process(spec, told).await?;
+                let met = meet(&first, (spec.user.uid, spec.user.gid), attached).await;
+                let met = met.map_err(|source| StartError::Io { attempt: "meet the guest", source });
+                match met {
+                    Ok((heard, input)) => (FarLink::new(heard, input, kill, None), Some(first)),
+                    Err(error) => return Err(complaining(error, &complaint, place).await),
+                }
             }
-            Way::Filled => None,
+            Way::Filled => (FarLink::new(attached.output, attached.input, kill, None), None),
         };
-        let far = FarLink::new(attached.output, attached.input, kill, None);
         Ok((Arc::new(far), complaint, first))
     }
 }

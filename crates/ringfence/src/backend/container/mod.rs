@@ -23,6 +23,7 @@ pub(crate) mod labels;
 mod laying;
 mod leaving;
 mod made;
+mod meeting;
 mod places;
 mod pool;
 mod promises;
@@ -42,7 +43,7 @@ mod tests;
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringfence_linux::cgroup;
@@ -89,6 +90,8 @@ pub struct Containers {
     leaving: Leaving,
     /// Containers that wait for runs.
     pool: Pool<Recipe>,
+    /// The image that was found last under a name. What it means now is asked anew for every run.
+    found: Mutex<Option<Resolved>>,
 }
 
 /// All that is known before a container is made.
@@ -129,6 +132,7 @@ impl Containers {
             swept: OnceCell::new(),
             leaving: Leaving::default(),
             pool: Pool::new(0, pool::IDLE),
+            found: Mutex::default(),
         }
     }
 
@@ -167,7 +171,7 @@ impl Containers {
     }
 
     async fn prepare(&self, plan: &Plan) -> Result<Prepared, StartError> {
-        let (engine, facts) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
+        let (engine, _) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
         let owner = self.owner()?;
         self.swept
             .get_or_init(|| async {
@@ -176,6 +180,29 @@ impl Containers {
             })
             .await;
         let image = which::obtain(self, engine, plan).await?;
+        self.prepared(plan, image).await
+    }
+
+    /// The way that containers of `plan` are furnished.
+    async fn way(&self, plan: &Plan) -> Result<Way, StartError> {
+        let (engine, facts) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
+        Ok(way(engine.address(), facts, kernel(plan.policy(), facts)))
+    }
+
+    /// The image that `plan` names, as it was when it was last asked for. Only where containers wait for runs: whoever uses it
+    /// has to ask before anything runs.
+    fn remembered(&self, plan: &Plan) -> Option<Resolved> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_meant = |found: &&Resolved| self.pool.is_used() && which::names(plan) == Some(found.name.as_str());
+        found.as_ref().filter(is_meant).cloned()
+    }
+
+    fn remember(&self, found: &Resolved) {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
+    }
+
+    async fn prepared(&self, plan: &Plan, image: Resolved) -> Result<Prepared, StartError> {
+        let (engine, facts) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
         let kernel = kernel(plan.policy(), facts);
         let seccomp = match engine.kind() {
             EngineKind::Docker => Some(PROFILE.clone()),
@@ -266,7 +293,7 @@ impl Backend for Containers {
     fn image<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
         Box::pin(async move {
             let (engine, _) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
-            which::find(engine, plan).await.map(Some)
+            which::find(self, engine, plan).await.map(Some)
         })
     }
 

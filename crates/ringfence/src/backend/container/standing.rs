@@ -15,11 +15,10 @@ use super::engine::{Ended, State};
 use super::labels::ContainerKind;
 use super::laying::lay;
 use super::made::{Made, MadePlace};
-use super::pool::Taken;
 use super::room::Room;
 use super::wanted::Wanted;
 use super::ways::Way;
-use super::{Containers, Prepared};
+use super::{Containers, Prepared, could_not};
 use crate::backend::copied::{self, Copied};
 use crate::backend::far::{Bringing, FarLink};
 use crate::backend::guest::{Kept, Link, Proofs};
@@ -28,6 +27,7 @@ use crate::backend::{StartError, WallError};
 use crate::egress::Egress;
 use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
+use crate::run_id::RunId;
 use crate::scratch::Scratch;
 use crate::waiting::waiting;
 use crate::way_out::WayOut;
@@ -79,21 +79,31 @@ struct Filling {
 
 /// A container for `plan`, taken where one waits and made where none does, whose guest has proven it.
 pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerKind) -> Result<Standing, StartError> {
-    let prepared = containers.prepare(plan).await?;
-    let filling = fill_from(containers, plan, prepared.way)?;
-    let wanted = Wanted::new(containers, plan, prepared, room(filling.as_ref())).await?;
+    let filling = fill_from(containers, plan, containers.way(plan).await?)?;
+    let room = room(filling.as_ref());
     let _refill = containers.pool.refill_later();
-    let Taken { made, dead } = containers.pool.take(&wanted.recipe).await;
-    let (made, from) = match made {
+    let mut dead = 0;
+    // Who carries out a run asks meanwhile what the name of its image means now, and has another wall raised if that is another.
+    if let (ContainerKind::Once, Some(image)) = (kind, containers.remembered(plan)) {
+        let wanted = Wanted::new(containers, plan, containers.prepared(plan, image).await?, room).await?;
+        let taken = containers.pool.take(&wanted.recipe).await;
+        dead = taken.dead;
+        if let Some(made) = taken.made {
+            let standing = furnish(containers, plan, wanted, made, filling).await?;
+            return Ok(Standing { from: Some(ContainerFrom::Waited), ..standing });
+        }
+    }
+    let wanted = Wanted::new(containers, plan, containers.prepare(plan).await?, room).await?;
+    let taken = containers.pool.take(&wanted.recipe).await;
+    let (made, from) = match taken.made {
         Some(made) => (made, ContainerFrom::Waited),
         None => {
-            let from = if dead > 0 { ContainerFrom::MadeInstead } else { ContainerFrom::Made };
+            let from = if dead + taken.dead > 0 { ContainerFrom::MadeInstead } else { ContainerFrom::Made };
             (wanted.recipe.make_for(plan.run_id(), kind).await?, from)
         }
     };
-    let mut standing = furnish(containers, plan, wanted, made, filling).await?;
-    standing.from = Some(from).filter(|_| containers.pool.is_used());
-    Ok(standing)
+    let standing = furnish(containers, plan, wanted, made, filling).await?;
+    Ok(Standing { from: Some(from).filter(|_| containers.pool.is_used()), ..standing })
 }
 
 /// Has containers wait for runs of `plan`, and says how many do.
@@ -169,7 +179,7 @@ fn io(attempt: &'static str) -> impl Fn(io::Error) -> StartError {
 
 /// Why a guest did not prove its wall: what it wrote for people, or what the engine says of its end, is more than that it
 /// ended.
-async fn complaining(error: StartError, complaint: &Complaint, place: &MadePlace) -> StartError {
+pub(super) async fn complaining(error: StartError, complaint: &Complaint, place: &MadePlace) -> StartError {
     let wall = |why: String| StartError::Wall(WallError(why));
     match (complaint.text(), place.state().await) {
         (text, _) if !text.is_empty() => wall(format!("the guest ended in the container: {text}")),
@@ -191,7 +201,9 @@ fn fill_from(containers: &Containers, plan: &Plan, way: Way) -> Result<Option<Fi
     if way == Way::Laid || plan.policy().fs.mode.value == WorkspaceMode::Ephemeral {
         return Ok(None);
     }
-    let scratch = Scratch::create(&containers.state, plan.run_id())?;
+    // Not by the run's own: a wall that is raised for it once more may come before this one is gone.
+    let unique = RunId::generate().map_err(|error| could_not(&error))?;
+    let scratch = Scratch::create(&containers.state, &unique)?;
     scratch.make_folder(COPY)?;
     let copied = waiting(|| copied::make(plan, &containers.state, &scratch.path().join(COPY)))?;
     Ok(Some(Filling { copied, scratch }))

@@ -70,8 +70,16 @@ fn pull_of(plan: &Plan) -> Pull {
     }
 }
 
+/// The name that a plan has for its image, when it is not one of ours and not to be made.
+pub(super) fn names(plan: &Plan) -> Option<&str> {
+    match wanted(plan) {
+        Ok(Wanted::Named(name)) => Some(name),
+        Ok(Wanted::Ours(_) | Wanted::Project(_)) | Err(_) => None,
+    }
+}
+
 /// The image as it is now, or what would have to be done first.
-pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, StartError> {
+pub(super) async fn find(containers: &Containers, engine: &Engine, plan: &Plan) -> Result<FoundImage, StartError> {
     let later = |name: String, what: String| FoundImage { name, preparing: Some(what), settled: Settled::WhenPrepared };
     let (name, making) = match wanted(plan)? {
         Wanted::Project(folder) => {
@@ -82,7 +90,10 @@ pub(super) async fn find(engine: &Engine, plan: &Plan) -> Result<FoundImage, Sta
         Wanted::Ours(recipe) => (recipe.reference(), "making"),
     };
     match resolve(engine, &name, Pull::Never, &|_| {}).await {
-        Ok(found) => Ok(FoundImage { name: super::named(&found), preparing: None, settled: Settled::Now }),
+        Ok(found) => {
+            containers.remember(&found);
+            Ok(FoundImage { name: super::named(&found), preparing: None, settled: Settled::Now })
+        }
         Err(ResolveError::Absent(_)) if pull_of(plan) == Pull::Allow => {
             let what = format!("{making} the image {name}");
             Ok(later(name, what))
@@ -102,7 +113,7 @@ pub(super) async fn obtain(containers: &Containers, engine: &Engine, plan: &Plan
     // What was made is looked up by what it is, and called what people call it.
     let (name, called) = match wanted(plan)? {
         Wanted::Named(name) => (name.to_owned(), None),
-        Wanted::Ours(recipe) => (ours(containers, engine, recipe, pull).await?, Some(recipe.reference())),
+        Wanted::Ours(recipe) => (ours(containers, engine, plan, recipe).await?, Some(recipe.reference())),
         Wanted::Project(folder) => {
             let called = format!("build {}", folder.display());
             (project(containers, engine, plan, folder.to_owned()).await?, Some(called))
@@ -133,9 +144,10 @@ async fn client(engine: &Engine) -> Result<Docker, StartError> {
 async fn ours(
     containers: &Containers,
     engine: &Engine,
+    plan: &Plan,
     recipe: &'static Recipe,
-    pull: Pull,
 ) -> Result<String, StartError> {
+    let pull = pull_of(plan);
     let client = client(engine).await?;
     let building = match pull {
         Pull::Never => Building::Forbidden,
@@ -146,7 +158,7 @@ async fn ours(
             built_at: now(),
         }),
     };
-    let made = ensure(&client, &containers.state, recipe, &building, &sandbox_images::silent()).await;
+    let made = ensure(&client, &containers.state, recipe, &building, &plan.listener()).await;
     made.map(|built| built.id).map_err(|error| with_hint(&error, error.hint()))
 }
 
@@ -166,6 +178,6 @@ async fn project(containers: &Containers, engine: &Engine, plan: &Plan, folder: 
         },
         built_at: now(),
     };
-    let made = build_project(&client, &containers.state, &wish, &sandbox_images::silent()).await;
+    let made = build_project(&client, &containers.state, &wish, &plan.listener()).await;
     made.map(|built| built.id).map_err(|error| with_hint(&error, error.hint()))
 }

@@ -24,8 +24,25 @@ pub(super) struct Begun {
     mounts: Option<String>,
 }
 
+/// Who programs are and how much they can write, unless a policy says otherwise.
+const USUAL_USER: UserId = UserId { uid: 1000, gid: 1000 };
+const USUAL_SIZE: u64 = 2 << 30;
+
+/// Begins a wall while the policy is not read yet. If it wants another user this was in vain; another size is set later.
+pub(crate) fn presume(launcher: &Launcher) {
+    let Ok(id) = RunId::generate() else { return };
+    let identity = identity(USUAL_USER, &id);
+    // That it could not be begun is found out when it is needed.
+    launcher.prepare(&wall_of(USUAL_SIZE, identity, view::system(identity))).ok();
+}
+
 /// Begins the next wall under `policy`. Without one, the next run only takes a little longer.
 pub(super) fn begin(launcher: &Launcher, begun: &Mutex<Option<Begun>>, policy: &ResolvedPolicy) {
+    if let Some(wall) = launcher.begun() {
+        let begin = Begun { wall, at: Instant::now(), mounts: None };
+        *begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(begin);
+        return;
+    }
     let Ok(id) = RunId::generate() else { return };
     let identity = identity(policy.proc.user.value, &id);
     let wall = wall_for(policy, identity, view::system(identity));
@@ -43,7 +60,10 @@ fn mounts() -> Option<String> {
 
 /// A wall with these entries.
 pub(super) fn wall_for(policy: &ResolvedPolicy, identity: Identity, entries: Vec<Entry>) -> Wall {
-    let writable_bytes = policy.fs.size.value.get();
+    wall_of(policy.fs.size.value.get(), identity, entries)
+}
+
+fn wall_of(writable_bytes: u64, identity: Identity, entries: Vec<Entry>) -> Wall {
     let writable_files = (writable_bytes / 4096).clamp(1024, 1 << 20);
     Wall { identity, hostname: "sandbox".into(), entries, writable_bytes, writable_files }
 }
@@ -100,4 +120,15 @@ pub(super) fn hold(wall: &mut Wall, system: usize, trees: &mut Vec<OwnedFd>) -> 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_presumed_is_what_the_defaults_say() {
+        let policy = ringfence_policy::resolve(&[], &[]).unwrap();
+        assert_eq!((policy.proc.user.value, policy.fs.size.value.get()), (USUAL_USER, USUAL_SIZE));
+    }
 }

@@ -76,14 +76,22 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         id: "N15-kernel-files",
         guarantee: Guarantee::FsConfined,
-        tries: "find the kernel's objects, log, memory, disks",
+        tries: "find the kernel's log, memory or disks, or write to the kernel's files",
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
         set: |_, _| {
-            let script = "for file in /sys/kernel /sys/fs/cgroup /dev/kmsg /dev/mem /dev/port /dev/sda /dev/vda; do
-                if [ -e $file ]; then sleep $1; break; fi; done";
-            Ok(Probe::for_nap(script, Nap::until_seen()?, "files of the kernel or devices are there"))
+            // A container shows what cgroups say; what nobody may is write there, or have the kernel start something.
+            let script = "for file in /dev/kmsg /dev/mem /dev/port /dev/sda /dev/vda; do
+                if [ -e $file ]; then sleep $1; exit; fi; done
+                for file in /sys/kernel /sys/kernel/* /sys/fs/cgroup /sys/fs/cgroup/* /sys/fs/cgroup/*/release_agent \\
+                    /sys/fs/cgroup/*/cgroup.procs /proc/sys/kernel/core_pattern /proc/sys/kernel/hostname /proc/sysrq-trigger; do
+                if [ -w $file ]; then sleep $1; exit; fi; done";
+            Ok(Probe::for_nap(
+                script,
+                Nap::until_seen()?,
+                "devices of the machine are there, or files of the kernel can be written",
+            ))
         },
     },
     Attack {

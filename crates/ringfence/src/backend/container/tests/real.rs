@@ -16,8 +16,6 @@ use super::super::labels::{ContainerKind, Labels, Owner, SUPERVISOR};
 use super::super::spec::{GuestFrom, Spec, Tmpfs, TmpfsOwner, tests::spec};
 use super::super::sweep::sweep;
 
-const IMAGE: &str = "rf-base:1";
-
 /// The engine, or nothing after saying so. One that is required and missing is a failure.
 async fn engine(kind: EngineKind) -> Option<Engine> {
     let variable = format!("RINGFENCE_TEST_{}_HOST", kind.name().to_uppercase());
@@ -36,7 +34,8 @@ async fn engine(kind: EngineKind) -> Option<Engine> {
 }
 
 async fn image(engine: &Engine) -> Resolved {
-    resolve(engine, IMAGE, Pull::Never, &|_| {}).await.unwrap()
+    let name = std::env::var("RINGFENCE_TEST_IMAGE").unwrap();
+    resolve(engine, &name, Pull::Never, &|_| {}).await.unwrap()
 }
 
 async fn script(engine: &Engine, run: &str, words: &str) -> Spec {
@@ -84,11 +83,16 @@ async fn run(engine: &Engine, spec: &Spec, input: &[u8]) -> (String, Option<i64>
     attached.input.write_all(input).await.unwrap();
     attached.input.flush().await.unwrap();
     let mut output = String::new();
-    let read = tokio::time::timeout(Duration::from_secs(30), attached.output.read_to_string(&mut output)).await;
+    let mut bytes = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(10), attached.output.read_to_end(&mut bytes)).await;
+    output.push_str(&String::from_utf8_lossy(&bytes));
     let complaint = attached.output.complaint().text();
     let code = tokio::time::timeout(Duration::from_secs(30), waiting).await;
     engine.remove(&id).await.unwrap();
-    read.unwrap().unwrap();
+    // Podman may leave the stream open when the container has ended.
+    if let Ok(read) = read {
+        read.unwrap();
+    }
     (format!("{output}{complaint}"), code.unwrap().unwrap())
 }
 
