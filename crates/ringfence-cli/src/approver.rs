@@ -38,19 +38,30 @@ impl Approver for AtTerminal {
             let _turn = self.turn.lock().await;
             let _held = printer::HELD_BACK.lock().await;
             match answer_to(ask).await {
-                Ok(true) => {
-                    let by = format!("uid {} at the terminal", rustix::process::getuid().as_raw());
-                    Approval::Granted { by }
-                }
-                Ok(false) => Approval::Denied { reason: "the person at the terminal did not say yes".to_owned() },
+                Ok(Said::Yes) => Approval::Granted { by: person() },
+                Ok(Said::Always) => Approval::GrantedAlways { by: person() },
+                Ok(Said::No) => Approval::Denied { reason: "the person at the terminal did not say yes".to_owned() },
                 Err(error) => Approval::Denied { reason: format!("nobody could be asked at the terminal: {error}") },
             }
         })
     }
 }
 
-/// Whether the answer is yes. Everything else is a no.
-async fn answer_to(ask: &Ask) -> io::Result<bool> {
+fn person() -> String {
+    format!("uid {} at the terminal", rustix::process::getuid().as_raw())
+}
+
+/// What was typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Yes,
+    /// Yes, and the same rule need not ask again.
+    Always,
+    No,
+}
+
+/// The answer. Everything that is no whole word of consent is a no.
+async fn answer_to(ask: &Ask) -> io::Result<Said> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
     let terminal = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/tty")?;
@@ -64,26 +75,39 @@ async fn answer_to(ask: &Ask) -> io::Result<bool> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let typed = tokio::select! {
         typed = read_line(terminal) => typed?,
-        _ = interrupt.recv() => return Ok(false),
+        _ = interrupt.recv() => return Ok(Said::No),
     };
     // Whoever typed the line has ended it.
     end.0 = None;
-    Ok(is_yes(&typed))
+    Ok(said(&typed, ask))
 }
 
 /// The question as it is shown: in plain colours, whatever a program left behind, and not on a line that one began.
 fn question(ask: &Ask) -> String {
     format!(
-        "{RESET}\r\n\n{MARK}\nringfence asks: {}?\n  {} ({})\n  type yes to allow it; everything else is a no: ",
+        "{RESET}\r\n\n{MARK}\nringfence asks: {}?\n  {} ({})\n  type {}; everything else is a no: ",
         line(&ask.subject),
         line(&ask.reason),
-        line(&ask.rule)
+        line(&ask.rule),
+        if may_stand(ask) { "yes to allow it, or always for this rule in this session" } else { "yes to allow it" }
     )
 }
 
 /// The whole word: a letter may have been meant for something that the program asked.
-fn is_yes(typed: &str) -> bool {
-    typed.trim().eq_ignore_ascii_case("yes")
+fn said(typed: &str, ask: &Ask) -> Said {
+    let typed = typed.trim();
+    if typed.eq_ignore_ascii_case("yes") {
+        Said::Yes
+    } else if typed.eq_ignore_ascii_case("always") && may_stand(ask) {
+        Said::Always
+    } else {
+        Said::No
+    }
+}
+
+/// A question about a host is about that host alone, whichever rule asks.
+fn may_stand(ask: &Ask) -> bool {
+    !ask.rule.starts_with("net.")
 }
 
 /// Denies all that would need asking, because what a program writes would not be held back while a question stands.
@@ -166,11 +190,15 @@ mod tests {
 
     #[test]
     fn only_the_whole_word_is_a_yes() {
+        let about = |rule: &str| Ask { subject: "x".to_owned(), rule: rule.to_owned(), reason: "y".to_owned() };
+        let ask = about("delete.workspace");
         for yes in ["yes\n", " YES ", "Yes"] {
-            assert!(is_yes(yes), "{yes:?}");
+            assert_eq!(said(yes, &ask), Said::Yes, "{yes:?}");
         }
-        for no in ["", "\n", "y\n", "ye", "yess", "y e s", "yes yes", "no", "yes\u{0}"] {
-            assert!(!is_yes(no), "{no:?}");
+        assert_eq!(said("always\n", &ask), Said::Always);
+        assert_eq!(said("always\n", &about("net.unknown")), Said::No, "hosts are asked about one by one");
+        for no in ["", "\n", "y\n", "ye", "yess", "y e s", "yes yes", "no", "alway", "always yes", "yes\u{0}"] {
+            assert_eq!(said(no, &ask), Said::No, "{no:?}");
         }
     }
 }

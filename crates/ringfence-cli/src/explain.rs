@@ -1,4 +1,4 @@
-//! `ringfence explain`: what the policy says of one place on the network.
+//! `ringfence explain`: what the policy says of one place on the network, or of a request.
 
 use std::io;
 
@@ -29,8 +29,8 @@ impl Fatal for ExplainFailure {
 
 /// Exit code 1 when it would be denied.
 pub(crate) fn explain(args: &ExplainArgs) -> Done {
-    let question =
-        Question::read(&args.host, args.method.as_deref(), args.path.as_deref()).map_err(ExplainFailure::from)?;
+    let Some(host) = &args.host else { return crate::foresee::foresee(args) };
+    let question = Question::read(host, args.method.as_deref(), args.path.as_deref()).map_err(ExplainFailure::from)?;
     let context = setup::load(&args.layers, Vec::new())?;
     let explanation = explain_question(&context.loaded, &question);
     let text = match args.json {

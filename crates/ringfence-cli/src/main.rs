@@ -11,6 +11,7 @@ mod chosen;
 mod diff;
 mod doctor;
 mod explain;
+mod foresee;
 mod generate;
 mod image;
 mod learn;

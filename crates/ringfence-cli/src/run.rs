@@ -486,6 +486,7 @@ impl Split for Overrides {
                 Field::Output => left.proc.output = None,
                 Field::EnvPass => left.proc.env.pass = None,
                 Field::EnvSet => left.proc.env.set.clear(),
+                Field::Validate => left.validate = None,
             }
         }
         left

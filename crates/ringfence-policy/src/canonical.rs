@@ -8,7 +8,20 @@ use crate::policy::{BackendPolicy, ResolvedPolicy, Sourced};
 impl ResolvedPolicy {
     /// Every value, keys in alphabetical order, lists in the order of the layers.
     pub fn canonical_json(&self) -> Value {
-        let Self { backend, image, image_pull, cache, fs, net, credentials, proc, commands, tools, overrides } = self;
+        let Self {
+            backend,
+            image,
+            image_pull,
+            cache,
+            fs,
+            net,
+            credentials,
+            proc,
+            validate,
+            commands,
+            tools,
+            overrides,
+        } = self;
         let credentials: Map<String, Value> =
             credentials.iter().map(|(name, credential)| (name.clone(), json!(credential.value))).collect();
         let set: Map<String, Value> = proc.env.set.iter().map(|(name, set)| (name.clone(), json!(set.value))).collect();
@@ -52,6 +65,7 @@ impl ResolvedPolicy {
                 "user": proc.user.value.to_string(),
             },
             "tools": { "allow": list(&tools.allow) },
+            "validate": validate.canonical(),
             "version": 1,
         })
     }

@@ -97,6 +97,10 @@ pub fn compare(a: &ResolvedPolicy, b: &ResolvedPolicy) -> Vec<Change> {
     changes.ranked("proc.open_files", &p.open_files, &q.open_files, |it| *it);
     changes.items("proc.env.pass", &p.env.pass, &q.env.pass, Meaning::Permits, |x, y| covers_pass(x, y));
     changes.env_set(a, b);
+    changes.ranked("validate.level", &a.validate.level, &b.validate.level, |level| *level);
+    let (v, w) = (&a.validate, &b.validate);
+    changes.items("validate.commands", &v.commands, &w.commands, Meaning::Permits, |x, y| x == y);
+    changes.items("validate.modules", &v.modules, &w.modules, Meaning::Permits, |x, y| x == y);
     changes.commands(a, b);
     changes.items("tools.allow", &a.tools.allow, &b.tools.allow, Meaning::Permits, |x, y| x == y);
     let (g, h) = (&a.overrides.grantable, &b.overrides.grantable);

@@ -12,10 +12,11 @@ use crate::policy::{BackendChoice, BackendKind, Layer, NetMode, Place, Workspace
 use crate::resolve::LayerInput;
 use crate::section::{parse_amount, parse_count, parse_memory};
 use crate::units::TimeSpan;
+use crate::validate::ValidateLevel;
 use crate::variable::check_pass;
 
 /// Variables that set a value of the policy.
-pub const VARIABLES: [&str; 14] = [
+pub const VARIABLES: [&str; 15] = [
     "RINGFENCE_BACKEND",
     "RINGFENCE_FALLBACK",
     "RINGFENCE_RUNTIME",
@@ -30,6 +31,7 @@ pub const VARIABLES: [&str; 14] = [
     "RINGFENCE_ALLOW_HOSTS",
     "RINGFENCE_WORKSPACE_MODE",
     "RINGFENCE_PASS_ENV",
+    "RINGFENCE_VALIDATE",
 ];
 
 /// Variables with our prefix that other rooms read, so they are not mistakes here.
@@ -156,6 +158,7 @@ impl Variables {
             file.net.mode = Some(Written::outside(NetMode::Allowlist, "RINGFENCE_ALLOW_HOSTS"));
         }
         file.fs.mode = self.one("RINGFENCE_WORKSPACE_MODE", WorkspaceMode::read);
+        file.validate.level = self.one("RINGFENCE_VALIDATE", ValidateLevel::read);
         if let (Some(timeout), Some(max)) = (&file.proc.timeout, &file.proc.max_timeout)
             && timeout.value > max.value
         {

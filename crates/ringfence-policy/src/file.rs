@@ -19,6 +19,7 @@ use crate::runtime::Runtime;
 use crate::section;
 use crate::units::{Bytes, Cpus, TimeSpan};
 use crate::upstream::Upstream;
+use crate::validate::ValidateFile;
 use crate::yaml::parse_yaml;
 
 /// One layer as it was written. `None` means that the layer says nothing about it.
@@ -48,6 +49,8 @@ pub struct PolicyFile {
     pub credentials: Option<Vec<(String, Written<CredentialPolicy>)>>,
     /// `proc`
     pub proc: ProcFile,
+    /// `validate`
+    pub validate: ValidateFile,
     /// `commands`
     pub commands: Option<Vec<Written<CommandRule>>>,
     /// `tools.allow`

@@ -5,6 +5,7 @@ use crate::file::{PolicyFile, Written};
 use crate::host::NetRule;
 use crate::order::{backend_rank, choice_rank, meet_mount, mode_rank};
 use crate::policy::{BackendChoice, Layer, Mount, NetMode, NetPolicy, Origin, ResolvedPolicy, Sourced, UnknownHosts};
+use crate::validate::ValidateLevel;
 use crate::variable::covers_pass;
 
 /// Narrows `policy` to what `file` permits. `origin` replaces the places of a file that nobody can open.
@@ -67,6 +68,7 @@ pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin:
     for (name, written) in file.proc.set.iter().flatten() {
         proc.env.set.insert(name.clone(), floor.source(written));
     }
+    floor.hold_validate(policy, file);
     for written in file.commands.iter().flatten() {
         policy.commands.push(floor.source(written));
     }
@@ -169,6 +171,25 @@ impl Floor<'_> {
                 }
             }),
             (None, None) => {}
+        }
+    }
+
+    /// Where only listed commands run, both lists have to name one. Where everything did, the operator's list is the list.
+    fn hold_validate(&self, policy: &mut ResolvedPolicy, file: &PolicyFile) {
+        let was = policy.validate.level.value;
+        self.lower(&mut policy.validate.level, &file.validate.level);
+        let lists = [
+            (&mut policy.validate.commands, &file.validate.commands),
+            (&mut policy.validate.modules, &file.validate.modules),
+        ];
+        for (slot, written) in lists {
+            let Some(written) = written else { continue };
+            match was {
+                ValidateLevel::Strict => self.intersect(slot, written, same),
+                ValidateLevel::Standard | ValidateLevel::Warn | ValidateLevel::Off => {
+                    *slot = written.iter().map(|name| self.source(name)).collect();
+                }
+            }
         }
     }
 

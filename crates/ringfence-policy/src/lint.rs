@@ -8,6 +8,7 @@ use crate::path::Glob;
 use crate::policy::{
     BackendChoice, BackendKind, Firmness, ImagePull, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode,
 };
+use crate::validate::ValidateLevel;
 
 /// Warnings about `file`, given what all layers resolve to.
 pub fn lint(file: &PolicyFile, resolved: &ResolvedPolicy) -> Vec<Diagnostic> {
@@ -18,6 +19,7 @@ pub fn lint(file: &PolicyFile, resolved: &ResolvedPolicy) -> Vec<Diagnostic> {
     warnings.net(file, resolved);
     warnings.limits(file, resolved);
     warnings.env(file);
+    warnings.validate(file, resolved);
     warnings.commands(file);
     for (index, preset) in file.extends.iter().enumerate() {
         if file.extends.iter().take(index).any(|earlier| earlier.value == preset.value) {
@@ -181,6 +183,31 @@ impl Warnings {
         {
             let message = format!("`{}` ({}) can only watch the limits", choice.value, choice.origin);
             self.at(limits, "lint::unkept-limits", message, "use `auto`, or say `limits: watched`");
+        }
+    }
+
+    fn validate(&mut self, file: &PolicyFile, resolved: &ResolvedPolicy) {
+        let held = &resolved.validate;
+        let lists = file.validate.commands.iter().chain(&file.validate.modules).flatten();
+        if let Some(first) = lists.into_iter().next().filter(|_| held.level.value != ValidateLevel::Strict) {
+            let message = format!("names are listed, but requests are read at `{}`", held.level.value);
+            self.at(first, "lint::unused-list", message, "say `level: strict`, or remove the lists");
+        }
+        let Some(level) = &file.validate.level else { return };
+        match level.value {
+            ValidateLevel::Strict if held.commands.is_empty() && held.modules.is_empty() => {
+                let message = "`strict` runs only listed commands and modules, and none is listed";
+                self.at(level, "lint::empty-list", message, "write `validate: { level: strict, commands: [git] }`");
+            }
+            ValidateLevel::Off => {
+                let message = "`off` runs what is dangerous without telling";
+                self.at(level, "lint::not-read", message, "use `warn`, which stops nothing and tells");
+            }
+            level_now if level_now > held.level.value => {
+                let message = format!("requests are read at `{}` ({})", held.level.value, held.level.origin);
+                self.at(level, "lint::not-read", message, "remove it, or have the other layer say so");
+            }
+            ValidateLevel::Strict | ValidateLevel::Standard | ValidateLevel::Warn => {}
         }
     }
 

@@ -6,6 +6,7 @@ use crate::policy::{
     BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, MountMode, NetMode, NetProtocol, Preset,
     UnknownHosts, WorkspaceMode,
 };
+use crate::validate::ValidateLevel;
 
 /// A closed set of words.
 pub(crate) trait Named: Copy + PartialEq + 'static {
@@ -117,6 +118,12 @@ words! {
         "deny" => [Self::Deny],
         "ask" => [Self::Ask],
     }
+    ValidateLevel, "a level of reading requests": {
+        "off" => [Self::Off],
+        "warn" => [Self::Warn],
+        "standard" => [Self::Standard],
+        "strict" => [Self::Strict],
+    }
     ImagePull, "a way to get images": {
         "never" => [Self::Never],
         "allow" => [Self::Allow],
@@ -154,5 +161,6 @@ words! {
         "proc.output" => [Self::Output],
         "proc.env.pass" => [Self::EnvPass],
         "proc.env.set" => [Self::EnvSet],
+        "validate" => [Self::Validate],
     }
 }

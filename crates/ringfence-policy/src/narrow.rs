@@ -43,6 +43,7 @@ pub fn narrow(policy: &ResolvedPolicy, overrides: &Overrides) -> Result<Resolved
     narrowing.net(overrides);
     narrowing.proc(overrides);
     narrowing.env(overrides);
+    narrowing.validate(overrides);
     if narrowing.widenings.is_empty() { Ok(narrowing.result) } else { Err(narrowing.widenings) }
 }
 
@@ -75,6 +76,16 @@ impl Narrowing<'_> {
             self.result.backend.choice = called(asked);
         } else {
             self.refuse(Field::Backend, asked, choice.value, &choice.origin);
+        }
+    }
+
+    fn validate(&mut self, overrides: &Overrides) {
+        let Some(asked) = overrides.validate else { return };
+        let level = &self.policy.validate.level;
+        if asked <= level.value {
+            self.result.validate.level = called(asked);
+        } else {
+            self.refuse(Field::Validate, asked, level.value, &level.origin);
         }
     }
 
@@ -294,7 +305,7 @@ struct GrantedFields(Vec<Field>);
 
 impl GrantedFields {
     fn of(widen: &Overrides) -> Self {
-        let Overrides { backend, cache, fs, net, proc } = widen;
+        let Overrides { backend, cache, fs, net, proc, validate } = widen;
         let fields = [
             (Field::Backend, backend.is_some()),
             (Field::Cache, cache.is_some()),
@@ -314,6 +325,7 @@ impl GrantedFields {
             (Field::Output, proc.output.is_some()),
             (Field::EnvPass, proc.env.pass.is_some()),
             (Field::EnvSet, !proc.env.set.is_empty()),
+            (Field::Validate, validate.is_some()),
         ];
         Self(fields.into_iter().filter(|(_, asked)| *asked).map(|(field, _)| field).collect())
     }
@@ -384,6 +396,7 @@ impl Granting {
         self.add(&mut policy.net.unix, widen.net.unix.as_ref());
         self.raise_budget(&mut policy.net.budget, widen.net.budget);
         self.raise(&mut policy.net.unknown, widen.net.unknown);
+        self.raise(&mut policy.validate.level, widen.validate);
         let proc = &mut policy.proc;
         self.raise(&mut proc.cpus, widen.proc.cpus);
         self.raise(&mut proc.memory, widen.proc.memory);

@@ -77,6 +77,7 @@ impl ResolvedPolicy {
             && net_within(&self.net, &wider.net)
             && proc_within(&self.proc, &wider.proc)
             && env_within(&self.proc.env, &wider.proc.env)
+            && self.validate.is_within(&wider.validate)
             && commands_within(&self.commands, &wider.commands)
             && contains_all(&wider.tools.allow, &self.tools.allow)
             && contains_all(&wider.overrides.grantable, &self.overrides.grantable)

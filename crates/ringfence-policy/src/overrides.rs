@@ -18,9 +18,10 @@ use crate::policy::{BackendChoice, CacheKind, Firmness, NetMode, UnknownHosts, W
 use crate::reader::Reader;
 use crate::section::{parse_amount, parse_count, parse_memory, parse_socket, read_cache, read_env, read_ports, values};
 use crate::units::{Bytes, Cpus, TimeSpan};
+use crate::validate::ValidateLevel;
 use crate::yaml::{MAX_TEXT, Node};
 
-pub(crate) const KEYS: [&str; 5] = ["backend", "cache", "fs", "net", "proc"];
+pub(crate) const KEYS: [&str; 6] = ["backend", "cache", "fs", "net", "proc", "validate"];
 pub(crate) const FS_KEYS: [&str; 3] = ["mode", "deny", "size"];
 pub(crate) const NET_KEYS: [&str; 6] = ["mode", "allow", "localhost", "unix", "budget", "unknown"];
 pub(crate) const PROC_KEYS: [&str; 7] = ["cpus", "memory", "processes", "limits", "timeout", "output", "env"];
@@ -43,6 +44,9 @@ pub struct Overrides {
     /// Limits and environment.
     #[serde(skip_serializing_if = "is_default")]
     pub proc: ProcOverrides,
+    /// How closely it is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validate: Option<ValidateLevel>,
 }
 
 /// Wishes about files.
@@ -159,6 +163,10 @@ impl Overrides {
             fs: fields.get("fs").map(|node| read_fs(reader, node)).unwrap_or_default(),
             net: fields.get("net").map(|node| read_net(reader, node)).unwrap_or_default(),
             proc: fields.get("proc").map(|node| read_proc(reader, node)).unwrap_or_default(),
+            validate: fields
+                .get("validate")
+                .and_then(|node| reader.scalar(node, "validate", ValidateLevel::read))
+                .map(|it| it.value),
         }
     }
 }
@@ -288,6 +296,7 @@ impl JsonSchema for Overrides {
                         "unknown": words(UnknownHosts::ALL.iter().map(|(name, _)| *name).collect())
                     }
                 },
+                "validate": words(ValidateLevel::ALL.iter().map(|(name, _)| *name).collect()),
                 "proc": {
                     "type": "object",
                     "additionalProperties": false,

@@ -19,6 +19,7 @@ use crate::runtime::Runtime;
 use crate::units::{Bytes, Cpus, TimeSpan};
 use crate::upstream::Upstream;
 pub use crate::user::UserId;
+use crate::validate::ValidatePolicy;
 pub use crate::way::{NetProtocol, UnknownHosts};
 
 /// Where a layer's text was read from, and the line of one value in it. Lines and columns start at 1.
@@ -232,6 +233,8 @@ pub struct ResolvedPolicy {
     pub credentials: BTreeMap<String, Sourced<CredentialPolicy>>,
     /// The process: user, limits, environment.
     pub proc: ProcPolicy,
+    /// How closely requests are read.
+    pub validate: ValidatePolicy,
     /// In the order of the layers; see [`crate::decide`] for how the deciding rule is chosen.
     pub commands: Vec<Sourced<CommandRule>>,
     /// Tools that a model may call.
@@ -398,6 +401,9 @@ pub enum Field {
     /// `proc.env.set`
     #[serde(rename = "proc.env.set")]
     EnvSet,
+    /// `validate`
+    #[serde(rename = "validate")]
+    Validate,
 }
 
 impl BackendKind {

@@ -12,6 +12,7 @@ use crate::policy::{
     ResolvedPolicy, Sourced, ToolsPolicy, UnknownHosts,
 };
 use crate::preset::default_file;
+use crate::validate::ValidatePolicy;
 
 /// One layer: who speaks, and what was written. The layer is user, project, environment or operator.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,6 +116,11 @@ fn start(file: &PolicyFile) -> Result<ResolvedPolicy, Vec<Diagnostic>> {
             open_files: sourced(&file.proc.open_files, "proc.open_files")?,
             env: EnvPolicy { pass: Vec::new(), set: std::collections::BTreeMap::new() },
         },
+        validate: ValidatePolicy {
+            level: sourced(&file.validate.level, "validate")?,
+            commands: Vec::new(),
+            modules: Vec::new(),
+        },
         commands: Vec::new(),
         tools: ToolsPolicy { allow: Vec::new() },
         overrides: OverridesPolicy { grantable: Vec::new() },
@@ -197,6 +203,10 @@ fn apply(policy: &mut ResolvedPolicy, layer: &Layer, file: &PolicyFile) {
         proc.env.set.insert(name.clone(), source(layer, written));
     }
 
+    let validate = &mut policy.validate;
+    replace(&mut validate.level, &file.validate.level, layer);
+    unite(&mut validate.commands, &file.validate.commands, layer);
+    unite(&mut validate.modules, &file.validate.modules, layer);
     unite(&mut policy.commands, &file.commands, layer);
     unite(&mut policy.tools.allow, &file.tools, layer);
     unite(&mut policy.overrides.grantable, &file.grantable, layer);

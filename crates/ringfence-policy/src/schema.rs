@@ -258,6 +258,7 @@ pub fn json_schema() -> Value {
             "open_files": count("The most descriptors of one process"),
             "env": env
         }), &[]),
+        "validate": crate::validate::schema(),
         "commands": list("Rules about commands; the longest match decides", command),
         "tools": object("Tools that a model may call", json!({
             "allow": list("Their names", json!({ "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$" }))
@@ -319,7 +320,7 @@ pub fn overrides_schema() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{budget, credential, entry, overrides, section};
+    use crate::{budget, credential, entry, overrides, section, validate};
 
     fn check(schema: &Value, pointer: &str, keys: &[&str]) {
         let properties = schema.pointer(pointer).and_then(Value::as_object).unwrap_or_else(|| panic!("{pointer}"));
@@ -349,6 +350,7 @@ mod tests {
         );
         check(&schema, "/properties/proc/properties", &section::PROC_KEYS);
         check(&schema, "/properties/proc/properties/env/properties", &section::ENV_KEYS);
+        check(&schema, "/properties/validate/anyOf/1/properties", &validate::VALIDATE_KEYS);
         check(&schema, "/properties/commands/items/properties", &entry::COMMAND_KEYS);
         check(&schema, "/properties/tools/properties", &section::TOOLS_KEYS);
         check(&schema, "/properties/overrides/properties", &section::OVERRIDES_KEYS);

@@ -15,10 +15,11 @@ use crate::policy::{
 use crate::reader::{Fields, Reader, Written};
 use crate::runtime::Runtime;
 use crate::units::Bytes;
+use crate::validate::read_validate;
 use crate::variable::{check_name, check_pass, check_value};
 use crate::yaml::{Mark, Node, Value};
 
-pub(crate) const FILE_KEYS: [&str; 12] = [
+pub(crate) const FILE_KEYS: [&str; 13] = [
     "version",
     "extends",
     "backend",
@@ -28,6 +29,7 @@ pub(crate) const FILE_KEYS: [&str; 12] = [
     "net",
     "credentials",
     "proc",
+    "validate",
     "commands",
     "tools",
     "overrides",
@@ -77,6 +79,7 @@ pub(crate) fn read_file(reader: &mut Reader<'_>, node: &Node) -> PolicyFile {
         net: fields.get("net").map(|node| read_net(reader, node)).unwrap_or_default(),
         credentials: fields.get("credentials").and_then(|node| read_credentials(reader, node)),
         proc: fields.get("proc").map(|node| read_proc(reader, node)).unwrap_or_default(),
+        validate: fields.get("validate").map(|node| read_validate(reader, node)).unwrap_or_default(),
         commands: fields.get("commands").and_then(|node| reader.list(node, "commands", read_command)),
         tools: fields.get("tools").and_then(|node| {
             let allow = reader.fields(node, "tools", &TOOLS_KEYS).get("allow")?;

@@ -79,6 +79,11 @@ pub fn show(policy: &ResolvedPolicy) -> String {
         page.value(&format!("      {name}"), &quoted(&set.value), &set.origin);
     }
 
+    let validate = &policy.validate;
+    page.plain("validate:");
+    page.value("  level", &scalar(validate.level.value.name()), &validate.level.origin);
+    page.list("  commands", &validate.commands, |name| scalar(name));
+    page.list("  modules", &validate.modules, |name| scalar(name));
     page.plain(if policy.commands.is_empty() { "commands: []" } else { "commands:" });
     for rule in &policy.commands {
         page.command(rule);

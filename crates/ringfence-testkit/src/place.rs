@@ -93,10 +93,14 @@ impl Place {
     }
 }
 
-/// What a project's file with this text resolves to.
+/// What a project's file with this text resolves to. Requests are not read unless the text says so: who attacks a wall must get to it.
 pub fn policy(text: &str) -> Result<ResolvedPolicy, Trouble> {
-    let file = parse("sandbox.policy.yaml", text).map_err(|found| Trouble::Policy(list(&found)))?;
-    resolve(&[LayerInput { layer: Layer::Project, file }], &[]).map_err(|found| Trouble::Policy(list(&found)))
+    let read = |name: &str, text: &str| parse(name, text).map_err(|found| Trouble::Policy(list(&found)));
+    let layers = [
+        LayerInput { layer: Layer::User, file: read("unread.yaml", "version: 1\nvalidate: off\n")? },
+        LayerInput { layer: Layer::Project, file: read("sandbox.policy.yaml", text)? },
+    ];
+    resolve(&layers, &[]).map_err(|found| Trouble::Policy(list(&found)))
 }
 
 fn list(found: &[Diagnostic]) -> String {

@@ -1,74 +1,58 @@
-//! What a request would do, found by reading it; knows no policy.
-//!
-//! It reads command lines made of plain words. Whatever needs a real shell parser is an *unknown*, and unknown is a fact
-//! that the judge must deal with: nothing is guessed.
+//! What a request would do, found by reading it; knows no policy. The reading itself is `ringfence-validate`'s.
 
-use ringfence_policy::{NotPlain, split_commands};
+use std::path::Path;
+
+pub use ringfence_validate::{Analysis, Does, Step, Surroundings};
+use ringfence_validate::{Language as Read, Limits, Subject};
 
 use crate::language::Language;
-use crate::request::Work;
+use crate::request::{Request, Work, WorkspaceAt};
 
-/// Shells whose `-c` argument is looked into.
-const SHELLS: &[&str] = &["sh", "bash", "dash", "ash", "zsh", "ksh"];
-
-/// What a request would do.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Analysis {
-    /// The programs that it starts, with their arguments.
-    pub commands: Vec<Vec<String>>,
-    /// A part that could not be read.
-    pub unknown: Option<Unknown>,
-}
-
-/// Something that was not understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unknown {
-    /// A shell line or script that is more than plain words.
-    Shell(NotPlain),
-    /// Code in a language, whose commands are not looked for.
-    Code(Language),
-}
+/// Where walls show the workspace unless somebody says otherwise.
+const WORKSPACE: &str = "/workspace";
 
 /// Reads `work`.
-pub fn analyse(work: &Work) -> Analysis {
+pub fn analyse(work: &Work, surroundings: &Surroundings) -> Analysis {
+    let limits = Limits::default();
+    let read = |subject| ringfence_validate::analyse(subject, surroundings, &limits);
     match work {
         Work::Argv(argv) => {
             let argv: Vec<String> = argv.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
-            let mut analysis = match shell_line(&argv) {
-                Some(line) => analyse_shell(line),
-                None => Analysis::default(),
-            };
-            analysis.commands.insert(0, argv);
-            analysis
+            read(Subject::Argv(&argv))
         }
-        Work::Shell(line) => analyse_shell(line),
-        Work::Code { language: Language::Bash, source, .. } => match std::str::from_utf8(source) {
-            Ok(script) => analyse_shell(script),
-            Err(_) => Analysis { commands: Vec::new(), unknown: Some(Unknown::Code(Language::Bash)) },
-        },
-        Work::Code { language, .. } => Analysis { commands: Vec::new(), unknown: Some(Unknown::Code(*language)) },
+        Work::Shell(line) => read(Subject::Shell(line)),
+        // Bytes that are not text become marks that no language has.
+        Work::Code { language, source, .. } => {
+            let source = String::from_utf8_lossy(source);
+            read(match language {
+                Language::Bash => Subject::Shell(&source),
+                Language::Python => Subject::Code { language: Read::Python, source: &source },
+                Language::Javascript => Subject::Code { language: Read::JavaScript, source: &source },
+                Language::Typescript => Subject::Code { language: Read::TypeScript, source: &source },
+            })
+        }
         Work::Place => Analysis::default(),
     }
 }
 
-fn analyse_shell(line: &str) -> Analysis {
-    match split_commands(line) {
-        Ok(commands) => Analysis { commands, unknown: None },
-        Err(not_plain) => Analysis { commands: Vec::new(), unknown: Some(Unknown::Shell(not_plain)) },
+/// Where a request would run: the same words mean the same files inside and outside.
+pub fn surroundings(request: &Request, workspace: &Path, home: Option<&Path>) -> Surroundings {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let inside = match &request.workspace_at {
+        WorkspaceAt::Default => WORKSPACE.to_owned(),
+        WorkspaceAt::Same => text(workspace),
+        WorkspaceAt::Path(path) => text(path),
+    };
+    let mut workspaces = vec![inside.clone()];
+    if !workspaces.contains(&text(workspace)) {
+        workspaces.push(text(workspace));
     }
-}
-
-/// The line in `sh -c LINE`, also with joined options such as `-ec`.
-fn shell_line(argv: &[String]) -> Option<&str> {
-    let (program, arguments) = argv.split_first()?;
-    let name = program.rsplit('/').next()?;
-    if !SHELLS.contains(&name) {
-        return None;
+    let usual = Surroundings::default();
+    Surroundings {
+        directory: text(&Path::new(&inside).join(&request.cwd)).trim_end_matches('/').to_owned(),
+        workspaces,
+        home: home.filter(|home| home.is_absolute()).map_or(usual.home, text),
     }
-    let option = arguments
-        .iter()
-        .position(|argument| argument.starts_with('-') && !argument.starts_with("--") && argument.ends_with('c'))?;
-    arguments.get(option + 1).map(String::as_str)
 }
 
 #[cfg(test)]
@@ -77,7 +61,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn commands(work: &Work) -> Vec<String> {
-        analyse(work).commands.iter().map(|argv| argv.join(" ")).collect()
+        let analysis = analyse(work, &Surroundings::default());
+        analysis
+            .commands()
+            .map(|(argv, _)| argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+            .collect()
     }
 
     #[test]
@@ -88,19 +76,26 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_parser_is_unknown_and_never_guessed() {
-        for line in ["echo $(rm -rf /)", "cat${IFS}/etc/shadow", "`id`", "eval x; rm > /y"] {
-            assert!(matches!(analyse(&Work::Shell(line.to_owned())).unknown, Some(Unknown::Shell(_))), "{line}");
+    fn commands_are_found_where_they_are_hidden() {
+        for line in ["echo $(rm -rf /)", "eval 'rm -rf /'", "env X=1 rm -rf /", "x=rm; $x -rf /"] {
+            let found = commands(&Work::Shell(line.to_owned()));
+            assert!(found.iter().any(|command| command == "rm -rf /"), "{line}: {found:?}");
         }
-        let code = Work::Code { language: Language::Python, source: b"1".to_vec(), name: None };
-        assert_eq!(analyse(&code).unknown, Some(Unknown::Code(Language::Python)));
+    }
+
+    #[test]
+    fn the_workspace_is_known_by_its_name_inside_and_outside() {
+        let request = Request::new(Work::Shell("ls".to_owned()));
+        let found = surroundings(&request, Path::new("/srv/project"), Some(Path::new("/home/me")));
+        assert_eq!(found.workspaces, ["/workspace", "/srv/project"]);
+        assert_eq!((found.directory.as_str(), found.home.as_str()), ("/workspace", "/home/me"));
     }
 
     proptest! {
         #[test]
         fn any_line_is_read_without_a_panic(line in ".*") {
-            analyse(&Work::Shell(line.clone()));
-            analyse(&Work::Argv(vec!["sh".into(), "-c".into(), line.into()]));
+            analyse(&Work::Shell(line.clone()), &Surroundings::default());
+            analyse(&Work::Argv(vec!["sh".into(), "-c".into(), line.into()]), &Surroundings::default());
         }
     }
 }

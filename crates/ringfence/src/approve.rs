@@ -1,6 +1,10 @@
-//! Who answers when the verdict is *ask*.
+//! Who answers when the verdict is *ask*, and how long an answer holds.
 
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
 
 use crate::BoxFuture;
 
@@ -20,6 +24,11 @@ pub struct Ask {
 pub enum Approval {
     /// This run may go on.
     Granted {
+        /// Who said so, for the ledger.
+        by: String,
+    },
+    /// This run may go on, and the same rule need not ask again for a while.
+    GrantedAlways {
         /// Who said so, for the ledger.
         by: String,
     },
@@ -43,5 +52,73 @@ pub struct Nobody;
 impl Approver for Nobody {
     fn decide<'a>(&'a self, _ask: &'a Ask) -> BoxFuture<'a, Approval> {
         Box::pin(async { Approval::Denied { reason: "nobody is there to be asked".to_owned() } })
+    }
+}
+
+/// An answer as the ledger keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Approved {
+    /// The rule that asked.
+    pub rule: String,
+    /// What it asked about.
+    pub subject: String,
+    /// Who answered.
+    pub by: String,
+    /// Names the exact request and the exact policy that the answer is for.
+    pub request: String,
+    /// It was an earlier answer that still holds.
+    pub standing: bool,
+}
+
+/// How long "always" is.
+const HOLDS: Duration = Duration::from_secs(60 * 60);
+/// Rules that may stand at once.
+const MOST_STANDING: usize = 256;
+
+/// Answers of "always": each for one rule under one policy, and only for a while. A changed policy, the operator's floor included,
+/// is another policy, so that no answer outlives what it was given for.
+#[derive(Debug, Default)]
+pub struct Standing(Mutex<Vec<StandingAnswer>>);
+
+#[derive(Debug)]
+struct StandingAnswer {
+    rule: String,
+    policy: String,
+    by: String,
+    until: Instant,
+}
+
+impl Standing {
+    /// Who said "always" about this rule, if that still holds `now`.
+    pub fn find(&self, rule: &str, policy: &str, now: Instant) -> Option<String> {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.retain(|answer| answer.until > now);
+        answers.iter().find(|answer| answer.rule == rule && answer.policy == policy).map(|answer| answer.by.clone())
+    }
+
+    /// Remembers "always".
+    pub fn keep(&self, rule: &str, policy: &str, by: &str, now: Instant) {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if answers.len() < MOST_STANDING {
+            let (rule, policy, by) = (rule.to_owned(), policy.to_owned(), by.to_owned());
+            answers.push(StandingAnswer { rule, policy, by, until: now + HOLDS });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn always_is_for_one_rule_under_one_policy_and_ends() {
+        let (standing, now) = (Standing::default(), Instant::now());
+        standing.keep("delete.workspace", "p1", "me", now);
+        assert_eq!(standing.find("delete.workspace", "p1", now).as_deref(), Some("me"));
+        assert_eq!(standing.find("delete.home", "p1", now), None);
+        assert_eq!(standing.find("delete.workspace", "p2", now), None);
+        assert_eq!(standing.find("delete.workspace", "p1", now + HOLDS), None);
+        assert_eq!(standing.find("delete.workspace", "p1", now), None, "what has ended stays so");
     }
 }

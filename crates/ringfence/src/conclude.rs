@@ -33,6 +33,7 @@ pub(crate) fn begin(run_id: RunId, plan: Option<&Plan>, policy: &ResolvedPolicy)
         enforced: plan.map(|plan| plan.receipt().to_vec()).unwrap_or_default(),
         not_enforced: plan.map(|plan| plan.not_enforced().to_vec()).unwrap_or_default(),
         violations: Vec::new(),
+        findings: Vec::new(),
         network: Vec::new(),
         network_omitted: 0,
         refusal: None,

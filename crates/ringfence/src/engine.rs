@@ -11,8 +11,8 @@ use ringfence_policy::{BackendKind, ResolvedPolicy, WorkspaceMode, narrow};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
-use crate::analysis::analyse;
-use crate::approve::{Approver, Nobody};
+use crate::analysis::{analyse, surroundings};
+use crate::approve::{Approver, Nobody, Standing};
 use crate::backend::{
     Backend, Capabilities, Containers, FoundImage, Landlock, Native, NoWall, Spawn, StartError, Unavailable,
 };
@@ -20,7 +20,7 @@ use crate::choose::Chosen;
 use crate::conclude;
 use crate::event::Event;
 use crate::image;
-use crate::judge::{self, Cleared, judge};
+use crate::judge::{self, Cleared, Judge};
 use crate::ledger::{Durability, Entry, Kind, Ledger, LedgerError};
 use crate::monitor;
 use crate::outcome::{Failure, FailureKind, Outcome};
@@ -38,7 +38,7 @@ use crate::waiting::waiting;
 use crate::workspace::change::Moment;
 use crate::workspace::discard::{DiscardError, discard};
 use crate::workspace::{self, About};
-use crate::written::{ended_body, ledger_failure, planned_body, record_grant, requested_body};
+use crate::written::{ended_body, judged_body, ledger_failure, planned_body, record_grant, requested_body};
 
 /// Events that wait for a slow listener.
 const EVENTS_WAITING: usize = 16;
@@ -57,6 +57,7 @@ pub(crate) struct Inner {
     grants: Value,
     pub(crate) own: Vec<PathBuf>,
     approver: Arc<dyn Approver>,
+    standing: Standing,
 }
 
 impl Engine {
@@ -96,6 +97,7 @@ impl Engine {
             ],
             environment: setup.environment,
             approver,
+            standing: Standing::default(),
         })))
     }
 
@@ -229,6 +231,7 @@ impl Inner {
         let cancelled = caller.cancel.clone();
         let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         outcome.fell_back = chosen.fell_back.clone();
+        outcome.findings = cleared.findings().to_vec();
         // Asked now, so that the answer comes while the wall is raised.
         let mut asking = chosen.backend.image(&plan);
         let asked = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
@@ -382,7 +385,7 @@ impl Inner {
         cleared: &Cleared,
         image: Option<&str>,
     ) -> [Entry; 3] {
-        let judged = json!({ "verdict": "allow", "approvedBy": cleared.approved_by() });
+        let judged = judged_body(cleared);
         let planned = planned_body(plan, chosen.fell_back.as_ref(), image, &self.grants);
         [requested, self.entry(run_id, Kind::Judged, judged), self.entry(run_id, Kind::Planned, planned)]
     }
@@ -448,8 +451,12 @@ impl Inner {
         let policy = narrow(bound, &overrides)
             .map_err(|widenings| stop(conclude::refused(nothing_yet(), judge::refuse_widening(&widenings, bound))))?;
         let refuse = |refusal: Refusal| stop(conclude::refused(nothing_yet(), refusal));
-        let analysis = analyse(&request.work);
-        let cleared = judge(&request.work, &analysis, &policy, &*self.approver).await.map_err(refuse)?;
+        let home = self.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| PathBuf::from(value));
+        let around = surroundings(&request, &self.workspace, home.as_deref());
+        let analysis = analyse(&request.work, &around);
+        let judge =
+            Judge { policy: &policy, surroundings: &around, approver: &*self.approver, standing: &self.standing };
+        let cleared = judge.judge(&request.work, &analysis).await.map_err(refuse)?;
         let chosen = match place {
             Place::In(session) => {
                 request.workspace_at = session.with.workspace_at.clone();

@@ -3,6 +3,7 @@
 //! What is advised is tried before it is told: a snippet is resolved with the layers, and the same decision has to allow it.
 
 mod advice;
+pub mod request;
 
 use std::net::IpAddr;
 

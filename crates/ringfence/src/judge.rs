@@ -1,86 +1,268 @@
-//! Policy answers a request: allow, ask or deny.
+//! Policy answers a request: allow, ask or deny. Command rules are held against every command that was found, and the validator's
+//! rules against everything else.
 
-use ringfence_policy::{CommandRule, Field, Origin, ResolvedPolicy, Sourced, Verdict, Widening, decide};
+mod words;
 
-use crate::analysis::{Analysis, Unknown};
-use crate::approve::{Approval, Approver, Ask};
+use std::time::Instant;
+
+use ringfence_policy::{CommandRule, Field, NetMode, Origin, ResolvedPolicy, Sourced, Verdict, Widening};
+use ringfence_validate::{Circumstances, Does, Fact, Finding, Language, Surroundings, Text, Unknown};
+
+use crate::analysis::Analysis;
+use crate::approve::{Approval, Approved, Approver, Ask, Standing};
 use crate::redact::{redact, redact_argv};
 use crate::refusal::Refusal;
 use crate::request::Work;
+use crate::written::hash_policy;
+
+use words::{Held, hold};
 
 /// Text of a request that is shown or written down, at most.
 const MOST_SUBJECT: usize = 512;
 
+/// The rule of a command some of whose words are only known when it runs.
+const UNKNOWN_WORDS: &str = "commands.unknown-words";
+
 /// The proof that a request was judged and, where that was asked for, approved. Only this module makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleared {
-    approved_by: Option<String>,
+    approvals: Vec<Approved>,
+    findings: Vec<Finding>,
 }
 
 impl Cleared {
     /// Who answered a question, for the ledger.
-    pub fn approved_by(&self) -> Option<&str> {
-        self.approved_by.as_deref()
+    pub fn approved_by(&self) -> Option<String> {
+        let mut names: Vec<&str> = Vec::new();
+        for approved in &self.approvals {
+            if !names.contains(&approved.by.as_str()) {
+                names.push(&approved.by);
+            }
+        }
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+
+    /// Every answer.
+    pub fn approvals(&self) -> &[Approved] {
+        &self.approvals
+    }
+
+    /// What was found and let pass.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
     }
 }
 
-/// Judges what `analysis` found, and asks `approver` where the policy says so: once for each command that a rule asks about, so that
-/// nobody says yes to one that they were not shown. All have to be approved.
-pub async fn judge(
-    work: &Work,
-    analysis: &Analysis,
-    policy: &ResolvedPolicy,
-    approver: &dyn Approver,
-) -> Result<Cleared, Refusal> {
-    let mut questions: Vec<Question<'_>> = Vec::new();
-    for argv in &analysis.commands {
-        let words: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let Some(rule) = decide(&policy.commands, &words) else { continue };
-        match rule.value.verdict {
-            Verdict::Allow => {}
-            Verdict::Deny => return Err(deny(argv, rule)),
-            Verdict::Ask => {
-                // The same command twice is one question; two that only look the same when shortened are two.
-                if questions.iter().any(|known| known.argv == Some(argv.as_slice())) {
-                    continue;
-                }
-                questions.push(Question {
-                    argv: Some(argv.as_slice()),
+/// Everything that decides besides the request.
+#[derive(Debug, Clone, Copy)]
+pub struct Judge<'a> {
+    /// What is allowed.
+    pub policy: &'a ResolvedPolicy,
+    /// Where it would run.
+    pub surroundings: &'a Surroundings,
+    /// Who can be asked.
+    pub approver: &'a dyn Approver,
+    /// Who said "always" before.
+    pub standing: &'a Standing,
+}
+
+impl Judge<'_> {
+    /// Judges what `analysis` found, and asks where the policy says so: once for each command that a rule asks about and each finding,
+    /// so that nobody says yes to one that they were not shown. All have to be approved.
+    pub async fn judge(&self, work: &Work, analysis: &Analysis) -> Result<Cleared, Refusal> {
+        let mut questions = self.hold_commands(analysis)?;
+        if let Some(question) = hold_unreadable(self.policy, work, analysis) {
+            questions.push(question);
+        }
+        let judgement = validate(analysis, self.policy, self.surroundings);
+        let findings: Vec<Finding> = judgement.findings.into_iter().map(redacted).collect();
+        if judgement.verdict == Verdict::Deny
+            && let Some(finding) = findings.iter().find(|finding| finding.verdict == Verdict::Deny)
+        {
+            return Err(self.deny_finding(finding));
+        }
+        if judgement.verdict == Verdict::Ask {
+            questions.extend(findings.iter().filter(|finding| finding.verdict == Verdict::Ask).map(ask_about));
+        }
+        let approvals = self.ask_all(work, questions).await?;
+        Ok(Cleared { approvals, findings })
+    }
+
+    fn hold_commands<'a>(&'a self, analysis: &'a Analysis) -> Result<Vec<Question<'a>>, Refusal> {
+        let mut questions: Vec<Question<'_>> = Vec::new();
+        for (argv, _) in analysis.commands() {
+            // The same command twice is one question; two that only look the same when shortened are two.
+            if questions.iter().any(|known| known.argv == Some(argv)) {
+                continue;
+            }
+            match hold(&self.policy.commands, argv) {
+                Held::Not => {}
+                Held::By(rule) => match rule.value.verdict {
+                    Verdict::Allow => {}
+                    Verdict::Deny => return Err(deny(argv, rule)),
+                    Verdict::Ask => questions.push(Question {
+                        argv: Some(argv),
+                        ask: Ask {
+                            subject: shorten(&redact_argv(&shown(argv)).join(" ")),
+                            rule: rule_name(&rule.value),
+                            reason: rule.value.why.clone().unwrap_or_else(|| "the policy asks for it".to_owned()),
+                        },
+                        origin: Some(rule.origin.clone()),
+                        instead: rule.value.instead.clone(),
+                    }),
+                },
+                Held::Perhaps(rule) => questions.push(Question {
+                    argv: Some(argv),
                     ask: Ask {
-                        subject: shorten(&redact_argv(argv).join(" ")),
-                        rule: rule_name(&rule.value),
-                        reason: rule.value.why.clone().unwrap_or_else(|| "the policy asks for it".to_owned()),
+                        subject: shorten(&redact_argv(&shown(argv)).join(" ")),
+                        rule: UNKNOWN_WORDS.to_owned(),
+                        reason: format!(
+                            "some of its words are only known when it runs, and then `{}` could hold",
+                            rule_name(&rule.value)
+                        ),
                     },
                     origin: Some(rule.origin.clone()),
-                    instead: rule.value.instead.clone(),
-                });
+                    instead: Some("Write the words themselves.".to_owned()),
+                }),
             }
         }
+        Ok(questions)
     }
-    if let Some(Unknown::Shell(not_plain)) = &analysis.unknown
-        && policy.commands.iter().any(|rule| rule.value.verdict != Verdict::Allow)
-    {
-        // A rule that could not be held against the line must not count as passed.
-        questions.push(Question {
-            argv: None,
-            ask: Ask {
-                subject: describe(work),
-                rule: "commands.unreadable".to_owned(),
-                reason: format!("the policy has command rules, and this line cannot be held against them: {not_plain}"),
-            },
-            origin: None,
-            instead: Some("Write it as plain commands without expansions or redirections.".to_owned()),
-        });
-    }
-    let mut approved_by: Vec<String> = Vec::new();
-    for question in questions {
-        match approver.decide(&question.ask).await {
-            Approval::Granted { by } if approved_by.contains(&by) => {}
-            Approval::Granted { by } => approved_by.push(by),
-            Approval::Denied { reason } => return Err(not_approved(question, &reason)),
+
+    async fn ask_all(&self, work: &Work, questions: Vec<Question<'_>>) -> Result<Vec<Approved>, Refusal> {
+        let mut approvals = Vec::new();
+        if questions.is_empty() {
+            return Ok(approvals);
         }
+        let policy = hash_policy(self.policy);
+        let request = blake3::hash(format!("{policy}\0{work:?}").as_bytes()).to_hex().to_string();
+        for question in questions {
+            let Ask { rule, subject, .. } = &question.ask;
+            let mut approved = |by: String, standing: bool| {
+                let (rule, subject, request) = (rule.clone(), subject.clone(), request.clone());
+                approvals.push(Approved { rule, subject, by, request, standing });
+            };
+            if let Some(by) = self.standing.find(rule, &policy, Instant::now()) {
+                approved(by, true);
+                continue;
+            }
+            match self.approver.decide(&question.ask).await {
+                Approval::Granted { by } => approved(by, false),
+                Approval::GrantedAlways { by } => {
+                    self.standing.keep(rule, &policy, &by, Instant::now());
+                    approved(by, false);
+                }
+                Approval::Denied { reason } => return Err(not_approved(question, &reason)),
+            }
+        }
+        Ok(approvals)
     }
-    Ok(Cleared { approved_by: (!approved_by.is_empty()).then(|| approved_by.join(", ")) })
+
+    fn deny_finding(&self, finding: &Finding) -> Refusal {
+        let level = &self.policy.validate.level;
+        Refusal::new(&finding.rule, format!("it {}", finding.subject), finding.reason.clone())
+            .at(&level.origin)
+            .hint(format!("requests are read at `validate: {}`; a lower level lets it pass", level.value))
+            .instead(format!("{} Do not retry the same by another way.", finding.instead))
+    }
+}
+
+/// What the validator says under `policy`.
+pub(crate) fn validate(
+    analysis: &Analysis,
+    policy: &ResolvedPolicy,
+    surroundings: &Surroundings,
+) -> ringfence_validate::Judgement {
+    let allows = |host: &str, port: Option<u16>| match policy.net.mode.value {
+        NetMode::None => false,
+        NetMode::Open => true,
+        NetMode::Allowlist => policy.net.allow.iter().any(|rule| {
+            let is_port = port.is_none_or(|port| rule.value.ports.is_empty() || rule.value.ports.contains(&port));
+            is_port && rule.value.host.covers_name(host)
+        }),
+    };
+    let names = |list: &[Sourced<String>]| -> Vec<String> { list.iter().map(|name| name.value.clone()).collect() };
+    let circumstances = Circumstances {
+        level: policy.validate.level.value,
+        surroundings,
+        allows: &allows,
+        commands: &names(&policy.validate.commands),
+        modules: &names(&policy.validate.modules),
+    };
+    ringfence_validate::judge(analysis, &circumstances)
+}
+
+/// What the command rules say, without asking anybody.
+pub(crate) fn about_commands(policy: &ResolvedPolicy, work: &Work, analysis: &Analysis) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for (argv, span) in analysis.commands() {
+        let (rule, verdict, name) = match hold(&policy.commands, argv) {
+            Held::Not => continue,
+            Held::By(rule) => (rule, rule.value.verdict, rule_name(&rule.value)),
+            Held::Perhaps(rule) => (rule, Verdict::Ask, UNKNOWN_WORDS.to_owned()),
+        };
+        let subject = shorten(&redact_argv(&shown(argv)).join(" "));
+        let reason = rule.value.why.clone().unwrap_or_else(|| format!("the policy says so ({})", rule.origin));
+        let instead = rule.value.instead.clone().unwrap_or_else(|| "Choose another approach.".to_owned());
+        findings.push(Finding { rule: name, verdict, span, subject, reason, instead });
+    }
+    if let Some(question) = hold_unreadable(policy, work, analysis) {
+        let Question { ask: Ask { subject, rule, reason }, instead, .. } = question;
+        let instead = instead.unwrap_or_default();
+        let span = ringfence_validate::Span::default();
+        findings.push(Finding { rule, verdict: Verdict::Ask, span, subject, reason, instead });
+    }
+    findings
+}
+
+/// A rule that could not be held against the line must not count as passed.
+fn hold_unreadable(policy: &ResolvedPolicy, work: &Work, analysis: &Analysis) -> Option<Question<'static>> {
+    if !policy.commands.iter().any(|rule| rule.value.verdict != Verdict::Allow) {
+        return None;
+    }
+    let unknown = analysis.all_steps().into_iter().find_map(|step| {
+        let holds_commands = match &step.does {
+            Does::Code { language: Language::Python | Language::JavaScript | Language::TypeScript } => false,
+            Does::Code { language: Language::Shell | Language::Other }
+            | Does::Command { .. }
+            | Does::Pipeline
+            | Does::Group => true,
+        };
+        step.facts.iter().filter(|_| holds_commands).find_map(|act| match &act.fact {
+            Fact::Unknown {
+                unknown: unknown @ (Unknown::Unreadable { .. } | Unknown::Disagreement | Unknown::TooMuch { .. }),
+            } => Some(unknown),
+            _ => None,
+        })
+    })?;
+    Some(Question {
+        argv: None,
+        ask: Ask {
+            subject: describe(work),
+            rule: "commands.unreadable".to_owned(),
+            reason: format!("the policy has command rules, and this line cannot be held against them: it {unknown}"),
+        },
+        origin: None,
+        instead: Some("Write it as plain, complete commands.".to_owned()),
+    })
+}
+
+fn redacted(finding: Finding) -> Finding {
+    Finding { subject: redact(&finding.subject), ..finding }
+}
+
+fn ask_about<'a>(finding: &Finding) -> Question<'a> {
+    Question {
+        argv: None,
+        ask: Ask { subject: shorten(&finding.subject), rule: finding.rule.clone(), reason: finding.reason.clone() },
+        origin: None,
+        instead: Some(finding.instead.clone()),
+    }
+}
+
+/// The words as people read them: what is not known stands as `$name` or `…`.
+fn shown(argv: &[Text]) -> Vec<String> {
+    argv.iter().map(ToString::to_string).collect()
 }
 
 fn not_approved(question: Question<'_>, reason: &str) -> Refusal {
@@ -101,15 +283,15 @@ fn not_approved(question: Question<'_>, reason: &str) -> Refusal {
 
 /// A question, the command that it is about, the place of the rule that asks, and what the rule recommends.
 struct Question<'a> {
-    /// Nothing for a line that could not be read.
-    argv: Option<&'a [String]>,
+    /// Nothing for what is no command of its own.
+    argv: Option<&'a [Text]>,
     ask: Ask,
     origin: Option<Origin>,
     instead: Option<String>,
 }
 
-fn deny(argv: &[String], rule: &Sourced<CommandRule>) -> Refusal {
-    let subject = format!("`{}` may not be run", shorten(&redact_argv(argv).join(" ")));
+fn deny(argv: &[Text], rule: &Sourced<CommandRule>) -> Refusal {
+    let subject = format!("`{}` may not be run", shorten(&redact_argv(&shown(argv)).join(" ")));
     let reason = rule.value.why.clone().unwrap_or_else(|| "the policy denies it".to_owned());
     let refusal = Refusal::new(&rule_name(&rule.value), subject, reason)
         .at(&rule.origin)
@@ -213,13 +395,20 @@ mod tests {
     }
 
     async fn judged(line: &str, no: &'static str) -> (Result<Cleared, Refusal>, Vec<String>) {
-        let rules = "version: 1\ncommands:\n  - { ask: [echo, one], matches: [echo one] }\n  \
+        judged_at("warn", line, no).await
+    }
+
+    async fn judged_at(level: &str, line: &str, no: &'static str) -> (Result<Cleared, Refusal>, Vec<String>) {
+        let rules = "commands:\n  - { ask: [echo, one], matches: [echo one] }\n  \
                      - { ask: [echo, publish], matches: [echo publish] }\n  - { deny: [rm], matches: [rm] }\n";
-        let file = ringfence_policy::parse("p.yaml", rules).unwrap();
+        let rules = format!("version: 1\nvalidate: {level}\n{rules}");
+        let file = ringfence_policy::parse("p.yaml", &rules).unwrap();
         let policy = resolve(&[LayerInput { layer: Layer::Project, file }], &[]).unwrap();
         let approver = AllBut { no, ..AllBut::default() };
         let work = Work::Shell(line.to_owned());
-        let cleared = judge(&work, &analyse(&work), &policy, &approver).await;
+        let (surroundings, standing) = (Surroundings::default(), Standing::default());
+        let judge = Judge { policy: &policy, surroundings: &surroundings, approver: &approver, standing: &standing };
+        let cleared = judge.judge(&work, &analyse(&work, &surroundings)).await;
         (cleared, approver.asked.into_inner().unwrap())
     }
 
@@ -228,7 +417,7 @@ mod tests {
         let line = "echo one && echo publish --everything && echo one && echo two";
         let (cleared, asked) = judged(line, "").await;
         assert_eq!(asked, ["echo one", "echo publish --everything"]);
-        assert_eq!(cleared.unwrap().approved_by(), Some("me"));
+        assert_eq!(cleared.unwrap().approved_by().as_deref(), Some("me"));
         let (refused, asked) = judged(line, "echo publish --everything").await;
         assert_eq!(asked.len(), 2);
         assert!(format!("{:?}", refused.unwrap_err()).contains("`echo publish --everything` needs approval"));
@@ -244,7 +433,38 @@ mod tests {
         denied.unwrap_err();
         let (cleared, asked) = judged("echo two", "").await;
         assert_eq!((cleared.unwrap().approved_by(), asked), (None, Vec::new()));
-        let (cleared, asked) = judged("echo $HOME", "").await;
-        assert_eq!((cleared.unwrap().approved_by(), asked), (Some("me"), vec!["echo $HOME".to_owned()]));
+        let (cleared, asked) = judged("echo $WORD", "").await;
+        assert_eq!((cleared.unwrap().approved_by().as_deref(), asked), (Some("me"), vec!["echo $WORD".to_owned()]));
+        let (cleared, asked) = judged("ls $HOME", "").await;
+        assert_eq!((cleared.unwrap().approved_by(), asked), (None, Vec::new()), "no rule begins with ls");
+    }
+
+    #[tokio::test]
+    async fn command_rules_hold_for_commands_within_commands() {
+        for line in ["echo $(rm x)", "bash -c 'rm x'", "env A=1 rm x", "x=rm; $x y", "echo two; (rm x)"] {
+            let (denied, _) = judged(line, "").await;
+            assert!(denied.unwrap_err().rule.starts_with("commands.deny rm"), "{line}");
+        }
+        let (cleared, asked) = judged("echo two | wc -l", "").await;
+        assert_eq!((cleared.unwrap().approvals().len(), asked), (0, Vec::new()), "the twin");
+    }
+
+    #[tokio::test]
+    async fn what_is_found_is_denied_or_asked_about_and_told_under_warn() {
+        let (denied, asked) = judged_at("standard", "rm -rf build; echo x > /etc/hosts", "").await;
+        assert_eq!(asked, Vec::<String>::new());
+        assert!(denied.unwrap_err().rule.starts_with("commands.deny"), "the policy's own rules come first");
+        let (denied, asked) = judged_at("standard", "echo x > /etc/hosts", "").await;
+        let refusal = denied.unwrap_err();
+        assert_eq!((refusal.rule.as_str(), asked.len()), ("write.system", 0));
+        assert!(refusal.advice.contains("Do not retry"), "{refusal:?}");
+        let (cleared, asked) = judged_at("standard", "cat .env", "").await;
+        let cleared = cleared.unwrap();
+        assert_eq!((asked.len(), cleared.approvals()[0].rule.as_str()), (1, "secret.workspace"));
+        assert_eq!(cleared.approvals()[0].request.len(), 64);
+        let (cleared, asked) = judged_at("warn", "echo x > /etc/hosts", "").await;
+        assert_eq!((asked.len(), cleared.unwrap().findings()[0].rule.as_str()), (0, "write.system"));
+        let (cleared, _) = judged_at("off", "echo x > /etc/hosts", "").await;
+        assert_eq!(cleared.unwrap().findings(), []);
     }
 }

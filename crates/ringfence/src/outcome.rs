@@ -137,6 +137,9 @@ pub struct Outcome {
     pub not_enforced: Vec<Guarantee>,
     /// Limits reached and rules broken.
     pub violations: Vec<Violation>,
+    /// What rules found when the request was read, and let pass: told, or approved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<ringfence_validate::Finding>,
     /// What it wanted of the network, where that is decided host by host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<Contact>,

@@ -308,8 +308,9 @@ mod tests {
     use ringfence_policy::{Layer, LayerInput, parse, resolve};
 
     use super::*;
-    use crate::analysis::analyse;
-    use crate::approve::Nobody;
+    use crate::analysis::{Surroundings, analyse};
+    use crate::approve::{Nobody, Standing};
+    use crate::judge::Judge;
 
     /// A plan behind a wall that keeps everything, `weakened` only by watching.
     fn check(kind: BackendKind, weakened: &[Guarantee], policy: &str) -> Result<Plan, Refusal> {
@@ -319,7 +320,9 @@ mod tests {
         let kept = Guarantee::ALL.map(|guarantee| (guarantee, strength(guarantee), "a test")).to_vec();
         let work = Work::Argv(vec!["true".into()]);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let cleared = runtime.block_on(crate::judge::judge(&work, &analyse(&work), &policy, &Nobody)).unwrap();
+        let (surroundings, standing) = (Surroundings::default(), Standing::default());
+        let judge = Judge { policy: &policy, surroundings: &surroundings, approver: &Nobody, standing: &standing };
+        let cleared = runtime.block_on(judge.judge(&work, &analyse(&work, &surroundings))).unwrap();
         let approver: Arc<dyn Approver> = Arc::new(crate::approve::Nobody);
         let host = Host { workspace: Path::new("/w"), environment: &[], in_session: false, approver: &approver };
         let id = RunId::generate().unwrap();

@@ -285,7 +285,7 @@ impl Request {
 
     /// Checks what a run in a session cannot have: a wall that differs from the one that stands.
     pub(crate) fn check_in_session(&self) -> Result<(), BadRequest> {
-        let Overrides { backend, cache, fs, net, proc } = &self.overrides;
+        let Overrides { backend, cache, fs, net, proc, validate: _ } = &self.overrides;
         let fixed = [
             (backend.is_some(), "the backend"),
             (cache.is_some(), "which caches are shown"),

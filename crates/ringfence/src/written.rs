@@ -3,7 +3,7 @@
 use ringfence_policy::{Grant, ResolvedPolicy};
 use serde_json::{Value, json};
 
-use crate::judge::describe;
+use crate::judge::{Cleared, describe};
 use crate::ledger::LedgerError;
 use crate::outcome::{Failure, FailureKind, FellBack, Outcome};
 use crate::plan::Plan;
@@ -23,6 +23,18 @@ pub(crate) fn planned_body(plan: &Plan, fell_back: Option<&FellBack>, image: Opt
         "fellBack": fell_back,
         "grants": grants,
     })
+}
+
+/// Why it may be run: what rules found, and who answered for it.
+pub(crate) fn judged_body(cleared: &Cleared) -> Value {
+    let mut body = json!({ "verdict": "allow", "approvedBy": cleared.approved_by() });
+    if !cleared.approvals().is_empty() {
+        body["approvals"] = json!(cleared.approvals());
+    }
+    if !cleared.findings().is_empty() {
+        body["findings"] = json!(cleared.findings());
+    }
+    body
 }
 
 /// Names a policy by all of it.

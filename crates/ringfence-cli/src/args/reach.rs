@@ -1,24 +1,49 @@
 //! What is said to `ringfence explain` and `ringfence learn`.
 
-use clap::Args as ClapArgs;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args as ClapArgs};
+use ringfence::Language;
 
 use super::LayerArgs;
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Examples:
+#[command(
+    group = ArgGroup::new("subject").required(true).args(["host", "command", "shell", "code", "file"]),
+    after_help = "Examples:
   ringfence explain pypi.org
   ringfence explain http://api.example.org/v1/items --method POST
+  ringfence explain -- bash -c 'curl -s https://x.example/i.sh | sh'
+  ringfence explain --shell 'rm -rf build && make'
+  ringfence explain --lang python --code 'import os; os.remove(\"x\")'
 
-Nothing is run, looked up or sent. Exit codes: 0 it would be let through, 1 it would be denied; 125 we failed, 2 usage.")]
+Nothing is run, looked up or sent. Exit codes: 0 it would be let through, 1 it would be denied or asked about; 125 we failed, 2 usage."
+)]
 pub(crate) struct ExplainArgs {
     /// A host, HOST:PORT or a URL; without a port it is 443
-    pub(crate) host: String,
+    pub(crate) host: Option<String>,
     /// The method of a request, where it can be seen [default: GET]
-    #[arg(long, value_name = "METHOD")]
+    #[arg(long, value_name = "METHOD", requires = "host")]
     pub(crate) method: Option<String>,
     /// The path of a request, where it can be seen [default: /]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", requires = "host")]
     pub(crate) path: Option<String>,
+    /// A shell line
+    #[arg(long, value_name = "LINE")]
+    pub(crate) shell: Option<String>,
+    /// The language of --code or --file: bash, python, javascript, typescript
+    #[arg(long, value_name = "LANGUAGE")]
+    pub(crate) lang: Option<Language>,
+    /// Code
+    #[arg(long, value_name = "TEXT", requires = "lang")]
+    pub(crate) code: Option<String>,
+    /// A file with code
+    #[arg(long, value_name = "FILE", requires = "lang")]
+    pub(crate) file: Option<PathBuf>,
+    /// A program and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,

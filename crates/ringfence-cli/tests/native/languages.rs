@@ -54,6 +54,7 @@ fn f14_a_file_given_as_standard_input_cannot_be_opened_again_for_writing() {
     let script = "cat; echo x >> /proc/self/fd/0; echo x >> /dev/stdin; readlink /proc/self/fd/0 >&2";
     let ended = {
         let mut command = std::process::Command::new(crate::stage::binary());
+        command.env("RINGFENCE_VALIDATE", "off");
         command.args(["run", "-q", "--stdin", "--", "sh", "-c", script]).current_dir(stage.work());
         command.env("HOME", stage.path().join("home")).stdin(std::fs::File::open(&file).unwrap()).output().unwrap()
     };

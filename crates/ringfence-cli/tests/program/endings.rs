@@ -102,10 +102,9 @@ fn a_denied_command_is_126_and_nothing_of_it_happens() {
 fn a_line_that_cannot_be_read_is_refused_where_there_are_command_rules() {
     let stage =
         Stage::with_policy("version: 1\nbackend: spawn\ncommands:\n  - deny: [touch]\n    matches: [\"touch x\"]\n");
-    stage
-        .ringfence(["run", "--shell", "$(echo touch) canary"])
-        .run()
-        .expect(126, &["refused:", "cannot be held against"]);
+    let run = |line: &str| stage.ringfence(["run", "--shell", line]).run();
+    run("touch canary; echo 'open").expect(126, &["refused:", "cannot be held against"]);
+    run("$(echo touch) canary").expect(126, &["refused:", "commands.deny touch"]);
     assert_eq!(stage.read("canary"), None);
 }
 

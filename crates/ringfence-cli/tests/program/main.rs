@@ -9,6 +9,7 @@ mod check;
 mod code;
 mod diff;
 mod endings;
+mod foresee;
 mod ledger;
 mod limits;
 mod output;

@@ -41,6 +41,7 @@ fn every_variable_sets_its_value_and_is_named_as_its_origin() {
             ("RINGFENCE_OUTPUT", "1KiB"),
             ("RINGFENCE_ALLOW_HOSTS", "pypi.org, *.example.org"),
             ("RINGFENCE_WORKSPACE_MODE", "read-only"),
+            ("RINGFENCE_VALIDATE", "strict"),
             ("RINGFENCE_PASS_ENV", "FOO,BAR_*"),
         ],
     );

@@ -14,6 +14,7 @@ mod pages;
 mod paths;
 mod units;
 mod unknown;
+mod validate;
 mod words;
 
 use ringfence_policy::{Layer, LayerInput, PolicyFile, ResolvedPolicy, parse, resolve};

@@ -42,7 +42,8 @@ impl ringfence_egress::Ask for Asked {
             let mut asking = JoinSet::new();
             asking.spawn_on(async move { approver.decide(&ask).await }, &self.runtime);
             match asking.join_next().await {
-                Some(Ok(Approval::Granted { by })) => Answer::Yes { by },
+                // The proxy remembers its own answers, host by host.
+                Some(Ok(Approval::Granted { by } | Approval::GrantedAlways { by })) => Answer::Yes { by },
                 Some(Ok(Approval::Denied { reason })) => Answer::No { why: reason },
                 Some(Err(_)) | None => Answer::No { why: "whoever was asked is gone".to_owned() },
             }

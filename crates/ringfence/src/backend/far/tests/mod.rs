@@ -20,12 +20,13 @@ use ringfence_policy::{BackendKind, Layer as PolicyLayer, LayerInput, parse, res
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 
 use super::{Bringing, FarLink};
-use crate::analysis::analyse;
-use crate::approve::Nobody;
+use crate::analysis::{Surroundings, analyse};
+use crate::approve::{Nobody, Standing};
 use crate::backend::guest::{Kept, Link};
 use crate::backend::process::{alone, in_session};
 use crate::backend::{Capabilities, Sandbox, StartError};
 use crate::guarantee::{Guarantee, Strength};
+use crate::judge::Judge;
 use crate::plan::{Host, Plan};
 use crate::request::{Request, TerminalSize};
 use crate::run_id::RunId;
@@ -43,10 +44,12 @@ pub(super) const SOON: Duration = Duration::from_secs(20);
 
 /// A plan for `request`, with every guarantee.
 pub(super) async fn plan(request: Request, policy: &str) -> Plan {
-    let file = parse("sandbox.policy.yaml", &format!("version: 1\n{policy}")).unwrap();
+    let file = parse("sandbox.policy.yaml", &format!("version: 1\nvalidate: off\n{policy}")).unwrap();
     let policy = resolve(&[LayerInput { layer: PolicyLayer::Project, file }], &[]).unwrap();
     let kept = Guarantee::ALL.map(|guarantee| (guarantee, Strength::Enforced, "a test")).to_vec();
-    let cleared = crate::judge::judge(&request.work, &analyse(&request.work), &policy, &Nobody).await.unwrap();
+    let (surroundings, standing) = (Surroundings::default(), Standing::default());
+    let judge = Judge { policy: &policy, surroundings: &surroundings, approver: &Nobody, standing: &standing };
+    let cleared = judge.judge(&request.work, &analyse(&request.work, &surroundings)).await.unwrap();
     let approver: Arc<dyn crate::approve::Approver> = Arc::new(crate::approve::Nobody);
     let host = Host { workspace: Path::new("/w"), environment: &[], in_session: true, approver: &approver };
     let id = RunId::generate().unwrap();

@@ -1,0 +1,460 @@
+//! What a call does with its arguments, as the book says: facts, commands, and texts within the text.
+
+use std::rc::Rc;
+
+use super::call::{Given, Place};
+use super::fold;
+use super::role::{Given as Source, Role, RoleAct, Slot};
+use super::value::{Held, Making, Value};
+use super::walk::{Walk, matters};
+use crate::analysis::{Change, Contact, Fact, Flow, Privilege, Removal, SystemAct, Trick};
+use crate::span::Span;
+use crate::text::{Hole, Piece, Text};
+
+/// Arguments of a request that carry no data of the program's own.
+const NOT_DATA: &[&str] = &[
+    "headers",
+    "auth",
+    "cookies",
+    "timeout",
+    "verify",
+    "cert",
+    "proxies",
+    "env",
+    "encoding",
+    "method",
+    "signal",
+    "agent",
+    "allow_redirects",
+];
+
+/// Whether the book says what a call gives.
+pub(super) fn says_what_it_is(roles: &[Role]) -> bool {
+    roles.iter().any(|role| matches!(role.act, RoleAct::Is(_) | RoleAct::Imports | RoleAct::Attribute))
+}
+
+/// Whether a call does something that a rule could speak of.
+pub(super) fn acts(roles: &[Role]) -> bool {
+    roles.iter().any(|role| {
+        !matches!(
+            role.act,
+            RoleAct::Is(_)
+                | RoleAct::Gives(_)
+                | RoleAct::Text(_)
+                | RoleAct::Path
+                | RoleAct::Applies
+                | RoleAct::Applied
+                | RoleAct::Passes
+        )
+    })
+}
+
+/// Whether an environment variable is one that holds a secret, by its name.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "PRIVATE"].iter().any(|word| name.contains(word))
+}
+
+impl Walk<'_, '_> {
+    pub(super) fn perform(&mut self, role: &Role, given: &Given, result: &mut Value) {
+        let slots: Vec<Option<(Held, Place)>> = role.args.iter().map(|slot| given.slot(slot)).collect();
+        let first = slots.first().cloned().flatten();
+        let second = slots.get(1).cloned().flatten();
+        if let Some((held, place)) = &first
+            && held.making == Making::Decoded
+            && !matches!(role.act, RoleAct::Path | RoleAct::Gives(_) | RoleAct::Applies | RoleAct::Writes)
+        {
+            self.trick(Trick::Obscured, place.span);
+        }
+        match role.act {
+            RoleAct::Shell => self.shell(first),
+            RoleAct::Process => self.process(first, given),
+            RoleAct::Spawn => self.spawn(first, second, given),
+            RoleAct::ExecList => {
+                let words = second
+                    .and_then(|(list, _)| list.items.as_ref().map(|items| items.iter().skip(1).cloned().collect()));
+                self.program(first, words, given);
+            }
+            RoleAct::ExecWords => {
+                let from = role
+                    .args
+                    .iter()
+                    .find_map(|slot| if let Slot::From(at) = slot { Some(*at) } else { None })
+                    .unwrap_or(1);
+                let words = given.args.iter().skip(from).filter(|arg| arg.fields.is_none()).cloned().collect();
+                self.program(first, Some(words), given);
+            }
+            RoleAct::Reads => {
+                for path in self.each(first, given) {
+                    result.add_flows([&Flow::File { path: path.1.to_string() }]);
+                    self.tell(path.0, Fact::Reads { path: path.1 });
+                }
+            }
+            RoleAct::Writes => {
+                self.remember(first.as_ref(), given);
+                for (span, path) in self.each(first, given) {
+                    self.tell(span, Fact::Writes { path });
+                }
+            }
+            RoleAct::Removes => self.removes(first, given, Removal::One),
+            RoleAct::RemovesTree => {
+                let options = given.slot(&Slot::Named("recursive"));
+                let alone = options.is_none() && role.args.contains(&Slot::Named("recursive"));
+                self.removes(first, given, if alone { Removal::One } else { Removal::Tree });
+            }
+            RoleAct::Empties => self.removes(first, given, Removal::Shred),
+            RoleAct::Opens => self.opens(first, second.map(|(mode, _)| mode), given, result),
+            RoleAct::Moves => {
+                self.removes(first, given, Removal::One);
+                for (span, path) in self.each(second, given) {
+                    self.tell(span, Fact::Writes { path });
+                }
+            }
+            RoleAct::Copies => {
+                for (span, path) in self.each(first, given) {
+                    self.tell(span, Fact::Reads { path });
+                }
+                for (span, path) in self.each(second, given) {
+                    self.tell(span, Fact::Writes { path });
+                }
+            }
+            RoleAct::Mode => {
+                let mode = second.map_or_else(|| Text::hole(Hole::Value), |(mode, _)| octal(&mode));
+                for (span, path) in self.each(first, given) {
+                    if mode.as_known().is_some_and(|mode| mode.len() == 4 && mode.starts_with(['2', '4', '6', '7'])) {
+                        self.tell(span, Fact::Privilege { privilege: Privilege::SetUserId });
+                    }
+                    self.tell(span, Fact::Changes { path, change: Change::Mode { mode: mode.clone(), tree: false } });
+                }
+            }
+            RoleAct::Owner => self.changes(first, given, &Change::Owner { tree: false }),
+            RoleAct::Times => self.changes(first, given, &Change::Times),
+            RoleAct::Links => {
+                let to = first.map_or_else(|| Text::hole(Hole::Value), |(to, _)| to.readings().swap_remove(0));
+                self.changes(second, given, &Change::Link { to });
+            }
+            RoleAct::Fetches => self.contacts(first, given, Contact::Fetch),
+            RoleAct::Sends => self.contacts(first, given, Contact::Send),
+            RoleAct::Connects => self.contacts(first, given, Contact::Connect),
+            RoleAct::Listens => self.contacts(first, given, Contact::Listen),
+            RoleAct::Probes => self.contacts(first, given, Contact::Probe),
+            RoleAct::RemoteShell => self.contacts(first, given, Contact::Shell),
+            RoleAct::Evaluates => self.evaluates(first),
+            RoleAct::EvaluatesText => {
+                // A name of which nothing is known is a function, as nearly always.
+                let text = first.filter(|(held, _)| {
+                    held.texts.iter().any(|text| !text.known_start().is_empty())
+                        || held.flows.iter().any(|flow| matches!(flow, Flow::Network | Flow::Decoded))
+                });
+                if text.is_some() {
+                    self.evaluates(text);
+                }
+            }
+            RoleAct::Yaml
+                if given.args.iter().skip(1).chain(given.named.iter().map(|(_, arg, _)| arg)).any(|loader| {
+                    loader.names.iter().any(|name| name.contains("Safe") || name.contains("BaseLoader"))
+                }) => {}
+            RoleAct::Deserialises | RoleAct::Yaml => {
+                self.trick(Trick::Deserialises, given.span);
+                let flows: Vec<Flow> = first.iter().flat_map(|(held, _)| held.flows.iter().cloned()).collect();
+                if flows.iter().any(|flow| matches!(flow, Flow::Network | Flow::Decoded | Flow::Input)) {
+                    self.tell(given.span, Fact::Executes { from: flows });
+                }
+            }
+            RoleAct::Imports => {
+                if let Some((module, place)) = first {
+                    let module = self.imports(&module, place);
+                    *result = std::mem::take(result).or(&module);
+                }
+            }
+            RoleAct::Attribute => {
+                if let (Some((object, _)), Some((key, place))) = (first, second) {
+                    let found = self.index_of(&object, &key, place.span);
+                    *result = std::mem::take(result).or(&found);
+                    if let Some(default) = given.args.get(2) {
+                        *result = std::mem::take(result).or(default);
+                    }
+                }
+            }
+            RoleAct::SetsAttribute => {
+                if let (Some((object, place)), Some((key, _))) = (first, second) {
+                    let value = given.args.get(2).cloned().unwrap_or_default();
+                    if object.names.iter().any(|name| self.book.is_tampered(name) || self.book.is_guarded(name)) {
+                        self.trick(Trick::Redefines, place.span);
+                    }
+                    if let Some(key) = key.as_known() {
+                        self.scopes.set_attribute(key, &value);
+                    }
+                }
+            }
+            RoleAct::Environment => {
+                for (span, name) in self.each(first, given) {
+                    if name.as_known().is_none_or(is_secret_name) {
+                        result.add_flows([&Flow::Environment]);
+                    }
+                    self.tell(span, Fact::ReadsEnvironment { name: Some(name) });
+                }
+                if let Some(default) = given.args.get(1) {
+                    *result = std::mem::take(result).or(default);
+                }
+            }
+            RoleAct::WholeEnvironment => {
+                result.add_flows([&Flow::Environment]);
+                self.tell(given.span, Fact::ReadsEnvironment { name: None });
+            }
+            RoleAct::SetsEnvironment => {
+                let value =
+                    second.map_or_else(|| Text::hole(Hole::Value), |(value, _)| value.readings().swap_remove(0));
+                for (span, name) in self.each(first, given) {
+                    self.tell(span, Fact::SetsEnvironment { name, value: value.clone() });
+                }
+            }
+            RoleAct::Privilege(privilege) => self.tell(given.span, Fact::Privilege { privilege }),
+            RoleAct::System(act) => {
+                let about = first.map_or_else(Text::default, |(about, _)| about.readings().swap_remove(0));
+                self.tell(given.span, Fact::System { act, about });
+            }
+            RoleAct::Trick(trick) => self.trick(trick, given.span),
+            RoleAct::Forks => {
+                if self.loops > 0 {
+                    self.tell(
+                        given.span,
+                        Fact::System { act: SystemAct::Exhaustion, about: Text::known("processes in a loop") },
+                    );
+                }
+            }
+            RoleAct::Gives(source) => match source {
+                Source::Receiver => {
+                    given.receiver.iter().for_each(|receiver| result.add_flows(&receiver.flows));
+                }
+                Source::Arguments => {
+                    given.args.iter().for_each(|arg| result.add_flows(&arg.flows));
+                    given.named.iter().for_each(|(_, arg, _)| result.add_flows(&arg.flows));
+                }
+                Source::Decoded => {
+                    given.args.iter().for_each(|arg| result.add_flows(&arg.flows));
+                    given.receiver.iter().for_each(|receiver| result.add_flows(&receiver.flows));
+                    if result.texts.is_empty() {
+                        result.add_flows([&Flow::Decoded]);
+                    }
+                }
+                source => {
+                    if let Some(flow) = source.flow() {
+                        result.add_flows([&flow]);
+                    }
+                }
+            },
+            RoleAct::Is(name) => result.add_name(name),
+            RoleAct::Text(text) => result.texts.push(Text::known(text)),
+            RoleAct::Path => {
+                let mut parts: Vec<Held> = Vec::new();
+                for slot in &role.args {
+                    match slot {
+                        Slot::From(at) => parts.extend(given.args.iter().skip(*at).cloned()),
+                        slot => parts.extend(given.slot(slot).map(|(held, _)| held)),
+                    }
+                }
+                if !parts.is_empty() {
+                    *result = std::mem::take(result).or(&fold::path(&parts));
+                }
+            }
+            RoleAct::Passes => {
+                if let Some((held, _)) = first {
+                    *result = std::mem::take(result).or(&held);
+                }
+            }
+            RoleAct::Requests => {
+                let method = given.slot(&Slot::Named("method"));
+                let sends = method.is_some_and(|(method, _)| {
+                    method.as_known().is_none_or(|method| !matches!(method, "GET" | "HEAD" | "get" | "head"))
+                });
+                self.contacts(first, given, if sends { Contact::Send } else { Contact::Fetch });
+            }
+            RoleAct::Socket => {
+                // `connect(port, host)` and `connect({host, port})`.
+                let place = match (first, second) {
+                    (Some((port, at)), Some((host, _))) if port.number.is_some() && host.functions.is_empty() => {
+                        Some((Rc::new(Value::list(vec![host, port])), at))
+                    }
+                    (first, _) => first,
+                };
+                self.contacts(place, given, Contact::Connect);
+            }
+            RoleAct::Worker => {
+                let code = given.slot(&Slot::Named("eval")).is_some_and(|(eval, _)| eval.truth == Some(true));
+                let data = first
+                    .as_ref()
+                    .is_some_and(|(held, _)| held.texts.iter().any(|text| text.known_start().starts_with("data:")));
+                match first {
+                    first if code => self.evaluates(first),
+                    Some((module, place)) if data => {
+                        self.imports(&module, place);
+                    }
+                    _ => {}
+                }
+            }
+            RoleAct::Applied => {
+                if let (Some((function, _)), Some((list, place))) = (first, second) {
+                    let args = list.items.as_ref().map(|items| (**items).clone()).unwrap_or_default();
+                    let places = args.iter().map(|_| Place { literal: None, ..place }).collect();
+                    let gives =
+                        self.called(&function, None, &Given { args, places, span: given.span, ..Given::default() });
+                    *result = std::mem::take(result).or(&gives);
+                }
+            }
+            RoleAct::Applies => {
+                if let Some((function, _)) = first {
+                    let rest = Given {
+                        args: given.args.iter().skip(1).cloned().collect(),
+                        places: given.places.iter().skip(1).copied().collect(),
+                        receiver: None,
+                        ..given.clone()
+                    };
+                    let gives = self.called(&function, None, &rest);
+                    *result = std::mem::take(result).or(&gives).or(&function);
+                }
+            }
+        }
+    }
+
+    /// Each way that an argument reads, or each item of it, with its place.
+    fn each(&mut self, argument: Option<(Held, Place)>, given: &Given) -> Vec<(Span, Text)> {
+        match argument {
+            Some((held, place)) => match &held.items {
+                Some(items) if held.texts.is_empty() => {
+                    items.iter().take(32).flat_map(|item| item.readings()).map(|text| (place.span, text)).collect()
+                }
+                _ => held.readings().into_iter().map(|text| (place.span, text)).collect(),
+            },
+            None => vec![(given.span, Text::hole(Hole::Value))],
+        }
+    }
+
+    fn removes(&mut self, argument: Option<(Held, Place)>, given: &Given, removal: Removal) {
+        for (span, path) in self.each(argument, given) {
+            self.tell(span, Fact::Removes { path, removal });
+        }
+    }
+
+    fn changes(&mut self, argument: Option<(Held, Place)>, given: &Given, change: &Change) {
+        for (span, path) in self.each(argument, given) {
+            self.tell(span, Fact::Changes { path, change: change.clone() });
+        }
+    }
+
+    fn opens(&mut self, argument: Option<(Held, Place)>, mode: Option<Held>, given: &Given, result: &mut Value) {
+        let mode = mode.map_or_else(
+            || "r".to_owned(),
+            |mode| mode.texts.first().map_or_else(|| "r".to_owned(), ToString::to_string),
+        );
+        let writes = mode.contains(['w', 'a', 'x', '+']);
+        if let Some((held, _)) = &argument {
+            result.texts = held.readings();
+        }
+        for (span, path) in self.each(argument, given) {
+            if writes {
+                self.tell(span, Fact::Writes { path: path.clone() });
+            }
+            if !writes || mode.contains('r') {
+                let written = self.files.get(&path.to_string()).map(|held| held.flows.clone()).unwrap_or_default();
+                result.add_flows(&written);
+                result.add_flows([&Flow::File { path: path.to_string() }]);
+                self.tell(span, Fact::Reads { path });
+            }
+        }
+    }
+
+    /// What is written to a file is what is later read from it, or run.
+    fn remember(&mut self, path: Option<&(Held, Place)>, given: &Given) {
+        let mut contents = Value::default();
+        for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)) {
+            contents.add_flows(arg.flows.iter().filter(|flow| matches!(flow, Flow::Network | Flow::Decoded)));
+        }
+        if contents.flows.is_empty() || self.files.len() > 256 {
+            return;
+        }
+        for path in path.iter().flat_map(|(held, _)| held.texts.iter()) {
+            let before = self.files.remove(&path.to_string()).unwrap_or_default();
+            self.files.insert(path.to_string(), Rc::new(Value::clone(&before).or(&contents)));
+        }
+    }
+
+    fn contacts(&mut self, argument: Option<(Held, Place)>, given: &Given, contact: Contact) {
+        let mut sends = Value::default();
+        for arg in &given.args {
+            match &arg.fields {
+                // An object of options: only some of it is data.
+                Some(fields) => fields
+                    .iter()
+                    .filter(|(name, _)| !NOT_DATA.contains(&name.as_str()))
+                    .for_each(|(_, field)| sends.add_flows(&field.flows)),
+                None => sends.add_flows(&arg.flows),
+            }
+        }
+        given
+            .named
+            .iter()
+            .filter(|(name, _, _)| !NOT_DATA.contains(&name.as_str()))
+            .for_each(|(_, arg, _)| sends.add_flows(&arg.flows));
+        let sends: Vec<Flow> = sends.flows.into_iter().filter(matters).collect();
+        let place = match argument {
+            Some((held, place)) => places_of(&held).into_iter().map(|text| (place.span, text)).collect(),
+            None => vec![(given.span, Text::hole(Hole::Value))],
+        };
+        for (span, place) in place {
+            self.tell(span, Fact::Contacts { place, contact, sends: sends.clone() });
+        }
+    }
+}
+
+impl Given {
+    /// The argument for a slot.
+    pub(super) fn slot(&self, slot: &Slot) -> Option<(Held, Place)> {
+        match slot {
+            Slot::Receiver => self.receiver.clone().map(|held| (held, Place { span: self.span, literal: None })),
+            Slot::At(at, name) => self
+                .args
+                .get(*at)
+                .map(|held| (Rc::clone(held), self.places.get(*at).copied().unwrap_or_default()))
+                .or_else(|| name.and_then(|name| self.slot(&Slot::Named(name)))),
+            Slot::Last => self.slot(&Slot::At(self.args.len().checked_sub(1)?, None)),
+            Slot::From(at) => self.slot(&Slot::At(*at, None)),
+            Slot::Named(name) => self
+                .named
+                .iter()
+                .find(|(known, _, _)| known == name)
+                .map(|(_, held, place)| (Rc::clone(held), *place))
+                .or_else(|| {
+                    self.args.iter().zip(&self.places).find_map(|(arg, place)| Some((arg.field(name)?, *place)))
+                }),
+        }
+    }
+}
+
+/// The places that a value may mean: a text, `(host, port)`, or an object with a host.
+fn places_of(held: &Value) -> Vec<Text> {
+    let (host, port) = match (&held.items, &held.fields) {
+        (Some(items), _) => (items.first().cloned(), items.get(1).cloned()),
+        (None, Some(_)) => {
+            let host = ["hostname", "host", "url", "path", "baseURL"].iter().find_map(|name| held.field(name));
+            (host, held.field("port"))
+        }
+        (None, None) => return held.readings(),
+    };
+    let mut readings = host.map_or_else(|| vec![Text::hole(Hole::Value)], |host| host.readings());
+    if let Some(port) = port.and_then(|port| port.readings().into_iter().next()) {
+        for reading in &mut readings {
+            reading.push(Piece::Known(":".to_owned()));
+            reading.append(port.clone());
+        }
+    }
+    readings
+}
+
+/// A mode as people write it.
+fn octal(mode: &Value) -> Text {
+    match mode.number {
+        Some(number) => Text::known(format!("{number:o}")),
+        None => mode.readings().swap_remove(0),
+    }
+}

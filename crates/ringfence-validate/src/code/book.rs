@@ -1,0 +1,158 @@
+//! The books: what the functions of a language and its libraries do, read from data files once.
+//!
+//! A line is a full name and what a call does: `shutil.rmtree  tree:0/path`. `{a,b}` stands for one name each. A name that ends in
+//! `.*` is for everything below that has no line of its own. Lines that begin with `@` say other things about names.
+
+use std::collections::{HashMap, HashSet};
+
+use super::role::Role;
+
+/// What is known of one language's functions.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    calls: HashMap<String, Vec<Role>>,
+    /// For everything below a name.
+    below: Vec<(String, Vec<Role>)>,
+    /// Names that mean the same as another.
+    same: HashMap<&'static str, &'static str>,
+    /// Modules and objects whose parts are not to be reached by a name that is not known.
+    guarded: HashSet<&'static str>,
+    /// Attributes that lead into the inner parts of the language.
+    inner: HashSet<&'static str>,
+    /// Attributes that do so when what they are taken of does already.
+    inner_chain: HashSet<&'static str>,
+    /// Modules that other modules import, and so have as an attribute.
+    modules: HashSet<&'static str>,
+    /// Objects whose parts are names of the whole program.
+    globals: HashSet<&'static str>,
+    /// Objects that hold the environment.
+    environments: HashSet<&'static str>,
+    /// Objects that nobody changes who has nothing to hide.
+    tampered: HashSet<&'static str>,
+    /// Lines that could not be read, for a test.
+    wrong: Vec<&'static str>,
+}
+
+impl Book {
+    /// Reads a book.
+    pub(crate) fn read(text: &'static str) -> Self {
+        let mut book = Self::default();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let mut words = line.split_ascii_whitespace();
+            let Some(first) = words.next() else { continue };
+            match first {
+                "@same" => match (words.next(), words.next()) {
+                    (Some(name), Some(same)) => {
+                        book.same.insert(name, same);
+                    }
+                    _ => book.wrong.push(line),
+                },
+                "@guarded" => book.guarded.extend(words),
+                "@inner" => book.inner.extend(words),
+                "@inner-chain" => book.inner_chain.extend(words),
+                "@modules" => book.modules.extend(words),
+                "@environment" => book.environments.extend(words),
+                "@tampered" => book.tampered.extend(words),
+                "@globals" => book.globals.extend(words),
+                names => match words.map(Role::read).collect::<Option<Vec<_>>>() {
+                    Some(roles) => {
+                        for name in spelled_out(names) {
+                            if let Some(whole) = name.strip_suffix(".*") {
+                                book.below.push((whole.to_owned(), roles.clone()));
+                                continue;
+                            }
+                            book.calls.entry(name).or_default().extend(roles.iter().cloned());
+                        }
+                    }
+                    None => book.wrong.push(line),
+                },
+            }
+        }
+        book
+    }
+
+    /// What a call of `name` does. Nothing if the book does not know it.
+    pub(super) fn roles(&self, name: &str) -> Option<&[Role]> {
+        if let Some(roles) = self.calls.get(name) {
+            return Some(roles);
+        }
+        let below = |whole: &&(String, Vec<Role>)| {
+            name.strip_prefix(whole.0.as_str()).is_some_and(|rest| rest.starts_with('.'))
+        };
+        self.below.iter().find(below).map(|(_, roles)| roles.as_slice())
+    }
+
+    /// Whether a call of `name` does anything that is told.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.roles(name).is_some()
+    }
+
+    /// The name that stands for `name`.
+    pub(super) fn canonical<'a>(&self, name: &'a str) -> &'a str {
+        let mut name = name;
+        // A chain of `@same` lines ends; the bound only keeps a mistake in the data from looping.
+        for _ in 0..4 {
+            match self.same.get(name) {
+                Some(same) => name = same,
+                None => break,
+            }
+        }
+        name
+    }
+
+    pub(super) fn is_guarded(&self, name: &str) -> bool {
+        self.guarded.contains(name)
+    }
+
+    pub(super) fn is_inner(&self, attribute: &str) -> bool {
+        self.inner.contains(attribute)
+    }
+
+    pub(super) fn is_inner_chain(&self, attribute: &str) -> bool {
+        self.inner_chain.contains(attribute)
+    }
+
+    /// The module that an attribute of another module is.
+    pub(super) fn module_behind(&self, attribute: &str) -> Option<&'static str> {
+        self.modules.get(attribute.trim_start_matches('_')).copied()
+    }
+
+    pub(super) fn is_globals(&self, name: &str) -> bool {
+        self.globals.contains(name)
+    }
+
+    pub(super) fn is_environment(&self, name: &str) -> bool {
+        self.environments.contains(name)
+    }
+
+    pub(super) fn is_tampered(&self, name: &str) -> bool {
+        self.tampered.contains(name)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn wrong(&self) -> &[&'static str] {
+        &self.wrong
+    }
+}
+
+/// `a.{b,c}` as `a.b` and `a.c`.
+fn spelled_out(names: &str) -> Vec<String> {
+    let Some((before, rest)) = names.split_once('{') else { return vec![names.to_owned()] };
+    let Some((choices, after)) = rest.split_once('}') else { return vec![names.to_owned()] };
+    choices.split(',').flat_map(|choice| spelled_out(&format!("{before}{choice}{after}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_for_each_name_in_braces_and_a_star_for_all_below() {
+        let book =
+            Book::read("os.{remove,unlink}  removes:0/path\nctypes.*  privilege:foreign-code\n@same a b\nnot what:is");
+        assert!(book.knows("os.remove") && book.knows("os.unlink") && !book.knows("os.rename"));
+        assert!(book.knows("ctypes.cdll.LoadLibrary") && !book.knows("ctypes"));
+        assert_eq!(book.canonical("a"), "b");
+        assert_eq!(book.wrong(), ["not what:is"]);
+    }
+}

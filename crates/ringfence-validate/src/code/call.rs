@@ -1,0 +1,388 @@
+//! Expressions and calls: what they give, and whom they reach.
+
+use std::rc::Rc;
+
+use super::role::RoleAct;
+use super::tree::{Arg, Call, Expr, How, Kind, Pattern, Takes, Written};
+use super::value::{Held, ITEMS, Value};
+use super::walk::{CALL_EFFORT, Walk};
+use super::{act, fold};
+use crate::analysis::{Fact, Trick};
+use crate::language::Language;
+use crate::span::Span;
+use crate::text::Text;
+
+/// The arguments of a call, as far as they are known.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Given {
+    pub(super) args: Vec<Held>,
+    pub(super) places: Vec<Place>,
+    pub(super) named: Vec<(String, Held, Place)>,
+    pub(super) receiver: Option<Held>,
+    pub(super) span: Span,
+}
+
+/// Where an argument stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    pub(super) span: Span,
+    /// Where its characters stand as they are.
+    pub(super) literal: Option<usize>,
+}
+
+impl Place {
+    pub(super) fn of(expr: &Expr) -> Self {
+        let literal = match &expr.kind {
+            Kind::Text { written: Written::At(at), .. } => Some(*at),
+            _ => None,
+        };
+        Self { span: expr.span, literal }
+    }
+}
+
+impl Walk<'_, '_> {
+    pub(super) fn call(&mut self, call: &Call, span: Span) -> Held {
+        let (callee, receiver, method) = match &call.callee.kind {
+            Kind::Member(base, attribute) => {
+                let receiver = self.value(base);
+                (self.member_of(&receiver, attribute, call.callee.span), Some(receiver), Some(attribute.clone()))
+            }
+            Kind::Index(base, key) => {
+                let (receiver, key) = (self.value(base), self.value(key));
+                let method = key.as_known().map(str::to_owned);
+                (self.index_of(&receiver, &key, call.callee.span), Some(receiver), method)
+            }
+            _ => (self.value(&call.callee), None, None),
+        };
+        let given = Given { receiver, span, ..self.arguments(&call.args) };
+        if let (Some(method), Kind::Member(base, _)) = (&method, &call.callee.kind) {
+            self.grown(base, method, &given);
+        }
+        self.called(&callee, method.as_deref(), &given)
+    }
+
+    /// A list that a name holds, after something was added to it.
+    fn grown(&mut self, base: &Expr, method: &str, given: &Given) {
+        let (Kind::Name(name), Some(receiver)) = (&base.kind, &given.receiver) else { return };
+        let Some(items) = receiver.items.as_ref().filter(|items| items.len() < ITEMS) else { return };
+        let mut items = (**items).clone();
+        match (method, given.args.first()) {
+            ("append" | "push" | "add", Some(item)) => items.push(Rc::clone(item)),
+            ("extend", Some(more)) => items.extend(more.items.iter().flat_map(|more| more.iter().cloned())),
+            ("insert", _) => match given.args.get(1) {
+                Some(item) => items.insert(0, Rc::clone(item)),
+                None => return,
+            },
+            ("unshift", Some(item)) => items.insert(0, Rc::clone(item)),
+            _ => return,
+        }
+        self.spend(items.len());
+        let held = Rc::new(Value::list(items));
+        self.assign(&Pattern::Name(name.clone()), held, How::Around);
+    }
+
+    fn arguments(&mut self, args: &[Arg]) -> Given {
+        let mut given = Given::default();
+        for arg in args {
+            let held = self.value(&arg.value);
+            let place = Place::of(&arg.value);
+            match (&arg.name, &arg.value.kind) {
+                (Some(name), _) if name.is_empty() => {
+                    self.whole_environment(&held, arg.value.span);
+                    for (name, field) in held.fields.iter().flat_map(|fields| fields.iter()) {
+                        given.named.push((name.clone(), Rc::clone(field), place));
+                    }
+                    given.named.push((String::new(), held, place));
+                }
+                (Some(name), _) => given.named.push((name.clone(), held, place)),
+                (None, Kind::Spread(_)) => match &held.items {
+                    Some(items) => {
+                        for item in items.iter() {
+                            given.args.push(Rc::clone(item));
+                            given.places.push(Place { literal: None, ..place });
+                        }
+                    }
+                    None => {
+                        given.args.push(Rc::new(held.any_item()));
+                        given.places.push(place);
+                    }
+                },
+                (None, _) => {
+                    given.args.push(held);
+                    given.places.push(place);
+                }
+            }
+        }
+        given
+    }
+
+    /// What a call of `callee` gives; tells what it does.
+    pub(super) fn called(&mut self, callee: &Held, method: Option<&str>, given: &Given) -> Held {
+        if !self.spend(CALL_EFFORT) {
+            return Held::default();
+        }
+        if let (Some("get" | "__getitem__"), Some(receiver), Some(key)) = (method, &given.receiver, given.args.first())
+            && self.language == Language::Python
+            && (receiver.fields.is_some()
+                || receiver.names.iter().any(|name| self.book.is_guarded(name) || self.book.is_globals(name)))
+        {
+            return self.index_of(receiver, key, given.span);
+        }
+        if callee.has("dict") && !given.named.is_empty() {
+            let fields = given.named.iter().map(|(name, held, _)| (name.clone(), Rc::clone(held))).collect();
+            return Rc::new(Value::object(fields));
+        }
+        if let (Some(method), Some(receiver)) = (method, &given.receiver) {
+            if self.language != Language::Python
+                && !callee.names.iter().any(|name| self.book.knows(name))
+                && matches!(method, "call" | "apply" | "bind")
+                && !(receiver.names.is_empty() && receiver.functions.is_empty())
+            {
+                return self.called_by(receiver, method, given);
+            }
+            if method == "format" && receiver.texts.iter().any(reaches_inside) {
+                self.trick(Trick::InnerParts, given.span);
+            }
+            self.spend(receiver.size());
+            let booked = receiver.names.iter().any(|name| self.book.knows(&format!("{name}.{method}")));
+            if let Some(value) = fold::method(receiver, method, &given.args).filter(|_| !booked) {
+                self.callbacks(&Rc::new(receiver.any_item()), given);
+                return Rc::new(value);
+            }
+        }
+        if callee.has("map")
+            && let [function, list] = given.args.as_slice()
+            && let Some(items) = &list.items
+        {
+            let places = vec![Place { span: given.span, literal: None }];
+            let each = |item: &Held| Given {
+                args: vec![Rc::clone(item)],
+                places: places.clone(),
+                span: given.span,
+                ..Given::default()
+            };
+            let all = items.iter().map(|item| self.called(function, None, &each(item))).collect();
+            return Rc::new(Value::list(all));
+        }
+        let mut result = Value::default();
+        let (mut told, mut acted) = (false, false);
+        for name in &callee.names {
+            if let Some(value) = fold::function(name, &given.args) {
+                self.tell_call(name, given.span);
+                told = true;
+                result = result.or(&value);
+            }
+            let roles = self.book.roles(name);
+            if let Some(roles) = roles {
+                self.tell_call(name, given.span);
+                for role in roles {
+                    self.perform(role, given, &mut result);
+                }
+                told = true;
+                acted |= act::acts(roles)
+                    || roles.iter().any(|role| matches!(role.act, RoleAct::Applies | RoleAct::Applied));
+            } else if self.is_from_a_module(name) {
+                self.tell_call(name, given.span);
+            }
+            if !roles.is_some_and(act::says_what_it_is) {
+                let full = format!("{name}()");
+                result.add_name(self.book.canonical(&full));
+            }
+        }
+        let mut own = false;
+        for number in &callee.functions {
+            let params = self.params(*number, given);
+            own = true;
+            if let Some(gives) = self.enter_function(*number, &params) {
+                result = result.or(&gives);
+            }
+        }
+        if own && let Some(fields) = &callee.fields {
+            result.fields = Some(Rc::clone(fields));
+        } else if callee.fields.is_some() {
+            result = result.or(&Value { functions: Vec::new(), names: Vec::new(), ..Value::clone(callee) });
+        }
+        if !told && !own {
+            result.add_flows(&callee.flows);
+            given.args.iter().for_each(|arg| result.add_flows(&arg.flows));
+            given.named.iter().for_each(|(_, arg, _)| result.add_flows(&arg.flows));
+        }
+        if !acted {
+            self.applied(given);
+        }
+        given.args.iter().zip(&given.places).for_each(|(arg, place)| self.whole_environment(arg, place.span));
+        if let (Some("then"), Some(receiver)) = (method, &given.receiver) {
+            return self.then(receiver, given, result);
+        }
+        let handed = match &given.receiver {
+            Some(receiver) if !told => {
+                Rc::new(receiver.any_item().or(&Value { functions: Vec::new(), ..result.clone() }))
+            }
+            _ => Rc::new(Value { functions: Vec::new(), ..result.clone() }),
+        };
+        self.callbacks(&handed, given);
+        Rc::new(result)
+    }
+
+    /// `f.call(this, a)`, `f.apply(this, [a])`, `f.bind(this, a)`.
+    fn called_by(&mut self, callee: &Held, method: &str, given: &Given) -> Held {
+        let mut shifted = Given { receiver: None, ..given.clone() };
+        if !shifted.args.is_empty() {
+            shifted.args.remove(0);
+            shifted.places.remove(0);
+        }
+        if method == "apply"
+            && let [list] = shifted.args.as_slice()
+            && let Some(items) = &list.items
+        {
+            let place = shifted.places.first().copied().unwrap_or_default();
+            let items = (**items).clone();
+            shifted.places = items.iter().map(|_| Place { literal: None, ..place }).collect();
+            shifted.args = items;
+        }
+        if method == "bind" && shifted.args.is_empty() {
+            return Rc::clone(callee);
+        }
+        let result = self.called(callee, None, &shifted);
+        if method == "bind" { Rc::new(Value::clone(&result).or(callee)) } else { result }
+    }
+
+    /// A promise is followed: the function is given what the promise brings, and its result is what comes next.
+    fn then(&mut self, receiver: &Held, given: &Given, result: Value) -> Held {
+        let mut next = Value::default();
+        for callback in given.args.iter() {
+            for number in &callback.functions {
+                if let Some(gives) = self.enter_function(*number, &[(0, Rc::clone(receiver))]) {
+                    next = next.or(&gives);
+                }
+            }
+            if !callback.names.is_empty() {
+                let passed = Given {
+                    args: vec![Rc::clone(receiver)],
+                    places: vec![Place { span: given.span, literal: None }],
+                    span: given.span,
+                    ..Given::default()
+                };
+                let gives = self.called(callback, None, &passed);
+                next = next.or(&gives);
+            }
+        }
+        next.add_flows(&receiver.flows);
+        if next.names.is_empty() && next.texts.is_empty() {
+            next = next.or(&result)
+        }
+        Rc::new(next)
+    }
+
+    /// Which parameter of a function of the program takes which argument.
+    fn params(&self, number: usize, given: &Given) -> Vec<(usize, Held)> {
+        let order = self.functions.get(&number).map(|known| known.order.as_slice()).unwrap_or_default();
+        let rest = order.iter().position(|(_, takes)| *takes == Takes::Rest);
+        let mut params: Vec<(usize, Held)> =
+            given.args.iter().cloned().enumerate().filter(|(at, _)| rest.is_none_or(|rest| *at < rest)).collect();
+        if let Some(rest) = rest {
+            params.push((rest, Rc::new(Value::list(given.args.iter().skip(rest).cloned().collect()))));
+        }
+        for (name, held, _) in &given.named {
+            if let Some(at) = order.iter().position(|(known, _)| known.as_ref() == Some(name)) {
+                params.push((at, Rc::clone(held)));
+            }
+        }
+        params
+    }
+
+    /// Functions that are handed over are called with what there is.
+    fn callbacks(&mut self, handed: &Held, given: &Given) {
+        let all = given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg));
+        let numbers: Vec<usize> =
+            all.filter(|arg| arg.fields.is_none()).flat_map(|arg| arg.functions.iter().copied()).collect();
+        for number in numbers {
+            let mut item = Value::clone(handed);
+            for arg in &given.args {
+                if arg.items.is_some() {
+                    item = item.or(&arg.any_item());
+                }
+            }
+            let item = Rc::new(item);
+            let params: Vec<(usize, Held)> = (0..3).map(|at| (at, Rc::clone(&item))).collect();
+            self.enter_function(number, &params);
+        }
+    }
+
+    /// A function of the book that is handed over as a value is called with the other arguments: `map(os.system, […])`.
+    fn applied(&mut self, given: &Given) {
+        let all: Vec<Held> =
+            given.args.iter().cloned().chain(given.named.iter().map(|(_, arg, _)| Rc::clone(arg))).collect();
+        for (at, arg) in all.iter().enumerate() {
+            if !arg.names.iter().any(|name| self.book.roles(name).is_some_and(act::acts)) {
+                continue;
+            }
+            let callee = Rc::new(Value { names: arg.names.clone(), ..Value::default() });
+            let others = all.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
+            let receiver = given.receiver.iter();
+            let mut args: Vec<Held> = Vec::new();
+            for other in others.chain(receiver) {
+                match &other.items {
+                    Some(items) => args.extend(items.iter().cloned()),
+                    None if !other.texts.is_empty() || !other.flows.is_empty() => args.push(Rc::clone(other)),
+                    None => {}
+                }
+            }
+            // Each of a list is an argument of a call of its own (`map`), or all are those of one call (`Thread`).
+            let places = args.iter().map(|_| Place { span: given.span, literal: None }).collect();
+            let one = Given { args: args.clone(), places, span: given.span, ..Given::default() };
+            self.called(&callee, None, &one);
+            for arg in args.into_iter().skip(1).take(16) {
+                let one = Given {
+                    args: vec![arg],
+                    places: vec![Place { span: given.span, literal: None }],
+                    span: given.span,
+                    ..Given::default()
+                };
+                self.called(&callee, None, &one);
+            }
+        }
+    }
+
+    /// A list of a function and its arguments that is given back, as `__reduce__` does.
+    pub(super) fn deferred_call(&mut self, value: &Held, span: Span) {
+        let Some([function, arguments]) = value.items.as_ref().map(|items| items.as_slice()) else { return };
+        let Some(args) = arguments.items.as_ref() else { return };
+        if function.names.iter().any(|name| self.book.roles(name).is_some_and(act::acts)) {
+            let places = args.iter().map(|_| Place { span, literal: None }).collect();
+            let given = Given { args: (**args).clone(), places, span, ..Given::default() };
+            self.called(function, None, &given);
+        }
+    }
+
+    fn tell_call(&mut self, name: &Rc<str>, span: Span) {
+        if self.is_telling() && !name.starts_with('(') && self.called.insert(Rc::clone(name)) {
+            self.tell(span, Fact::Calls { name: Text::known(&**name) });
+        }
+    }
+
+    fn is_from_a_module(&self, name: &str) -> bool {
+        let mut before = name;
+        while let Some((shorter, _)) = before.rsplit_once('.') {
+            if self.imported.contains(shorter) {
+                return true;
+            }
+            before = shorter;
+        }
+        self.imported.contains(name)
+    }
+
+    /// Tells it if something is the whole environment.
+    pub(super) fn whole_environment(&mut self, value: &Value, span: Span) {
+        if value.names.iter().any(|name| self.book.is_environment(name)) {
+            self.tell(span, Fact::ReadsEnvironment { name: None });
+        }
+    }
+}
+
+fn reaches_inside(text: &Text) -> bool {
+    text.pieces().iter().any(|piece| match piece {
+        crate::text::Piece::Known(known) => known.contains(".__") || known.contains("[__"),
+        crate::text::Piece::Pattern(_) | crate::text::Piece::Hole(_) => false,
+    })
+}

@@ -1,0 +1,259 @@
+//! Expressions: what they hold.
+
+use std::rc::Rc;
+
+use super::call::Place;
+use super::fold;
+use super::tree::{Arithmetic, Expr, How, Kind, Pattern, Truth, Written};
+use super::value::{Held, ITEMS, Making, Value, join};
+use super::walk::{STEP_EFFORT, Walk};
+use crate::analysis::{Fact, SystemAct};
+use crate::span::Span;
+use crate::text::Text;
+
+/// More than this of anything is more than a machine has to spare.
+const TOO_MANY: i64 = 1 << 33;
+
+impl Walk<'_, '_> {
+    /// What an expression holds.
+    pub(super) fn value(&mut self, expr: &Expr) -> Held {
+        if !self.spend(STEP_EFFORT) {
+            return Held::default();
+        }
+        match &expr.kind {
+            Kind::Text { value, written } => {
+                self.spend(value.len());
+                let making = if *written == Written::Obscured { Making::Decoded } else { Making::Plain };
+                Rc::new(Value { making, ..Value::known(value.as_str()) })
+            }
+            Kind::Number(number) => Rc::new(Value::number(*number)),
+            Kind::Truth(truth) => Rc::new(Value { truth: Some(*truth == Truth::True), ..Value::default() }),
+            Kind::Nothing => Held::default(),
+            Kind::Name(name) => self.lookup(name),
+            Kind::Member(base, attribute) => {
+                let base = self.value(base);
+                self.member_of(&base, attribute, expr.span)
+            }
+            Kind::Index(base, key) => {
+                let (base, key) = (self.value(base), self.value(key));
+                self.index_of(&base, &key, expr.span)
+            }
+            Kind::Slice(base, ends) => self.slice(base, ends),
+            Kind::Call(call) => self.call(call, expr.span),
+            Kind::Join(parts) => {
+                let parts: Vec<Held> = parts.iter().map(|part| self.value(part)).collect();
+                Rc::new(self.sum(&parts))
+            }
+            Kind::Percent(text, values) => {
+                let (text, values) = (self.value(text), self.value(values));
+                match text.as_known() {
+                    Some(known) => Rc::new(fold::percent(known, &values)),
+                    None => Rc::new(mixed(&[text, values])),
+                }
+            }
+            Kind::Divide(left, right) => {
+                let (left, right) = (self.value(left), self.value(right));
+                if left.has("pathlib.Path()") || right.has("pathlib.Path()") {
+                    let mut path = fold::path(&[left, right]);
+                    path.add_name("pathlib.Path()");
+                    return Rc::new(path);
+                }
+                Rc::new(mixed(&[left, right]))
+            }
+            Kind::Times(left, right) => self.times(left, right, expr.span),
+            Kind::Power(left, right) => {
+                let (left, right) = (self.value(left), self.value(right));
+                let power = left
+                    .number
+                    .zip(right.number)
+                    .and_then(|(base, power)| base.checked_pow(u32::try_from(power).ok()?));
+                Rc::new(Value { number: power, ..mixed(&[left, right]) })
+            }
+            Kind::Arithmetic(operator, left, right) => {
+                let (left, right) = (self.value(left), self.value(right));
+                let number = left.number.zip(right.number).and_then(|(left, right)| match operator {
+                    Arithmetic::Minus => left.checked_sub(right),
+                    Arithmetic::Xor => Some(left ^ right),
+                });
+                Rc::new(Value { number, ..mixed(&[left, right]) })
+            }
+            Kind::Ignored(inner) => {
+                self.value(inner);
+                Held::default()
+            }
+            Kind::List(items) => {
+                let items = self.items(items);
+                Rc::new(Value::list(items))
+            }
+            Kind::Spread(inner) => self.value(inner),
+            Kind::Fields(fields) => self.fields(fields),
+            Kind::Either(choices) => {
+                let mut either = Value::default();
+                for choice in choices {
+                    let held = self.value(choice);
+                    either = either.or(&held);
+                }
+                Rc::new(either)
+            }
+            Kind::Function(function) => self.function(function),
+            Kind::Class(class) => self.class(class),
+            Kind::Assign(pattern, value) => {
+                let held = self.value(value);
+                let how = if matches!(**pattern, Pattern::Name(_)) { How::Around } else { How::Here };
+                self.assign(pattern, Rc::clone(&held), how);
+                held
+            }
+            Kind::Comprehension { loops, values } => {
+                let items = self.comprehension(loops, values);
+                Rc::new(Value::list(items))
+            }
+            Kind::Import(module) => {
+                let held = self.value(module);
+                self.imports(&held, Place::of(module))
+            }
+            Kind::Mix(parts) => {
+                let parts: Vec<Held> = parts.iter().map(|part| self.value(part)).collect();
+                Rc::new(mixed(&parts))
+            }
+        }
+    }
+
+    /// Texts one after the other, lists one after the other, or numbers added.
+    pub(super) fn sum(&mut self, parts: &[Held]) -> Value {
+        self.spend(parts.iter().map(|part| part.size()).sum::<usize>() * 2);
+        if parts.iter().all(|part| part.items.is_some()) && !parts.is_empty() {
+            let all = parts.iter().filter_map(|part| part.items.as_ref()).flat_map(|items| items.iter().cloned());
+            return Value::list(all.take(ITEMS).collect());
+        }
+        if parts.iter().all(|part| part.number.is_some() && part.texts.is_empty()) {
+            let sum = parts.iter().filter_map(|part| part.number).try_fold(0_i64, i64::checked_add);
+            return Value { number: sum, ..Value::default() };
+        }
+        if parts.iter().all(|part| part.texts.is_empty() && part.number.is_none()) {
+            return mixed(parts);
+        }
+        join(parts, "")
+    }
+
+    fn slice(&mut self, base: &Expr, ends: &[Option<Box<Expr>>; 3]) -> Held {
+        let base = self.value(base);
+        let mut numbers = [None; 3];
+        let mut known = true;
+        for (end, number) in ends.iter().zip(&mut numbers) {
+            if let Some(end) = end {
+                *number = self.value(end).number;
+                known &= number.is_some();
+            }
+        }
+        let [start, end, step] = numbers;
+        if let Some(text) = base.as_known().filter(|_| known) {
+            let mut value = fold::slice(text, start, end, step).unwrap_or_default();
+            value.making = value.making.max(base.making);
+            value.add_flows(&base.flows);
+            return Rc::new(value);
+        }
+        if let (Some(items), [None, None, Some(-1)]) = (&base.items, numbers) {
+            return Rc::new(Value::list(items.iter().rev().cloned().collect()));
+        }
+        if let (Some(items), [Some(start), None, None]) = (&base.items, numbers)
+            && let Ok(start) = usize::try_from(start)
+        {
+            return Rc::new(Value::list(items.iter().skip(start).cloned().collect()));
+        }
+        Rc::new(mixed(&[base]))
+    }
+
+    fn times(&mut self, left: &Expr, right: &Expr, span: Span) -> Held {
+        let (left, right) = (self.value(left), self.value(right));
+        let of = |one: &Held, other: &Held| other.number.filter(|_| !one.texts.is_empty() || one.items.is_some());
+        if let Some(times) = of(&left, &right).or_else(|| of(&right, &left)) {
+            if times > TOO_MANY {
+                self.tell(span, Fact::System { act: SystemAct::Exhaustion, about: Text::known("memory") });
+            }
+            let text = left.as_known().or_else(|| right.as_known());
+            if let Some(value) = text.and_then(|text| fold::repeated(text, times)) {
+                self.spend(value.size());
+                return Rc::new(value);
+            }
+        }
+        let product = left.number.zip(right.number).and_then(|(left, right)| left.checked_mul(right));
+        Rc::new(Value { number: product, ..mixed(&[left, right]) })
+    }
+
+    fn items(&mut self, items: &[Expr]) -> Vec<Held> {
+        let mut all = Vec::new();
+        for item in items {
+            let held = self.value(item);
+            match (&item.kind, &held.items) {
+                (Kind::Spread(_), Some(more)) => all.extend(more.iter().cloned()),
+                _ => all.push(held),
+            }
+        }
+        all
+    }
+
+    fn fields(&mut self, fields: &[(Option<Expr>, Expr)]) -> Held {
+        let mut all = Vec::new();
+        let mut flows = Value::default();
+        for (key, value) in fields {
+            let held = self.value(value);
+            match key {
+                Some(key) => {
+                    let key = self.value(key);
+                    match key.as_known() {
+                        Some(key) => all.push((key.to_owned(), held)),
+                        None => flows.add_flows(&held.flows),
+                    }
+                }
+                None => {
+                    self.whole_environment(&held, value.span);
+                    flows.add_flows(&held.flows);
+                    all.extend(held.fields.iter().flat_map(|fields| fields.iter().cloned()));
+                }
+            }
+        }
+        let mut object = Value::object(all);
+        object.add_flows(&flows.flows);
+        Rc::new(object)
+    }
+
+    /// The items of a comprehension. A known list is gone through item by item, as disguises of texts do it.
+    fn comprehension(&mut self, loops: &[(Pattern, Expr)], values: &[Expr]) -> Vec<Held> {
+        if let [(pattern, over)] = loops
+            && self.unrolled == 0
+        {
+            let over = self.value(over);
+            let items: Vec<Held> = match (&over.items, over.as_known()) {
+                (Some(items), _) => (**items).clone(),
+                (None, Some(text)) => text.chars().take(ITEMS).map(|letter| Rc::new(Value::known(letter))).collect(),
+                (None, None) => vec![Rc::new(over.any_item())],
+            };
+            self.unrolled += 1;
+            let mut all = Vec::new();
+            for item in items {
+                self.assign(pattern, item, How::Here);
+                for value in values {
+                    let held = self.value(value);
+                    if !matches!(value.kind, Kind::Ignored(_)) {
+                        all.push(held);
+                    }
+                }
+            }
+            self.unrolled -= 1;
+            return all;
+        }
+        for (pattern, over) in loops {
+            let over = self.value(over);
+            let item = Rc::new(over.any_item());
+            self.assign(pattern, item, How::Here);
+        }
+        values.iter().map(|value| self.value(value)).collect()
+    }
+}
+
+/// Only where it comes from is known.
+fn mixed(parts: &[Held]) -> Value {
+    let mut value = Value::default();
+    parts.iter().for_each(|part| value.add_flows(&part.flows));
+    value
+}

@@ -1,0 +1,231 @@
+//! Names, attributes and items: what they lead to.
+
+use std::rc::Rc;
+
+use super::tree::{Expr, How, Kind};
+use super::value::{Held, Making, Value};
+use super::walk::Walk;
+use super::{act, fold};
+use crate::analysis::{Fact, Flow, Trick};
+use crate::language::Language;
+use crate::span::Span;
+use crate::text::{Hole, Text};
+
+/// The class of something, by way of an object of it.
+const CLASS: &str = "(class)";
+/// What made something, by way of the thing.
+const MAKER: &str = "(constructor)";
+/// A function that belongs to a text or a list.
+const METHOD: &str = "(method)";
+
+impl Walk<'_, '_> {
+    /// What a name holds.
+    pub(super) fn lookup(&mut self, name: &str) -> Held {
+        if let Some(held) = self.scopes.visible(name) {
+            return Rc::clone(held);
+        }
+        let mut builtin = Value::named(self.book.canonical(name));
+        for module in &self.stars {
+            let full = format!("{module}.{name}");
+            if self.book.knows(&full) {
+                builtin = Value::named(&full);
+            }
+        }
+        if self.book.is_environment(name) {
+            builtin.add_flows([&Flow::Environment]);
+        }
+        match self.scopes.anywhere(name) {
+            // Set somewhere else in the file: then it may be that.
+            Some(held) if builtin.names.iter().any(|name| self.book.knows(name)) => Rc::new(builtin.or(held)),
+            Some(held) => Rc::clone(held),
+            None => Rc::new(builtin),
+        }
+    }
+
+    /// What an attribute of something holds.
+    pub(super) fn member_of(&mut self, value: &Value, attribute: &str, span: Span) -> Held {
+        // In Python the environment is a mapping: its attributes are methods.
+        if self.language != Language::Python && value.names.iter().any(|name| self.book.is_environment(name)) {
+            return self.index_of(value, &Value::known(attribute), span);
+        }
+        let mut found = Value::default();
+        self.inner_parts(value, attribute, span, &mut found);
+        for name in &value.names {
+            let full = if attribute == "__dict__" {
+                name.to_string()
+            } else if self.book.is_globals(name) {
+                attribute.to_owned()
+            } else {
+                format!("{name}.{attribute}")
+            };
+            if let Some(behind) = self.book.module_behind(attribute)
+                && **name != *attribute
+                && self.imported.contains(&**name)
+            {
+                found.add_name(behind);
+            }
+            let full = self.book.canonical(&full);
+            found.add_name(full);
+            if self.book.is_environment(full) {
+                found.add_flows([&Flow::Environment]);
+            }
+            if name.starts_with("pathlib.Path()") && attribute == "parent" {
+                found.texts = value.texts.iter().map(parent).collect();
+            }
+        }
+        if let Some(field) = value.field(attribute) {
+            found = found.or(&field);
+        } else if value.names.is_empty()
+            && value.texts.iter().all(Text::has_hole)
+            && let Some(held) = self.scopes.attribute(attribute)
+        {
+            found = found.or(held);
+        }
+        if found.names.is_empty() && (!value.texts.is_empty() || value.items.is_some()) {
+            found.add_name(METHOD);
+        }
+        found.add_flows(&value.flows);
+        Rc::new(found)
+    }
+
+    fn inner_parts(&mut self, value: &Value, attribute: &str, span: Span, found: &mut Value) {
+        match attribute {
+            "__class__" => found.add_name(CLASS),
+            "constructor" => {
+                let of_function = !value.functions.is_empty() || value.has(METHOD) || value.has(MAKER);
+                if of_function && value.fields.is_none() {
+                    self.trick(Trick::InnerParts, span);
+                    found.add_name("Function");
+                } else {
+                    found.add_name(MAKER);
+                }
+            }
+            _ if self.book.is_inner_chain(attribute) && (value.has(CLASS) || value.has("type()")) => {
+                self.trick(Trick::InnerParts, span);
+                found.add_name(CLASS);
+            }
+            _ if self.book.is_inner(attribute) => {
+                self.trick(Trick::InnerParts, span);
+                if attribute.contains("globals") || attribute.contains("builtins") || attribute == "f_locals" {
+                    found.add_name("globals()");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What an item of something holds.
+    pub(super) fn index_of(&mut self, value: &Value, key: &Value, span: Span) -> Held {
+        if value.names.iter().any(|name| self.book.is_environment(name)) {
+            let mut found = Value::text(Text::hole(Hole::Value));
+            for reading in key.readings() {
+                if reading.as_known().is_none_or(act::is_secret_name) {
+                    found.add_flows([&Flow::Environment]);
+                }
+                self.tell(span, Fact::ReadsEnvironment { name: Some(reading) });
+            }
+            return Rc::new(found);
+        }
+        if let (Some(text), Some(at)) = (value.as_known(), key.number) {
+            return Rc::new(
+                fold::letter(text, at)
+                    .map(|letter| Value { making: Making::Built, ..Value::known(letter) })
+                    .unwrap_or_default(),
+            );
+        }
+        if let (Some(items), Some(at)) = (&value.items, key.number) {
+            let length = items.len();
+            let at = if at < 0 { length.checked_sub(at.unsigned_abs() as usize) } else { usize::try_from(at).ok() };
+            if let Some(item) = at.and_then(|at| items.get(at)) {
+                return Rc::clone(item);
+            }
+        }
+        let mut found = value.any_item();
+        for reading in &key.texts {
+            if let Some(known) = reading.as_known() {
+                if key.making != Making::Plain && self.leads_somewhere(value, known) {
+                    self.trick(Trick::Obscured, span);
+                }
+                if value.has("sys.modules") {
+                    self.imported.insert(known.to_owned());
+                }
+                let member = self.member_of(value, known, span);
+                found = found.or(&member);
+            }
+        }
+        let unknown = key.texts.iter().any(Text::has_hole) || (key.texts.is_empty() && key.number.is_none());
+        if unknown && value.names.iter().any(|name| self.book.is_guarded(name)) {
+            self.trick(Trick::ByBuiltName, span);
+        }
+        Rc::new(found)
+    }
+
+    /// Whether an attribute of something is one that the book speaks of.
+    fn leads_somewhere(&self, value: &Value, attribute: &str) -> bool {
+        self.book.is_inner(attribute)
+            || attribute == "constructor"
+            || value.names.iter().any(|name| self.book.is_guarded(name) || self.book.is_globals(name))
+    }
+
+    /// Sets an attribute or an item.
+    pub(super) fn assign_place(&mut self, place: &Expr, value: &Held, how: How) {
+        let (base, key) = match &place.kind {
+            Kind::Member(base, attribute) => (self.value(base), Rc::new(Value::known(attribute.as_str()))),
+            Kind::Index(base, key) => (self.value(base), self.value(key)),
+            _ => {
+                self.value(place);
+                return;
+            }
+        };
+        if base.names.iter().any(|name| self.book.is_environment(name)) {
+            for name in key.readings() {
+                for value in value.readings() {
+                    self.tell(place.span, Fact::SetsEnvironment { name: name.clone(), value });
+                }
+            }
+            return;
+        }
+        for name in &base.names {
+            let redefined =
+                key.texts.iter().filter_map(Text::as_known).any(|key| self.book.knows(&format!("{name}.{key}")));
+            if self.book.is_tampered(name) || (redefined && self.book.is_guarded(name)) {
+                self.trick(Trick::Redefines, place.span);
+            }
+        }
+        for key in key.texts.iter().filter_map(|text| text.as_known().map(str::to_owned)).collect::<Vec<_>>() {
+            if self.book.is_inner(&key) {
+                self.trick(Trick::InnerParts, place.span);
+            }
+            let held = if how == How::Add {
+                let before = self.scopes.attribute(&key).cloned().unwrap_or_default();
+                Rc::new(self.sum(&[before, Rc::clone(value)]))
+            } else {
+                Rc::clone(value)
+            };
+            self.scopes.set_attribute(&key, &held);
+        }
+    }
+
+    /// An item or an attribute is taken away.
+    pub(super) fn removed(&mut self, place: &Expr) {
+        self.value(place);
+        match &place.kind {
+            Kind::Member(base, _) | Kind::Index(base, _) => {
+                let base = self.value(base);
+                if base.names.iter().any(|name| self.book.is_tampered(name)) {
+                    self.trick(Trick::Redefines, place.span);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The folder that a path is in, where it can be told.
+fn parent(path: &Text) -> Text {
+    match path.as_known().and_then(|path| path.trim_end_matches('/').rsplit_once('/')) {
+        Some(("", _)) => Text::known("/"),
+        Some((parent, _)) => Text::known(parent),
+        None => Text::hole(Hole::Value),
+    }
+}

@@ -1,0 +1,30 @@
+//! What programs do, whatever language they are written in: one small tree for all, one walk that follows names, constants and data.
+//!
+//! A reader of a language bounds its text, has it parsed, and brings it into the form of [`tree`]. The walk goes over that tree three
+//! times: twice to learn what names hold and how the program's own functions are called, and once more to tell facts. Nothing is
+//! executed: what a call gives back is told by the language's [`book`], or it is not known.
+//!
+//! **Must not** believe a shadow: what a name holds in one function says nothing about the same name in another.
+
+mod act;
+mod book;
+mod call;
+mod decode;
+pub(crate) mod depth;
+mod evaluate;
+mod fold;
+mod lookalike;
+mod member;
+mod role;
+mod run;
+mod scope;
+#[cfg(test)]
+pub(crate) mod told;
+pub(crate) mod tree;
+mod value;
+mod walk;
+
+pub(crate) use book::Book;
+pub(crate) use decode::is_obscured;
+pub(crate) use lookalike::looks_alike;
+pub(crate) use walk::{Program, read};

@@ -1,0 +1,98 @@
+//! JavaScript's functions and classes, as the tree of all languages has them.
+
+use oxc_ast::ast::{self, ArrowFunctionBody, ClassElement, PropertyKey};
+
+use super::statement::{Lower, span};
+use crate::code::tree::{Class, Expr, Function, How, Kind, Pattern, Statement};
+
+impl Lower<'_> {
+    pub(super) fn function_declaration(&mut self, function: &ast::Function<'_>, out: &mut Vec<Statement>) {
+        let value = Expr::new(span(function.span), self.function(function));
+        match &function.id {
+            Some(name) => {
+                out.push(Statement::Assign { pattern: Pattern::Name(name.name.to_string()), value, how: How::Here })
+            }
+            None => out.push(Statement::Value(value)),
+        }
+    }
+
+    pub(super) fn class_declaration(&mut self, class: &ast::Class<'_>, out: &mut Vec<Statement>) {
+        let value = Expr::new(span(class.span), self.class(class));
+        match &class.id {
+            Some(name) => {
+                out.push(Statement::Assign { pattern: Pattern::Name(name.name.to_string()), value, how: How::Here })
+            }
+            None => out.push(Statement::Value(value)),
+        }
+        for decorator in &class.decorators {
+            out.push(Statement::Value(self.expr(&decorator.expression)));
+        }
+    }
+
+    pub(super) fn function(&mut self, function: &ast::Function<'_>) -> Kind {
+        let params = self.params(&function.params);
+        let body = function.body.as_ref().map(|body| self.body(&body.statements)).unwrap_or_default();
+        self.functions += 1;
+        Kind::Function(Box::new(Function { number: self.functions, params, body }))
+    }
+
+    pub(super) fn arrow(&mut self, function: &ast::ArrowFunctionExpression<'_>) -> Kind {
+        let params = self.params(&function.params);
+        let body = match &function.body {
+            ArrowFunctionBody::FunctionBody(body) => self.body(&body.statements),
+            other => match other.as_expression() {
+                Some(value) => vec![Statement::Return(self.expr(value))],
+                None => Vec::new(),
+            },
+        };
+        self.functions += 1;
+        Kind::Function(Box::new(Function { number: self.functions, params, body }))
+    }
+
+    pub(super) fn class(&mut self, class: &ast::Class<'_>) -> Kind {
+        let bases = class.heritage.iter().map(|heritage| self.expr(&heritage.expression)).collect();
+        let mut body = Vec::new();
+        for element in &class.body.body {
+            match element {
+                ClassElement::StaticBlock(block) => {
+                    let block = self.body(&block.body);
+                    body.push(Statement::Block(block));
+                }
+                ClassElement::MethodDefinition(method) => {
+                    let value = Expr::new(span(method.span), self.function(&method.value));
+                    self.define(&method.key, value, &mut body);
+                    for decorator in &method.decorators {
+                        body.push(Statement::Value(self.expr(&decorator.expression)));
+                    }
+                }
+                ClassElement::PropertyDefinition(property) => {
+                    if let Some(value) = &property.value {
+                        let value = self.expr(value);
+                        self.define(&property.key, value, &mut body);
+                    }
+                }
+                ClassElement::AccessorProperty(property) => {
+                    if let Some(value) = &property.value {
+                        let value = self.expr(value);
+                        self.define(&property.key, value, &mut body);
+                    }
+                }
+                ClassElement::TSIndexSignature(_) => {}
+            }
+        }
+        Kind::Class(Box::new(Class { bases, body }))
+    }
+
+    fn define(&mut self, key: &PropertyKey<'_>, value: Expr, body: &mut Vec<Statement>) {
+        match key.static_name() {
+            Some(name) => {
+                body.push(Statement::Assign { pattern: Pattern::Name(name.to_string()), value, how: How::Here })
+            }
+            None => {
+                let key = self.key(key);
+                body.push(Statement::Value(key));
+                body.push(Statement::Value(value));
+            }
+        }
+    }
+}

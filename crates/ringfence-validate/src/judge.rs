@@ -1,0 +1,323 @@
+//! What rules make of an analysis: allow, ask or deny, and why.
+
+use ringfence_policy::{ValidateLevel, Verdict};
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::{Act, Analysis, Does, Fact, Step};
+use crate::path::{Surroundings, classify};
+use crate::rules::{self, Rule, Seen, reach};
+use crate::span::Span;
+use crate::text::Text;
+
+/// What of a subject is shown, at most.
+const MOST_SUBJECT: usize = 240;
+/// Findings that are told. More of them decide, too, and are not listed.
+const MOST_FINDINGS: usize = 64;
+
+/// Commands of the shell itself that touch nothing: a list of programs need not name them.
+const HARMLESS: &[&str] = &[
+    ":", "[", "[[", "break", "cd", "continue", "declare", "echo", "exit", "false", "let", "local", "popd", "printf",
+    "pushd", "pwd", "read", "readonly", "return", "shift", "test", "true", "typeset", "unset", "wait",
+];
+
+/// What else decides.
+#[derive(Clone, Copy)]
+pub struct Circumstances<'a> {
+    /// How closely.
+    pub level: ValidateLevel,
+    /// Where it would run.
+    pub surroundings: &'a Surroundings,
+    /// Whether the policy allows a host, and a port of it where one is known.
+    pub allows: &'a dyn Fn(&str, Option<u16>) -> bool,
+    /// Under `strict`, the only programs.
+    pub commands: &'a [String],
+    /// Under `strict`, the only modules.
+    pub modules: &'a [String],
+}
+
+impl std::fmt::Debug for Circumstances<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Circumstances").field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+/// For [`Circumstances::allows`]: no host.
+pub fn nothing_allowed(_host: &str, _port: Option<u16>) -> bool {
+    false
+}
+
+/// What was decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Judgement {
+    /// The strongest of the findings' verdicts; `allow` under `warn`.
+    pub verdict: Verdict,
+    /// In the order of the text, one for each rule and subject.
+    pub findings: Vec<Finding>,
+}
+
+/// A rule that speaks of what was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The rule's stable name.
+    pub rule: String,
+    /// What the rule says at this level; under `warn`, what it would say at `standard`.
+    pub verdict: Verdict,
+    /// Where.
+    pub span: Span,
+    /// What it is about, short.
+    pub subject: String,
+    /// Why.
+    pub reason: String,
+    /// What to do instead.
+    pub instead: String,
+}
+
+/// Holds the rules against `analysis`.
+pub fn judge(analysis: &Analysis, circumstances: &Circumstances<'_>) -> Judgement {
+    let reads_only = crate::is_read_only(analysis);
+    let mut judging = Judging { circumstances, reads_only, findings: Vec::new(), verdict: Verdict::Allow };
+    match (circumstances.level, rules::all()) {
+        (ValidateLevel::Off, _) => {}
+        (ValidateLevel::Warn | ValidateLevel::Standard | ValidateLevel::Strict, Ok(rules)) => {
+            for step in &analysis.steps {
+                judging.step(step, &[], rules);
+            }
+        }
+        (ValidateLevel::Warn | ValidateLevel::Standard | ValidateLevel::Strict, Err(why)) => judging.add(Finding {
+            rule: "rules.broken".to_owned(),
+            verdict: Verdict::Deny,
+            span: Span::default(),
+            subject: "the built-in rules".to_owned(),
+            reason: format!("they cannot be read: {why}"),
+            instead: "Tell the person you work for.".to_owned(),
+        }),
+    }
+    let verdict = match circumstances.level {
+        ValidateLevel::Off | ValidateLevel::Warn => Verdict::Allow,
+        ValidateLevel::Standard | ValidateLevel::Strict => judging.verdict,
+    };
+    let mut findings = judging.findings;
+    findings.sort_by_key(|finding| (finding.span, std::cmp::Reverse(finding.verdict)));
+    findings.truncate(MOST_FINDINGS);
+    Judgement { verdict, findings }
+}
+
+struct Judging<'a> {
+    circumstances: &'a Circumstances<'a>,
+    /// Whether nothing of it does more than read.
+    reads_only: bool,
+    findings: Vec<Finding>,
+    verdict: Verdict,
+}
+
+impl<'a> Judging<'a> {
+    fn step(&mut self, step: &'a Step, outer: &'a [Text], rules: &[Rule]) {
+        let surroundings = self.circumstances.surroundings;
+        let mut argv = outer;
+        let reads_only = self.reads_only;
+        if let Does::Command { argv: words } = &step.does {
+            argv = words;
+            let paths = if step.facts.iter().all(|act| !tells_of_files(&act.fact)) {
+                let looks = |word: &&Text| word.pieces().len() < 4 && word.known_start().contains(['/', '~']);
+                words.iter().skip(1).filter(looks).map(|word| (word, classify(word, surroundings))).collect()
+            } else {
+                Vec::new()
+            };
+            let seen = Seen { fact: None, argv, reads_only, classes: Vec::new(), paths, reach: None, surroundings };
+            self.hold(&seen, step.span, rules);
+            self.hold_commands(words, step.span);
+        }
+        for Act { span, fact } in &step.facts {
+            let classes = match fact {
+                Fact::Reads { path }
+                | Fact::Writes { path }
+                | Fact::Removes { path, .. }
+                | Fact::Changes { path, .. } => classify(path, surroundings),
+                _ => Vec::new(),
+            };
+            let reach = match fact {
+                Fact::Contacts { place, .. } => Some(reach(place, self.circumstances.allows)),
+                _ => None,
+            };
+            self.hold(
+                &Seen { fact: Some(fact), argv, reads_only, classes, paths: Vec::new(), reach, surroundings },
+                *span,
+                rules,
+            );
+            if let Fact::Imports { module } = fact {
+                self.hold_modules(module, *span);
+            }
+        }
+        for inner in &step.inner {
+            self.step(inner, argv, rules);
+        }
+    }
+
+    fn hold(&mut self, seen: &Seen<'_>, span: Span, rules: &[Rule]) {
+        for rule in rules.iter().filter(|rule| rule.covers(seen)) {
+            let verdict = match (self.circumstances.level, rule.verdict) {
+                (ValidateLevel::Strict, Verdict::Ask) => Verdict::Deny,
+                (_, verdict) => verdict,
+            };
+            let subject = seen.fact.map_or_else(|| command_line(seen.argv), ToString::to_string);
+            self.add(Finding {
+                rule: rule.id.clone(),
+                verdict,
+                span,
+                subject: shorten(&subject),
+                reason: rule.why.clone(),
+                instead: rule.instead.clone(),
+            });
+        }
+    }
+
+    /// Under `strict` a program that is not listed is denied, and so is one whose name is not known.
+    fn hold_commands(&mut self, argv: &[Text], span: Span) {
+        let name = argv.first().and_then(Text::as_known).map(|name| name.rsplit('/').next().unwrap_or(name));
+        let is_listed =
+            |name: &str| HARMLESS.contains(&name) || self.circumstances.commands.iter().any(|listed| listed == name);
+        if self.circumstances.level == ValidateLevel::Strict && !name.is_some_and(is_listed) {
+            self.add(Finding {
+                rule: "strict.command".to_owned(),
+                verdict: Verdict::Deny,
+                span,
+                subject: shorten(&command_line(argv)),
+                reason: "only listed commands run, and this is none of them".to_owned(),
+                instead: "Use a listed command, or tell the person you work for what you need.".to_owned(),
+            });
+        }
+    }
+
+    /// A listed module covers those below it.
+    fn hold_modules(&mut self, module: &Text, span: Span) {
+        let covers = |listed: &str, name: &str| {
+            name.strip_prefix(listed).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '/']))
+        };
+        let is_listed = |name: &str| {
+            let name = name.strip_prefix("node:").unwrap_or(name);
+            name.starts_with('.') || self.circumstances.modules.iter().any(|listed| covers(listed, name))
+        };
+        if self.circumstances.level == ValidateLevel::Strict && !module.as_known().is_some_and(is_listed) {
+            self.add(Finding {
+                rule: "strict.module".to_owned(),
+                verdict: Verdict::Deny,
+                span,
+                subject: shorten(&format!("imports {module}")),
+                reason: "only listed modules are imported, and this is none of them".to_owned(),
+                instead: "Use a listed module, or tell the person you work for what you need.".to_owned(),
+            });
+        }
+    }
+
+    fn add(&mut self, finding: Finding) {
+        self.verdict = self.verdict.max(finding.verdict);
+        let is_known = |known: &Finding| known.rule == finding.rule && known.subject == finding.subject;
+        if self.findings.len() < MOST_FINDINGS && !self.findings.iter().any(is_known) {
+            self.findings.push(finding);
+        }
+    }
+}
+
+/// Whether somebody who knows the program has said what it does with its words.
+fn tells_of_files(fact: &Fact) -> bool {
+    match fact {
+        Fact::Reads { .. }
+        | Fact::Writes { .. }
+        | Fact::Removes { .. }
+        | Fact::Changes { .. }
+        | Fact::Contacts { .. }
+        | Fact::System { .. } => true,
+        Fact::Executes { .. }
+        | Fact::Imports { .. }
+        | Fact::Calls { .. }
+        | Fact::Privilege { .. }
+        | Fact::ReadsEnvironment { .. }
+        | Fact::SetsEnvironment { .. }
+        | Fact::Tricks { .. }
+        | Fact::Unknown { .. } => false,
+    }
+}
+
+fn command_line(argv: &[Text]) -> String {
+    argv.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn shorten(text: &str) -> String {
+    if text.len() <= MOST_SUBJECT {
+        return text.to_owned();
+    }
+    let mut end = MOST_SUBJECT;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Unknown;
+
+    fn command(words: &[&str], facts: Vec<Fact>) -> Analysis {
+        let span = Span::new(0, 4);
+        let facts = facts.into_iter().map(|fact| Act { span, fact }).collect();
+        let argv = words.iter().map(|word| Text::known(*word)).collect();
+        Analysis { steps: vec![Step { span, does: Does::Command { argv }, facts, inner: Vec::new() }] }
+    }
+
+    fn judged(analysis: &Analysis, level: ValidateLevel) -> (Verdict, Vec<String>) {
+        let surroundings = Surroundings::default();
+        let (commands, modules) = (["git".to_owned()], ["json".to_owned(), "os".to_owned()]);
+        let circumstances = Circumstances {
+            level,
+            surroundings: &surroundings,
+            allows: &nothing_allowed,
+            commands: &commands,
+            modules: &modules,
+        };
+        let judgement = judge(analysis, &circumstances);
+        (judgement.verdict, judgement.findings.into_iter().map(|finding| finding.rule).collect())
+    }
+
+    #[test]
+    fn unreadable_text_is_denied_told_under_warn_and_nothing_when_off() {
+        let unknown = Unknown::Unreadable { why: "a quote is open".to_owned() };
+        let analysis = command(&["git"], vec![Fact::Unknown { unknown }]);
+        let rule = vec!["unknown.unreadable".to_owned()];
+        assert_eq!(judged(&analysis, ValidateLevel::Standard), (Verdict::Deny, rule.clone()));
+        assert_eq!(judged(&analysis, ValidateLevel::Strict), (Verdict::Deny, rule.clone()));
+        assert_eq!(judged(&analysis, ValidateLevel::Warn), (Verdict::Allow, rule));
+        assert_eq!(judged(&analysis, ValidateLevel::Off), (Verdict::Allow, Vec::new()));
+    }
+
+    #[test]
+    fn strict_denies_what_standard_asks_about_and_whatever_is_not_listed() {
+        let asks = command(&["git"], vec![Fact::Unknown { unknown: Unknown::Program }]);
+        assert_eq!(judged(&asks, ValidateLevel::Standard).0, Verdict::Ask);
+        assert_eq!(judged(&asks, ValidateLevel::Strict).0, Verdict::Deny);
+        assert_eq!(judged(&command(&["/usr/bin/git", "status"], Vec::new()), ValidateLevel::Strict).0, Verdict::Allow);
+        assert_eq!(judged(&command(&["cd", "src"], Vec::new()), ValidateLevel::Strict).0, Verdict::Allow);
+        let other = judged(&command(&["make"], Vec::new()), ValidateLevel::Strict);
+        assert_eq!(other, (Verdict::Deny, vec!["strict.command".to_owned()]));
+        assert_eq!(judged(&command(&["make"], Vec::new()), ValidateLevel::Standard).0, Verdict::Allow);
+        let imports = |module: &str| {
+            let fact = Fact::Imports { module: Text::known(module) };
+            judged(&command(&["git"], vec![fact]), ValidateLevel::Strict).0
+        };
+        assert_eq!(
+            (imports("json"), imports("os.path"), imports("osx"), imports("socket")),
+            (Verdict::Allow, Verdict::Allow, Verdict::Deny, Verdict::Deny)
+        );
+    }
+
+    #[test]
+    fn more_findings_than_are_told_still_decide() {
+        let fact =
+            |n: usize| Fact::Removes { path: Text::known(format!("/usr/lib/{n}")), removal: crate::Removal::Tree };
+        let mut facts: Vec<Fact> = (0..200).map(fact).collect();
+        facts.push(Fact::Unknown { unknown: Unknown::Disagreement });
+        let (verdict, findings) = judged(&command(&["git"], facts), ValidateLevel::Standard);
+        assert_eq!(verdict, Verdict::Deny);
+        assert!(findings.len() <= MOST_FINDINGS);
+    }
+}

@@ -1,0 +1,188 @@
+//! Environment variables: which ones change what later commands do.
+
+use super::{Handler, Run};
+use crate::analysis::{Act, Fact, Flow, Origin, Step, SystemAct, Trick};
+use crate::reading::Reading;
+use crate::shell::Value;
+use crate::span::Span;
+use crate::stream::Stream;
+use crate::text::Text;
+
+pub(super) fn handler(name: &str) -> Option<Handler> {
+    Some(match name {
+        "printenv" => printenv,
+        _ => return None,
+    })
+}
+
+/// Variables whose value is a command for a later program.
+const COMMANDS: &[&str] = &[
+    "PAGER",
+    "GIT_PAGER",
+    "MANPAGER",
+    "EDITOR",
+    "VISUAL",
+    "GIT_EDITOR",
+    "GIT_SEQUENCE_EDITOR",
+    "GIT_SSH_COMMAND",
+    "GIT_SSH",
+    "GIT_ASKPASS",
+    "SSH_ASKPASS",
+    "SUDO_ASKPASS",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PROXY_COMMAND",
+    "RSYNC_RSH",
+    "CVS_RSH",
+    "BROWSER",
+    "LESSOPEN",
+    "LESSCLOSE",
+    "PROMPT_COMMAND",
+    "SYSTEMD_PAGER",
+    "FCEDIT",
+    "PERL5SHELL",
+    "MAKESHELL",
+    "RUSTC_WRAPPER",
+    "CARGO_BUILD_RUSTC_WRAPPER",
+    "DOCKER_PAGER",
+    "BAT_PAGER",
+    "AWS_PAGER",
+    "GH_PAGER",
+    "TAR_OPTIONS",
+];
+
+/// Variables that change which code other programs load.
+const LOADERS: &[&str] = &[
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "LD_AUDIT",
+    "LD_DEBUG",
+    "DYLD_INSERT_LIBRARIES",
+    "DYLD_LIBRARY_PATH",
+    "PATH",
+    "BASH_ENV",
+    "ENV",
+    "PS4",
+    "PYTHONSTARTUP",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONINSPECT",
+    "PYTHONWARNINGS",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PERLLIB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "IFS",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "GIT_EXEC_PATH",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_TEMPLATE_DIR",
+    "GIT_DIR",
+    "GIT_CONFIG_COUNT",
+    "GCONV_PATH",
+    "LOCPATH",
+    "NLSPATH",
+    "TERMINFO",
+    "HOSTALIASES",
+    "OPENSSL_CONF",
+    "CURL_HOME",
+    "ZDOTDIR",
+    "INPUTRC",
+    "EDITRC",
+    "GEM_PATH",
+    "LUA_INIT",
+    "VIMINIT",
+    "EXINIT",
+];
+
+/// Whether a variable of this name changes what later commands do.
+pub(crate) fn poisons(name: &str) -> bool {
+    COMMANDS.contains(&name)
+        || LOADERS.contains(&name)
+        || name.starts_with("BASH_FUNC_")
+        || name.starts_with("GIT_CONFIG_")
+}
+
+/// The facts of setting a variable; a value that is a command is read.
+pub(crate) fn sets_environment(
+    reading: &mut Reading<'_>,
+    name: &str,
+    value: &Value,
+    span: Span,
+    inner: &mut Vec<Step>,
+) -> Vec<Act> {
+    let text = value.first();
+    let mut facts = vec![Act { span, fact: Fact::SetsEnvironment { name: Text::known(name), value: text.clone() } }];
+    let redefines = LOADERS.contains(&name) && !appends_path(name, &text) || name.starts_with("BASH_FUNC_");
+    if redefines
+        && !matches!(
+            name,
+            "PYTHONWARNINGS"
+                | "IFS"
+                | "LD_DEBUG"
+                | "PS4"
+                | "TERMINFO"
+                | "GIT_DIR"
+                | "NODE_OPTIONS"
+                | "PYTHONPATH"
+                | "NODE_PATH"
+        )
+    {
+        facts.push(Act { span, fact: Fact::Tricks { trick: Trick::Redefines } });
+    }
+    if matches!(name, "HISTFILE" | "HISTSIZE" | "HISTFILESIZE" | "HISTCONTROL") {
+        facts.push(Act { span, fact: Fact::System { act: SystemAct::Traces, about: Text::known(name) } });
+    }
+    if COMMANDS.contains(&name)
+        && let Some(line) = text.as_known()
+        && !line.is_empty()
+    {
+        let line = line.trim_start_matches('|');
+        let (steps, _) = reading.shell_stream(line, Origin::Made(span), &Stream::default());
+        inner.extend(steps);
+    } else if COMMANDS.contains(&name) && text.has_hole() {
+        let from = if value.flows.is_empty() { vec![Flow::Unknown] } else { value.flows.clone() };
+        facts.push(Act { span, fact: Fact::Executes { from } });
+    }
+    // Code that an interpreter runs at its start.
+    if matches!(name, "BASH_ENV" | "ENV" | "PYTHONSTARTUP") && !text.pieces().is_empty() {
+        facts.push(Act { span, fact: Fact::Executes { from: vec![Flow::File { path: text.to_string() }] } });
+    }
+    facts
+}
+
+/// `PATH=$PATH:/x` keeps what was there first.
+fn appends_path(name: &str, value: &Text) -> bool {
+    let whole = value.to_string();
+    matches!(name, "PATH" | "LD_LIBRARY_PATH" | "PERL5LIB" | "RUBYLIB" | "GEM_PATH")
+        && (whole.starts_with(&format!("${name}:"))
+            || whole.ends_with(&format!(":${name}")) && name == "PATH" && ordinary_front(&whole))
+}
+
+/// Folders that people put before the others every day.
+fn ordinary_front(value: &str) -> bool {
+    value.split(':').filter(|part| !part.starts_with('$')).all(|part| {
+        ["/usr/", "/opt/", "/home/", "/root", "/workspace"].iter().any(|start| part.starts_with(start))
+            || part.ends_with("/bin") && !part.starts_with("/tmp")
+    })
+}
+
+fn printenv(run: &mut Run<'_, '_>, _name: &str) {
+    let names: Vec<_> = run.rest().into_iter().filter(|word| !word.text.known_start().starts_with('-')).collect();
+    let span = run.span;
+    if names.is_empty() {
+        run.fact(span, Fact::ReadsEnvironment { name: None });
+        run.output = Stream::from(vec![Flow::Environment]);
+    }
+    for name in names {
+        let secret = name.known().is_none_or(crate::shell::looks_secret);
+        run.fact(name.span, Fact::ReadsEnvironment { name: Some(name.text) });
+        run.output.add(if secret { Flow::Environment } else { Flow::Unknown });
+    }
+}

@@ -1,0 +1,395 @@
+//! Programs about files whose flags change what they do.
+
+use super::options::{Style, Words};
+use super::{Handler, Run};
+use crate::analysis::{Change, Fact, Flow, Privilege, Removal, SystemAct};
+use crate::stream::{Argument, Stream};
+use crate::text::{Piece, Text};
+
+pub(super) fn handler(name: &str) -> Option<Handler> {
+    Some(match name {
+        "rm" | "trash" | "srm" | "rimraf" | "del" => rm,
+        "shred" | "wipe" | "scrub" => shred,
+        "cp" | "gcp" => cp,
+        "mv" | "gmv" => mv,
+        "ln" | "link" => ln,
+        "chmod" => chmod,
+        "chown" | "chgrp" => chown,
+        "chattr" | "setfacl" | "setfattr" | "attr" => attributes,
+        "setcap" => setcap,
+        "dd" => dd,
+        "tar" | "gtar" | "bsdtar" => tar,
+        "mknod" | "mkfifo" => mknod,
+        "tee" => tee,
+        "history" => history,
+        "crontab" => crontab,
+        "at" | "batch" => at,
+        _ => return None,
+    })
+}
+
+fn rm(run: &mut Run<'_, '_>, name: &str) {
+    let words = run.words(&["--interactive"], Style::Usual);
+    let tree = words.has(&["-r", "-R", "--recursive"]) || matches!(name, "rimraf");
+    for operand in words.operands {
+        run.removes(&operand, if tree { Removal::Tree } else { Removal::One });
+    }
+}
+
+fn shred(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-n", "-s", "--iterations", "--size", "--random-source", "-p"], Style::Usual);
+    for operand in words.operands {
+        run.removes(&operand, Removal::Shred);
+        if operand.text.known_start().starts_with("/dev/") {
+            let span = run.span;
+            run.fact(span, Fact::System { act: SystemAct::Disk, about: operand.text });
+        }
+    }
+}
+
+/// Sources and the target of a copy or a move.
+fn sources_and_target(words: &Words) -> (Vec<Argument>, Option<Argument>) {
+    let mut sources = words.operands.clone();
+    match words.value(&["-t", "--target-directory"]) {
+        Some(target) => (sources, Some(target.clone())),
+        None => {
+            let target = if sources.len() > 1 { sources.pop() } else { None };
+            (sources, target)
+        }
+    }
+}
+
+fn cp(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-S", "-t", "--target-directory", "--suffix", "--sparse"], Style::Usual);
+    let (sources, target) = sources_and_target(&words);
+    let mut contents = Stream::default();
+    for source in &sources {
+        let read = run.reads(source);
+        contents.then(read);
+    }
+    if let Some(target) = target {
+        write_into(run, &target, &sources, contents);
+    }
+}
+
+/// The target, or a file of the source's name within it.
+fn write_into(run: &mut Run<'_, '_>, target: &Argument, sources: &[Argument], contents: Stream) {
+    if let (Some(folder), [source]) = (target.known(), sources)
+        && let Some(name) = source.known().and_then(|path| path.rsplit('/').next())
+    {
+        let inside = format!("{}/{name}", folder.trim_end_matches('/'));
+        run.reading.scope.keep(inside, contents.clone());
+    }
+    run.writes(target, contents);
+}
+
+fn mv(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-S", "-t", "--target-directory", "--suffix"], Style::Usual);
+    let (sources, target) = sources_and_target(&words);
+    let mut contents = Stream::default();
+    for source in &sources {
+        run.removes(source, Removal::One);
+        let known = source.known().and_then(|path| run.reading.scope.files.get(path).cloned());
+        let path = run.reading.scope.resolve(&source.text).to_string();
+        contents.then(known.unwrap_or_else(|| Stream::from(vec![Flow::File { path }])));
+    }
+    if let Some(target) = target {
+        write_into(run, &target, &sources, contents);
+    }
+}
+
+fn ln(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-S", "-t", "--target-directory", "--suffix"], Style::Usual);
+    let (sources, target) = sources_and_target(&words);
+    for source in &sources {
+        let to = run.reading.scope.resolve(&source.text);
+        let place = target.clone().unwrap_or_else(|| {
+            let mut here = source.clone();
+            if let Some(known) = source.known() {
+                here.text = Text::known(known.rsplit('/').next().unwrap_or(known));
+            }
+            here
+        });
+        let path = run.reading.scope.resolve(&place.text);
+        run.fact(place.span, Fact::Changes { path, change: Change::Link { to } });
+        // What is read through the link is what it points at.
+        if let Some(name) = place.known() {
+            let stream = source
+                .known()
+                .and_then(|path| run.reading.scope.files.get(path).cloned())
+                .unwrap_or_else(|| Stream::from(vec![Flow::File { path: source.text.to_string() }]));
+            run.reading.scope.keep(name.to_owned(), stream);
+        }
+    }
+}
+
+fn chmod(run: &mut Run<'_, '_>, _name: &str) {
+    let rest = run.rest();
+    let tree = rest.iter().filter_map(Argument::known).any(|word| {
+        word == "--recursive"
+            || word.starts_with('-') && !word.starts_with("--") && word.contains('R') && !word.contains(['r', 'w', 'x'])
+    });
+    let mut words = rest.into_iter().filter(|word| {
+        let start = word.text.known_start();
+        // `-x` is a mode, `-R` and `-v` are flags.
+        !(start.starts_with("--")
+            || start.starts_with('-') && start.len() > 1 && !start.contains(['r', 'w', 'x', 's', 't', 'X']))
+    });
+    let Some(mode) = words.next() else { return };
+    for operand in words {
+        let path = run.reading.scope.resolve(&operand.text);
+        run.fact(operand.span, Fact::Changes { path, change: Change::Mode { mode: mode.text.clone(), tree } });
+    }
+    let known = mode.known().unwrap_or_default();
+    let symbolic = known.contains('s') && known.contains(['+', '=']);
+    let octal = known.len() == 4 && known.starts_with(['2', '4', '6', '7'])
+        || known.len() == 5
+            && known.starts_with('0')
+            && known.contains(['4', '6', '2'])
+            && known.get(1..2).is_some_and(|digit| digit != "0" && digit != "1");
+    if symbolic || octal {
+        run.fact(mode.span, Fact::Privilege { privilege: Privilege::SetUserId });
+    }
+}
+
+fn chown(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["--reference", "--from"], Style::Usual);
+    let tree = words.has(&["-R", "--recursive"]);
+    for operand in words.operands.into_iter().skip(1) {
+        let path = run.reading.scope.resolve(&operand.text);
+        run.fact(operand.span, Fact::Changes { path, change: Change::Owner { tree } });
+    }
+}
+
+fn attributes(run: &mut Run<'_, '_>, name: &str) {
+    let words = run.words(&["-m", "-x", "-M", "-X", "-n", "-v", "-s", "-g", "--modify"], Style::Usual);
+    let skip = usize::from(name == "chattr" && !words.operands.is_empty() && words.options.is_empty());
+    for operand in words.operands.into_iter().skip(skip) {
+        let path = run.reading.scope.resolve(&operand.text);
+        run.fact(operand.span, Fact::Changes { path, change: Change::Attributes });
+    }
+}
+
+fn setcap(run: &mut Run<'_, '_>, _name: &str) {
+    let span = run.span;
+    run.fact(span, Fact::Privilege { privilege: Privilege::Capabilities });
+    for operand in run.words(&[], Style::Usual).operands.into_iter().skip(1) {
+        let path = run.reading.scope.resolve(&operand.text);
+        run.fact(operand.span, Fact::Changes { path, change: Change::Attributes });
+    }
+}
+
+fn mknod(run: &mut Run<'_, '_>, name: &str) {
+    let words = run.words(&["-m", "--mode"], Style::Usual);
+    if name == "mkfifo" || words.operands.get(1).and_then(Argument::known) == Some("p") {
+        let count = if name == "mkfifo" { words.operands.len() } else { 1 };
+        for pipe in words.operands.iter().take(count.min(8)) {
+            run.writes(pipe, Stream::default());
+            run.reading.scope.pipes.extend(pipe.known().map(str::to_owned));
+        }
+        return;
+    }
+    let device = words.operands.get(1).and_then(Argument::known).is_some_and(|kind| kind == "b" || kind == "c");
+    if let Some(file) = words.operands.first() {
+        run.writes(file, Stream::default());
+    }
+    if device {
+        run.manages(SystemAct::Disk);
+    }
+}
+
+/// `key=value` words.
+fn dd(run: &mut Run<'_, '_>, _name: &str) {
+    let mut contents = run.input.clone();
+    let rest = run.rest();
+    let value = |key: &str| {
+        rest.iter()
+            .find(|word| word.text.known_start().starts_with(key))
+            .map(|word| super::interpreters::cut(word, key.len()))
+    };
+    if let Some(file) = value("if=") {
+        contents = run.reads(&file);
+    }
+    match value("of=") {
+        Some(file) => {
+            let device = file.text.known_start().starts_with("/dev/")
+                && !matches!(file.known(), Some("/dev/null" | "/dev/stdout"));
+            if device {
+                let span = run.span;
+                run.fact(span, Fact::System { act: SystemAct::Disk, about: file.text.clone() });
+            }
+            run.writes(&file, contents);
+        }
+        None => run.output = contents,
+    }
+}
+
+fn tee(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["--output-error"], Style::Usual);
+    let adds = words.has(&["-a", "--append"]);
+    for file in words.operands {
+        let mut contents = run.input.clone();
+        if adds && let Some(before) = file.known().and_then(|path| run.reading.scope.files.get(path)) {
+            let mut whole = before.clone();
+            whole.then(contents);
+            contents = whole;
+        }
+        run.writes(&file, contents);
+    }
+    run.output = run.input.clone();
+}
+
+const TAR_VALUES: &[&str] = &[
+    "-f",
+    "-C",
+    "-T",
+    "-X",
+    "-I",
+    "-F",
+    "-H",
+    "-b",
+    "-g",
+    "-K",
+    "-N",
+    "-V",
+    "-L",
+    "--file",
+    "--directory",
+    "--files-from",
+    "--exclude-from",
+    "--use-compress-program",
+    "--info-script",
+    "--new-volume-script",
+    "--to-command",
+    "--checkpoint-action",
+    "--rsh-command",
+    "--rmt-command",
+    "--exclude",
+    "--transform",
+    "--strip-components",
+    "--owner",
+    "--group",
+    "--mode",
+    "--format",
+    "--xform",
+    "-s",
+    "--one-top-level",
+];
+
+fn tar(run: &mut Run<'_, '_>, _name: &str) {
+    let mut rest = run.rest();
+    // The old form: `tar czf x`.
+    if let Some(first) = rest.first_mut()
+        && let Some(known) = first.known()
+        && !known.starts_with('-')
+        && !known.is_empty()
+        && known.bytes().all(|byte| byte.is_ascii_alphabetic())
+    {
+        first.text = Text::known(format!("-{known}"));
+    }
+    let words =
+        super::words(&rest, |option| TAR_VALUES.contains(&option).then_some(super::Role::Nothing), Style::Usual);
+    for code in words
+        .values(&[
+            "--to-command",
+            "--info-script",
+            "--new-volume-script",
+            "-F",
+            "--use-compress-program",
+            "-I",
+            "--rsh-command",
+            "--rmt-command",
+        ])
+        .cloned()
+        .collect::<Vec<_>>()
+    {
+        run.shell(&code);
+    }
+    for action in words.values(&["--checkpoint-action"]).cloned().collect::<Vec<_>>() {
+        if action.text.known_start().starts_with("exec=") {
+            let code = super::interpreters::cut(&action, 5);
+            run.shell(&code);
+        }
+    }
+    let file = words.value(&["-f", "--file"]).cloned();
+    let remote = file.as_ref().and_then(|file| file.known()).and_then(|file| file.split_once(':'));
+    if let (Some((host, _)), Some(file), false) = (remote, &file, words.has(&["--force-local"])) {
+        run.contacts(Text::known(host), file.span, crate::Contact::Send, Vec::new());
+    }
+    if words.has(&["-c", "-r", "-u", "--create", "--append", "--update"]) {
+        let mut contents = Stream::default();
+        for operand in &words.operands {
+            let read = run.reads(operand);
+            contents.then(read);
+        }
+        contents.text = None;
+        if words.has(&["--remove-files"]) {
+            for operand in &words.operands {
+                run.removes(operand, Removal::Tree);
+            }
+        }
+        match file {
+            Some(file) if file.known() != Some("-") => run.writes(&file, contents),
+            _ => run.output = contents,
+        }
+        return;
+    }
+    let mut contents = match file {
+        Some(file) if file.known() != Some("-") => run.reads(&file),
+        _ => run.input.clone(),
+    };
+    contents.text = None;
+    contents.add(Flow::Decoded);
+    if words.has(&["-x", "--extract", "--get"]) {
+        match words.value(&["-C", "--directory"]) {
+            Some(folder) => run.writes(&folder.clone(), contents.clone()),
+            None => {
+                let span = run.span;
+                let mut here = Argument::new(Text::known("."), span);
+                if words.has(&["-P", "--absolute-names"]) {
+                    here.text = Text::default();
+                    here.text.push(Piece::Known("/".to_owned()));
+                }
+                run.writes(&here, contents.clone());
+            }
+        }
+    }
+    run.output = contents;
+}
+
+fn history(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-d"], Style::Usual);
+    if words.has(&["-c", "-d", "-w"]) {
+        run.manages(SystemAct::Traces);
+    }
+    run.output = Stream::from(vec![Flow::File { path: "~/.bash_history".to_owned() }]);
+}
+
+fn crontab(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-u"], Style::Usual);
+    if words.has(&["-l"]) {
+        run.output = Stream::from(vec![Flow::Unknown]);
+        return;
+    }
+    run.manages(SystemAct::Schedule);
+    for file in &words.operands {
+        if file.known() != Some("-") {
+            run.reads(file);
+        }
+    }
+}
+
+/// The input of `at` is a script for later.
+fn at(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-f", "-q", "-t"], Style::Usual);
+    run.manages(SystemAct::Schedule);
+    if words.has(&["-l", "-d", "-c"]) {
+        return;
+    }
+    let span = run.span;
+    let script = match words.value(&["-f"]).cloned() {
+        Some(file) => run.reads(&file),
+        None => run.input.clone(),
+    };
+    run.execute(&script, crate::Language::Shell, span);
+}

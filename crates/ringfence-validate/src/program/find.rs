@@ -1,0 +1,123 @@
+//! `find` and `fd`: expressions that delete, write and start commands.
+
+use super::{Handler, Run};
+use crate::analysis::{Fact, Flow, Removal};
+use crate::stream::{Argument, Stream};
+use crate::text::{Piece, Text};
+
+pub(super) fn handler(name: &str) -> Option<Handler> {
+    Some(match name {
+        "find" | "gfind" => find,
+        "fd" | "fdfind" => fd,
+        _ => return None,
+    })
+}
+
+/// What is found below a folder, as a path.
+fn found(folder: &Argument, names: Option<&Argument>) -> Argument {
+    let mut text = folder.text.clone();
+    if !text.known_end().ends_with('/') {
+        text.push(Piece::Known("/".to_owned()));
+    }
+    match names {
+        Some(names) => {
+            for piece in names.text.pieces() {
+                match piece {
+                    Piece::Known(known) if known.contains(['*', '?', '[']) => text.push(Piece::Pattern(known.clone())),
+                    other => text.push(other.clone()),
+                }
+            }
+        }
+        None => text.push(Piece::Pattern("*".to_owned())),
+    }
+    Argument { text, span: folder.span, flows: folder.flows.clone() }
+}
+
+fn find(run: &mut Run<'_, '_>, _name: &str) {
+    let rest = run.rest();
+    let start = rest.iter().take_while(|word| matches!(word.known(), Some("-H" | "-L" | "-P"))).count();
+    let count = rest
+        .iter()
+        .skip(start)
+        .take_while(|word| {
+            word.known().is_none_or(|word| !word.starts_with('-') && !matches!(word, "(" | "!" | ")" | ","))
+        })
+        .count();
+    let mut folders: Vec<Argument> = rest.iter().skip(start).take(count).cloned().collect();
+    if folders.is_empty() {
+        folders.push(Argument::new(Text::known("."), run.span));
+    }
+    let names = rest
+        .iter()
+        .zip(rest.iter().skip(1))
+        .find(|(word, _)| matches!(word.known(), Some("-name" | "-iname" | "-path" | "-wholename")))
+        .map(|(_, name)| name.clone());
+    let mut output = Stream::default();
+    for folder in &folders {
+        let path = run.reading.scope.resolve(&folder.text);
+        run.fact(folder.span, Fact::Reads { path });
+    }
+    output.add(Flow::Unknown);
+    let hits: Vec<Argument> = folders.iter().map(|folder| found(folder, names.as_ref())).collect();
+    let mut at = start + count;
+    while let Some(word) = rest.get(at) {
+        match word.known() {
+            Some("-delete") => {
+                for hit in &hits {
+                    run.removes(hit, Removal::Tree);
+                }
+            }
+            Some("-fprint" | "-fprintf" | "-fls" | "-fprint0") => {
+                if let Some(file) = rest.get(at + 1) {
+                    run.writes(file, Stream::from(vec![Flow::Unknown]));
+                }
+                at += 1;
+            }
+            Some("-exec" | "-execdir" | "-ok" | "-okdir") => {
+                let command: Vec<Argument> = rest
+                    .iter()
+                    .skip(at + 1)
+                    .take_while(|word| !matches!(word.known(), Some(";" | "+")))
+                    .cloned()
+                    .collect();
+                at += command.len() + 1;
+                for hit in &hits {
+                    let words = super::wrappers::fill(&command, "{}", hit);
+                    let written = run.start_with(words, &Stream::default());
+                    output.add_all(&written.flows);
+                }
+            }
+            Some("-files0-from" | "-newer" | "-anewer" | "-cnewer" | "-samefile") => at += 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    // What is found are names: known as far as the pattern says, so that `find … | xargs rm` is seen.
+    if let [hit] = hits.as_slice() {
+        output.text = Some(hit.text.clone());
+    }
+    run.output = output;
+}
+
+fn fd(run: &mut Run<'_, '_>, _name: &str) {
+    let rest = run.rest();
+    let span = run.span;
+    let command_at = rest.iter().position(|word| matches!(word.known(), Some("-x" | "-X" | "--exec" | "--exec-batch")));
+    let words = rest.get(..command_at.unwrap_or(rest.len())).unwrap_or_default();
+    let operands: Vec<&Argument> = words.iter().filter(|word| !word.text.known_start().starts_with('-')).collect();
+    let folder = operands.get(1).map_or_else(|| Argument::new(Text::known("."), span), |folder| (*folder).clone());
+    let path = run.reading.scope.resolve(&folder.text);
+    run.fact(folder.span, Fact::Reads { path });
+    let hit = found(&folder, None);
+    if let Some(at) = command_at {
+        let mut command: Vec<Argument> =
+            rest.iter().skip(at + 1).take_while(|word| word.known() != Some(";")).cloned().collect();
+        let has_mark = command.iter().any(|word| word.text.to_string().contains("{}"));
+        if !has_mark {
+            command.push(Argument::new(Text::known("{}"), span));
+        }
+        let words = super::wrappers::fill(&command, "{}", &hit);
+        run.start_with(words, &Stream::default());
+    }
+    run.output = Stream { flows: vec![Flow::Unknown], text: Some(hit.text) };
+}

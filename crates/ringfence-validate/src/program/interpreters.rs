@@ -1,0 +1,304 @@
+//! Shells and interpreters of languages: code in an argument is read, code in a file or from a pipe is executed.
+
+use super::options::Style;
+use super::{Handler, Run};
+use crate::analysis::{Fact, Flow, Unknown};
+use crate::language::Language;
+use crate::span::Span;
+use crate::stream::{Argument, Stream};
+
+pub(super) fn handler(name: &str) -> Option<Handler> {
+    Some(match name {
+        "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash" | "mksh" | "rbash" | "fish" | "rksh" | "yash" | "-sh"
+        | "-bash" => shell,
+        "python" | "python2" | "python3" | "pypy" | "pypy3" | "ipython" => python,
+        "node" | "nodejs" | "deno" | "bun" | "tsx" | "ts-node" | "qjs" | "d8" => javascript,
+        "perl" | "ruby" | "irb" | "php" | "lua" | "luajit" | "tclsh" | "wish" | "expect" | "Rscript" | "R"
+        | "julia" | "guile" | "racket" | "sbcl" | "clisp" | "emacs" | "osascript" | "groovy" | "jshell" | "scala"
+        | "kotlin" | "elixir" | "iex" | "erl" | "ghci" | "runghc" | "ocaml" | "swipl" | "gawk-lua" | "pwsh"
+        | "powershell" | "csh" | "tcsh" | "xonsh" | "nu" | "raku" | "octave" | "gnuplot" | "jrunscript" | "jjs"
+        | "rhino" => other,
+        _ => return None,
+    })
+}
+
+fn shell(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-o", "-O", "-c", "--rcfile", "--init-file"], Style::Leading);
+    // `-c` takes no value of its own: the first operand is the code, whatever flags come between.
+    let wants_code = run
+        .rest()
+        .iter()
+        .map_while(|word| word.known())
+        .take_while(|word| word.starts_with(['-', '+']))
+        .any(|word| !word.starts_with("--") && word.contains('c'));
+    for file in words.values(&["--rcfile", "--init-file"]) {
+        let stream = run.reads(file);
+        run.execute(&stream, Language::Shell, file.span);
+    }
+    if wants_code {
+        let (code, arguments) = code_and_arguments(run);
+        if let Some(code) = code {
+            let saved = std::mem::replace(&mut run.reading.scope.arguments, arguments);
+            run.output = run.shell(&code);
+            run.reading.scope.arguments = saved;
+        }
+        return;
+    }
+    let reads_input = words.has(&["-s"]) || words.operands.is_empty();
+    if reads_input {
+        let input = run.input.clone();
+        let span = run.span;
+        if input.flows != [Flow::Input] {
+            run.output = run.execute(&input, Language::Shell, span);
+        } else {
+            // A shell that waits for commands: nothing of this text reaches it.
+            run.fact(span, Fact::Executes { from: vec![Flow::Input] });
+        }
+        return;
+    }
+    if let Some(script) = words.operands.first() {
+        let saved =
+            std::mem::replace(&mut run.reading.scope.arguments, words.operands.iter().skip(1).cloned().collect());
+        script_file(run, script, Language::Shell);
+        run.reading.scope.arguments = saved;
+    }
+}
+
+/// The code behind `-c`, and the arguments behind it (the first is the shell's own name).
+fn code_and_arguments(run: &Run<'_, '_>) -> (Option<Argument>, Vec<Argument>) {
+    let rest = run.rest();
+    let mut seen = false;
+    for (index, word) in rest.iter().enumerate() {
+        let start = word.text.known_start();
+        if start.starts_with(['-', '+']) && word.known().is_some() && start.len() > 1 {
+            let flags = !start.starts_with("--");
+            seen |= flags && start.contains('c') && start.starts_with('-');
+            continue;
+        }
+        // The value of `-o` before the code.
+        let before = index.checked_sub(1).and_then(|before| rest.get(before)).and_then(|word| word.known());
+        if before.is_some_and(|before| before.ends_with('o') || before.ends_with('O'))
+            && !before.is_some_and(|word| word.contains('c'))
+        {
+            continue;
+        }
+        if seen {
+            return (Some(word.clone()), rest.into_iter().skip(index + 2).collect());
+        }
+    }
+    (None, Vec::new())
+}
+
+/// A script in a file: what this text wrote there is read.
+fn script_file(run: &mut Run<'_, '_>, script: &Argument, language: Language) {
+    let known = script.known().map(str::to_owned);
+    if matches!(known.as_deref(), Some("-" | "/dev/stdin" | "/proc/self/fd/0" | "/dev/fd/0")) {
+        let input = run.input.clone();
+        run.output = run.execute(&input, language, script.span);
+        return;
+    }
+    let written = known.as_deref().and_then(|path| {
+        let files = &run.reading.scope.files;
+        files.get(path).or_else(|| files.get(path.strip_prefix("./").unwrap_or(path))).cloned()
+    });
+    match written {
+        Some(stream) => run.output = run.execute(&stream, language, script.span),
+        None => {
+            let path = run.reading.scope.resolve(&script.text).to_string();
+            let mut from = vec![Flow::File { path: path.clone() }];
+            from.extend(script.flows.clone());
+            run.fact(script.span, Fact::Executes { from });
+            run.fact(script.span, Fact::Unknown { unknown: Unknown::Script { path } });
+            run.output = Stream::from(vec![Flow::Unknown]);
+        }
+    }
+}
+
+fn input_as_code(run: &mut Run<'_, '_>, language: Language) {
+    let input = run.input.clone();
+    let span = run.span;
+    if input.flows == [Flow::Input] {
+        run.fact(span, Fact::Executes { from: vec![Flow::Input] });
+    } else {
+        run.output = run.execute(&input, language, span);
+    }
+}
+
+fn python(run: &mut Run<'_, '_>, _name: &str) {
+    let rest = run.rest();
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        let start = word.text.known_start();
+        if !start.starts_with('-') || start == "-" {
+            script_file(run, word, Language::Python);
+            return;
+        }
+        // `-c` and `-m` end the options; they may be joined to others, and the code to them.
+        let flags = start.strip_prefix('-').unwrap_or_default();
+        match flags.find(['c', 'm']) {
+            Some(index)
+                if !start.starts_with("--")
+                    && !flags.get(..index).is_some_and(|before| before.contains(['W', 'X'])) =>
+            {
+                let joined = flags.get(index + 1..).is_some_and(|rest| !rest.is_empty()) || word.known().is_none();
+                let value = if joined { Some(cut(word, index + 2)) } else { rest.get(at + 1).cloned() };
+                let Some(value) = value else { return };
+                if flags.get(index..).is_some_and(|rest| rest.starts_with('c')) {
+                    run.code(Language::Python, &value);
+                    run.output = Stream::from(vec![Flow::Unknown]);
+                } else {
+                    let used = if joined { at + 1 } else { at + 2 };
+                    module(run, &value, rest.get(used..).unwrap_or_default());
+                }
+                return;
+            }
+            _ => at += if matches!(start, "-W" | "-X" | "--check-hash-based-pycs") { 2 } else { 1 },
+        }
+    }
+    if !rest.iter().any(|word| matches!(word.known(), Some("-V" | "--version" | "-h" | "--help"))) {
+        input_as_code(run, Language::Python);
+    }
+}
+
+/// `python -m NAME …`: modules that are programs of their own.
+fn module(run: &mut Run<'_, '_>, module: &Argument, rest: &[Argument]) {
+    run.fact(module.span, Fact::Imports { module: module.text.clone() });
+    let program = match module.known() {
+        Some(
+            name @ ("pip" | "pytest" | "pipx" | "twine" | "black" | "mypy" | "ruff" | "uv" | "flake8" | "coverage"
+            | "tox"),
+        ) => name.to_owned(),
+        Some("http.server" | "SimpleHTTPServer") => {
+            let span = run.span;
+            run.contacts("0.0.0.0".into(), span, crate::Contact::Listen, Vec::new());
+            return;
+        }
+        _ => return,
+    };
+    let mut words = vec![Argument::new(program.as_str().into(), module.span)];
+    words.extend(rest.iter().cloned());
+    run.output = run.start(words);
+}
+
+/// A word behind its first `bytes`.
+pub(super) fn cut(word: &Argument, bytes: usize) -> Argument {
+    let mut rest = word.clone();
+    rest.text = super::after(&word.text, bytes);
+    rest.span = Span::new((word.span.start + bytes).min(word.span.end), word.span.end);
+    rest
+}
+
+fn javascript(run: &mut Run<'_, '_>, name: &str) {
+    let language =
+        if matches!(name, "tsx" | "ts-node" | "deno" | "bun") { Language::TypeScript } else { Language::JavaScript };
+    let mut rest = run.rest();
+    if matches!(name, "deno" | "bun") {
+        match rest.first().and_then(Argument::known) {
+            Some("run") => {
+                rest.remove(0);
+            }
+            Some("eval") => {
+                if let Some(code) = rest.iter().skip(1).find(|word| !word.text.known_start().starts_with('-')).cloned()
+                {
+                    run.code(language, &code);
+                }
+                return;
+            }
+            Some("install" | "add" | "i" | "x" | "create" | "update" | "cache") => {
+                let span = run.span;
+                run.contacts("registry.npmjs.org".into(), span, crate::Contact::Fetch, Vec::new());
+                return;
+            }
+            Some("test" | "fmt" | "lint" | "check" | "build" | "task") => return,
+            _ => {}
+        }
+    }
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        match word.text.known_start() {
+            "-e" | "--eval" | "-p" | "--print" | "-pe" | "-ep" => {
+                if let Some(code) = rest.get(at + 1).cloned() {
+                    run.code(language, &code);
+                }
+                run.output = Stream::from(vec![Flow::Unknown]);
+                return;
+            }
+            start if start.starts_with("--eval=") || start.starts_with("--print=") => {
+                let code = cut(word, start.find('=').unwrap_or(0) + 1);
+                run.code(language, &code);
+                return;
+            }
+            "-r" | "--require" | "--import" | "--loader" | "--experimental-loader" => {
+                if let Some(module) = rest.get(at + 1).cloned() {
+                    run.fact(module.span, Fact::Imports { module: module.text.clone() });
+                }
+                at += 2;
+            }
+            "--test" | "--version" | "-v" | "--help" => return,
+            "-" => break,
+            start if start.starts_with('-') => at += 1,
+            _ => {
+                let script = word.clone();
+                script_file(run, &script, language);
+                return;
+            }
+        }
+    }
+    input_as_code(run, language);
+}
+
+/// Languages that are not read: their code is unknown.
+fn other(run: &mut Run<'_, '_>, name: &str) {
+    let rest = run.rest();
+    let flags: &[char] = match name {
+        "perl" | "ruby" | "raku" => &['e', 'E'],
+        "php" => &['r', 'B', 'R'],
+        "lua" | "luajit" | "Rscript" | "R" | "julia" | "octave" | "elixir" | "osascript" | "groovy" | "ocaml"
+        | "gnuplot" => &['e'],
+        "csh" | "tcsh" | "expect" | "xonsh" | "nu" | "guile" => &['c'],
+        "pwsh" | "powershell" => &['c', 'C', 'e', 'E'],
+        _ => &['e', 'c'],
+    };
+    let mut found = false;
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        let start = word.text.known_start();
+        if matches!(start, "-v" | "--version" | "-h" | "--help" | "-V") && rest.len() == 1 {
+            return;
+        }
+        if start.starts_with("--eval") || matches!(start, "-execute" | "-Command" | "-EncodedCommand" | "--eval") {
+            found = true;
+            if let Some(code) = rest.get(at + 1).cloned() {
+                run.code(Language::Other, &code);
+            }
+            at += 2;
+            continue;
+        }
+        if start.starts_with('-') && !start.starts_with("--") && start.len() > 1 {
+            if let Some(index) = start.find(|letter| flags.contains(&letter)) {
+                found = true;
+                let joined = start.len() > index + 1 || word.known().is_none();
+                let code = if joined { Some(cut(word, index + 1)) } else { rest.get(at + 1).cloned() };
+                if let Some(code) = code {
+                    run.code(Language::Other, &code);
+                }
+                at += if joined { 1 } else { 2 };
+                continue;
+            }
+            at += 1;
+            continue;
+        }
+        if start.starts_with("--") {
+            at += 1;
+            continue;
+        }
+        if !found {
+            script_file(run, word, Language::Other);
+        }
+        return;
+    }
+    if !found {
+        input_as_code(run, Language::Other);
+    }
+    run.output = Stream::from(vec![Flow::Unknown]);
+}

@@ -1,0 +1,213 @@
+//! `sed` and `awk`: small languages that can write files and start commands.
+
+use super::options::Style;
+use super::{Handler, Run};
+use crate::analysis::{Fact, Flow};
+use crate::stream::{Argument, Stream};
+use crate::text::Text;
+
+pub(super) fn handler(name: &str) -> Option<Handler> {
+    Some(match name {
+        "sed" | "gsed" => sed,
+        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => awk,
+        _ => return None,
+    })
+}
+
+fn sed(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-e", "--expression", "-f", "--file", "-l", "--line-length"], Style::Usual);
+    let mut scripts: Vec<Argument> = words.values(&["-e", "--expression"]).cloned().collect();
+    let mut operands = words.operands.clone();
+    for file in words.values(&["-f", "--file"]).cloned().collect::<Vec<_>>() {
+        run.reads(&file);
+        run.fact(file.span, Fact::Executes { from: vec![Flow::File { path: file.text.to_string() }] });
+    }
+    if scripts.is_empty() && !words.has(&["-f", "--file"]) && !operands.is_empty() {
+        scripts.push(operands.remove(0));
+    }
+    for script in &scripts {
+        sed_script(run, script);
+    }
+    let in_place = words.options.iter().any(|(option, _)| option == "-i" || option.starts_with("--in-place"));
+    let mut output = Stream::default();
+    for file in &operands {
+        let read = run.reads(file);
+        output.add_all(&read.flows);
+        if in_place {
+            run.writes(file, Stream::from(read.flows));
+        }
+    }
+    if operands.is_empty() {
+        output.add_all(&run.input.flows.clone());
+    }
+    run.output = output;
+}
+
+/// Commands of sed that leave its world: `e`, `w`, `r`, and the flags of `s`.
+fn sed_script(run: &mut Run<'_, '_>, script: &Argument) {
+    let Some(known) = script.known() else { return };
+    for command in known.split(['\n', ';', '{', '}']) {
+        let command = command.trim_start();
+        let bare = command.trim_start_matches(|letter: char| letter.is_ascii_digit() || "$,!~+ ".contains(letter));
+        let bare = match bare.strip_prefix('/').and_then(|rest| rest.split_once('/')) {
+            Some((_, rest)) => rest.trim_start_matches([' ', '!', 'I', 'M']),
+            None => bare,
+        };
+        let mut letters = bare.chars();
+        match letters.next() {
+            Some('e') if bare.len() == 1 => {
+                let from = run.input.flows.clone();
+                run.fact(script.span, Fact::Executes { from });
+            }
+            Some('e') if bare.get(1..).is_some_and(|rest| rest.starts_with(' ')) => {
+                let code = Argument::new(Text::known(bare.get(1..).unwrap_or_default().trim()), script.span);
+                run.shell(&code);
+            }
+            Some('w' | 'W') if bare.get(1..).is_some_and(|rest| rest.starts_with(' ')) => {
+                let file = Argument::new(Text::known(bare.get(1..).unwrap_or_default().trim()), script.span);
+                run.writes(&file, Stream::from(vec![Flow::Unknown]));
+            }
+            Some('r' | 'R') if bare.get(1..).is_some_and(|rest| rest.starts_with(' ')) => {
+                let file = Argument::new(Text::known(bare.get(1..).unwrap_or_default().trim()), script.span);
+                run.reads(&file);
+            }
+            Some('s') => substitution(run, script, letters.as_str()),
+            _ => {}
+        }
+    }
+}
+
+fn substitution(run: &mut Run<'_, '_>, script: &Argument, rest: &str) {
+    let Some(delimiter) = rest.chars().next() else { return };
+    let parts: Vec<&str> = rest.split(delimiter).collect();
+    let (Some(replacement), Some(flags)) = (parts.get(2), parts.get(3)) else { return };
+    let flags = flags.split(['#', '\n']).next().unwrap_or_default();
+    if let Some((before, file)) = flags.split_once('w')
+        && before.chars().all(|letter| "gIipem0123456789".contains(letter))
+        && file.starts_with(' ')
+    {
+        let file = Argument::new(Text::known(file.trim()), script.span);
+        run.writes(&file, Stream::from(vec![Flow::Unknown]));
+        return;
+    }
+    if flags.contains('e') && flags.chars().all(|letter| "gIipem0123456789".contains(letter)) {
+        let code = Argument::new(Text::known(*replacement), script.span);
+        run.shell(&code);
+        run.fact(script.span, Fact::Executes { from: vec![Flow::Unknown] });
+    }
+}
+
+fn awk(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(
+        &[
+            "-F",
+            "-v",
+            "-f",
+            "--file",
+            "--field-separator",
+            "--assign",
+            "-i",
+            "--include",
+            "-l",
+            "--load",
+            "-e",
+            "--source",
+            "-E",
+        ],
+        Style::Leading,
+    );
+    let mut operands = words.operands.clone();
+    let mut scripts: Vec<Argument> = words.values(&["-e", "--source"]).cloned().collect();
+    let mut from_file = false;
+    for file in words.values(&["-f", "--file", "-E", "-i", "--include", "-l", "--load"]).cloned().collect::<Vec<_>>() {
+        from_file = true;
+        let written = file.known().and_then(|path| run.reading.scope.files.get(path).cloned());
+        let from = written.map_or_else(|| vec![Flow::File { path: file.text.to_string() }], |stream| stream.flows);
+        run.fact(file.span, Fact::Executes { from });
+    }
+    if scripts.is_empty() && !from_file && !operands.is_empty() {
+        scripts.push(operands.remove(0));
+    }
+    let mut output = Stream::default();
+    for file in operands.iter().filter(|word| !word.text.known_start().contains('=')) {
+        let read = run.reads(file);
+        output.add_all(&read.flows);
+    }
+    if operands.is_empty() {
+        output.add_all(&run.input.flows.clone());
+    }
+    for script in &scripts {
+        awk_script(run, script, &output);
+    }
+    run.output = output;
+}
+
+/// `system("…")`, `"…" | getline`, `print | "…"`, `print > "…"`.
+fn awk_script(run: &mut Run<'_, '_>, script: &Argument, input: &Stream) {
+    let Some(known) = script.known() else {
+        if script
+            .text
+            .pieces()
+            .iter()
+            .any(|piece| matches!(piece, crate::Piece::Known(known) if known.contains("system")))
+        {
+            run.fact(script.span, Fact::Executes { from: vec![Flow::Unknown] });
+        }
+        return;
+    };
+    let strings = strings(known);
+    for (start, end, text) in &strings {
+        let before = known.get(..*start).unwrap_or_default().trim_end();
+        let after = known.get(*end..).unwrap_or_default().trim_start();
+        let code = Argument::new(Text::known(text.as_str()), script.span);
+        let called = before.trim_end_matches(['(', ' ']).ends_with("system") && before.ends_with('(');
+        let piped = before.ends_with('|') && !before.ends_with("||") || before.ends_with("|&");
+        let read = after.starts_with('|') && !after.starts_with("||");
+        if called || piped || read {
+            run.shell(&code);
+            if called && !after.starts_with(')') {
+                // Something is joined to the text.
+                run.fact(script.span, Fact::Executes { from: input.flows.clone() });
+            }
+        } else if before.ends_with('>') && !before.ends_with("=>") && before.contains("print") {
+            run.writes(&code, Stream::from(input.flows.clone()));
+        } else if before.ends_with("getline <") || before.ends_with('<') && before.contains("getline") {
+            run.reads(&code);
+        } else if text.starts_with("/inet/") || text.starts_with("/inet4/") {
+            run.contacts(Text::known(text.as_str()), script.span, crate::Contact::Connect, Vec::new());
+        }
+    }
+    let calls_built = known.match_indices("system").any(|(at, word)| {
+        let rest = known.get(at + word.len()..).unwrap_or_default().trim_start();
+        rest.strip_prefix('(').is_some_and(|rest| !rest.trim_start().starts_with('"'))
+    });
+    if calls_built {
+        run.fact(
+            script.span,
+            Fact::Executes { from: if input.flows.is_empty() { vec![Flow::Unknown] } else { input.flows.clone() } },
+        );
+    }
+}
+
+/// Strings in double quotes, with their places.
+fn strings(code: &str) -> Vec<(usize, usize, String)> {
+    let mut found = Vec::new();
+    let bytes = code.as_bytes();
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        if byte != b'"' {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        at += 1;
+        while bytes.get(at).is_some_and(|&byte| byte != b'"') {
+            at += if bytes.get(at) == Some(&b'\\') { 2 } else { 1 };
+        }
+        let end = (at + 1).min(code.len());
+        let raw = code.get(start + 1..at.min(code.len())).unwrap_or_default();
+        found.push((start, end, crate::shell::unescape(raw).0));
+        at = end;
+    }
+    found
+}

@@ -1,0 +1,333 @@
+//! Programs that start another command: they are looked through.
+
+use super::options::Style;
+use super::{Handler, Run};
+use crate::analysis::{Fact, Flow, Privilege};
+use crate::shell::Value;
+use crate::stream::{Argument, Stream};
+use crate::text::{Hole, Text};
+
+pub(super) fn handler(name: &str) -> Option<Handler> {
+    Some(match name {
+        "env" => env,
+        "sudo" | "doas" | "pkexec" | "sudoedit" | "run0" | "dzdo" | "gosu" | "su-exec" | "setpriv" => sudo,
+        "su" | "runuser" => su,
+        "xargs" => xargs,
+        "nohup" | "nice" | "ionice" | "setsid" | "stdbuf" | "time" | "command" | "builtin" | "exec" | "chrt"
+        | "taskset" | "setarch" | "linux32" | "linux64" | "unbuffer" | "catchsegv" | "fakeroot" | "eatmydata"
+        | "dbus-run-session" | "xvfb-run" | "proxychains" | "proxychains4" | "torsocks" | "torify" | "tsocks"
+        | "caffeinate" | "daemonize" | "start-stop-daemon" | "chronic" | "ts" | "numactl" | "cpulimit" | "prlimit"
+        | "softlimit" | "setuidgid" | "rlwrap" | "winpty" | "stap" | "noglob" | "nocorrect" | "coproc" | "doctest"
+        | "ltrace" | "strace" | "valgrind" | "perf" | "heaptrack" | "hyperfine" | "dotenv" | "direnv" | "op"
+        | "aws-vault" | "envchain" | "honcho" | "foreman" => plain,
+        "timeout" | "gtimeout" => timeout,
+        "busybox" | "toybox" => busybox,
+        "script" | "scriptreplay" => script,
+        "watch" | "entr" | "inotifywait" | "watchexec" | "nodemon" => watch,
+        "flock" => flock,
+        _ => return None,
+    })
+}
+
+/// Options of wrappers that take a value.
+const VALUES: &[(&str, &[&str])] = &[
+    ("nice", &["-n", "--adjustment"]),
+    ("ionice", &["-c", "-n", "-p", "--class", "--classdata"]),
+    ("stdbuf", &["-i", "-o", "-e", "--input", "--output", "--error"]),
+    ("time", &["-f", "-o", "--format", "--output"]),
+    ("exec", &["-a"]),
+    ("taskset", &["-p"]),
+    ("strace", &["-e", "-o", "-p", "-s", "-P", "-E", "-u", "-a", "-O", "-S", "-I"]),
+    ("ltrace", &["-e", "-o", "-p", "-s", "-u", "-n", "-a", "-A"]),
+    ("prlimit", &["-p", "--pid", "-n", "--nofile"]),
+    ("numactl", &["-C", "-m", "-N", "-i"]),
+    ("cpulimit", &["-l", "-p", "-e"]),
+    ("fakeroot", &["-l", "-i", "-s", "-b"]),
+    ("start-stop-daemon", &["--pidfile", "-p", "--chuid", "-c", "--exec", "-x", "--name", "-n", "-u"]),
+    ("proxychains", &["-f"]),
+    ("proxychains4", &["-f"]),
+    ("xvfb-run", &["-s", "-n", "-e", "-f", "-p"]),
+    ("hyperfine", &["-w", "-r", "-N", "--warmup", "--runs", "-n", "-L"]),
+];
+
+fn plain(run: &mut Run<'_, '_>, name: &str) {
+    let takes = VALUES.iter().find(|(wrapper, _)| *wrapper == name).map_or(&[][..], |(_, takes)| *takes);
+    let words = run.words(takes, Style::Leading);
+    if matches!(name, "strace" | "ltrace" | "prlimit") && words.value(&["-p", "--pid"]).is_some() {
+        let span = run.span;
+        run.fact(span, Fact::Privilege { privilege: Privilege::OtherProcess });
+    }
+    if let Some(file) =
+        words.value(&["-o", "--output"]).filter(|_| matches!(name, "time" | "strace" | "ltrace")).cloned()
+    {
+        run.writes(&file, Stream::default());
+    }
+    // `command -v` and `command -V` only ask.
+    if name == "command" && words.has(&["-v", "-V"]) {
+        run.output = Stream::from(vec![Flow::Unknown]);
+        return;
+    }
+    let skip = match name {
+        "taskset" | "chrt" if !words.has(&["-p"]) => 1,
+        "hyperfine" => {
+            for line in words.operands {
+                run.shell(&line);
+            }
+            return;
+        }
+        "op" | "aws-vault" | "direnv" | "dotenv" | "perf" => usize::from(words.operands.len() > 1),
+        _ => 0,
+    };
+    let operands: Vec<Argument> =
+        words.operands.into_iter().skip(skip).skip_while(|word| word.known() == Some("--")).collect();
+    if name == "exec" && operands.is_empty() {
+        return;
+    }
+    run.output = run.start(operands);
+}
+
+fn env(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-u", "--unset", "-C", "--chdir", "-S", "--split-string"], Style::Leading);
+    let mut operands = words.operands.clone();
+    if let Some(line) = words.value(&["-S", "--split-string"]) {
+        let mut whole = line.clone();
+        for operand in &operands {
+            whole.text.append(Text::known(" "));
+            whole.text.append(operand.text.clone());
+        }
+        // The words of the line, as if they stood behind `env`.
+        let (settings, rest) = split_settings(&whole);
+        set_all(run, &settings);
+        run.output = run.shell(&rest);
+        return;
+    }
+    let count = operands.iter().take_while(|word| is_setting(word)).count();
+    let command = operands.split_off(count);
+    set_all(run, &operands);
+    let command: Vec<Argument> =
+        command.into_iter().skip_while(|word| matches!(word.known(), Some("--" | "-"))).collect();
+    if command.is_empty() {
+        let span = run.span;
+        run.fact(span, Fact::ReadsEnvironment { name: None });
+        run.output = Stream::from(vec![Flow::Environment]);
+    } else {
+        run.output = run.start(command);
+    }
+}
+
+/// The settings at the start of a line, and the rest of it.
+fn split_settings(line: &Argument) -> (Vec<Argument>, Argument) {
+    let Some(known) = line.known() else { return (Vec::new(), line.clone()) };
+    let mut settings = Vec::new();
+    let mut rest = known.trim_start();
+    while let Some((word, after)) = rest.split_once(' ') {
+        let setting = Argument::new(Text::known(word), line.span);
+        if !is_setting(&setting) {
+            break;
+        }
+        settings.push(setting);
+        rest = after.trim_start();
+    }
+    let mut command = line.clone();
+    command.text = Text::known(rest);
+    (settings, command)
+}
+
+fn is_setting(word: &Argument) -> bool {
+    let start = word.text.known_start();
+    start.split_once('=').is_some_and(|(name, _)| !name.is_empty() && !name.contains('/') && !name.starts_with('-'))
+}
+
+fn set_all(run: &mut Run<'_, '_>, settings: &[Argument]) {
+    for setting in settings {
+        let start = setting.text.known_start();
+        let Some((name, _)) = start.split_once('=') else { continue };
+        let value = Value { fields: vec![super::after(&setting.text, name.len() + 1)], flows: setting.flows.clone() };
+        let facts = super::sets_environment(run.reading, name, &value, setting.span, &mut run.inner);
+        run.facts.extend(facts);
+    }
+}
+
+fn sudo(run: &mut Run<'_, '_>, name: &str) {
+    let span = run.span;
+    run.fact(span, Fact::Privilege { privilege: Privilege::OtherUser });
+    let takes = [
+        "-u", "-g", "-h", "-p", "-r", "-t", "-C", "-D", "-R", "-T", "-U", "--user", "--group", "--host", "--prompt",
+        "--reuid", "--regid",
+    ];
+    let words = run.words(&takes, Style::Leading);
+    let mut operands = words.operands.clone();
+    if matches!(name, "gosu" | "su-exec") && !operands.is_empty() {
+        operands.remove(0);
+    }
+    if name == "sudoedit" || words.has(&["-e", "--edit"]) {
+        for file in &operands {
+            run.writes(file, Stream::default());
+        }
+        return;
+    }
+    let count = operands.iter().take_while(|word| is_setting(word)).count();
+    let command = operands.split_off(count);
+    set_all(run, &operands);
+    run.output = run.start(command);
+}
+
+fn su(run: &mut Run<'_, '_>, name: &str) {
+    let span = run.span;
+    run.fact(span, Fact::Privilege { privilege: Privilege::OtherUser });
+    let words = run.words(&["-c", "--command", "-s", "--shell", "-g", "-G", "-u", "-w", "-T"], Style::Usual);
+    if let Some(code) = words.value(&["-c", "--command"]).cloned() {
+        run.output = run.shell(&code);
+    } else if name == "runuser" && words.has(&["-u"]) {
+        run.output = run.start(words.operands);
+    }
+}
+
+fn xargs(run: &mut Run<'_, '_>, _name: &str) {
+    let takes = [
+        "-a",
+        "-d",
+        "-E",
+        "-I",
+        "-L",
+        "-n",
+        "-P",
+        "-s",
+        "--arg-file",
+        "--delimiter",
+        "--replace",
+        "--max-args",
+        "--max-procs",
+        "--max-lines",
+    ];
+    let words = run.words(&takes, Style::Leading);
+    let mut input = run.input.clone();
+    if let Some(file) = words.value(&["-a", "--arg-file"]).cloned() {
+        input = run.reads(&file);
+    }
+    let mut command = words.operands.clone();
+    if command.is_empty() {
+        command.push(Argument::new("echo".into(), run.span));
+    }
+    let given = match input.known() {
+        Some(known) => {
+            let known = known.to_owned();
+            known.split_whitespace().take(64).map(|word| Argument::new(Text::known(word), run.span)).collect()
+        }
+        None if input.flows.is_empty() => Vec::new(),
+        None => vec![Argument {
+            text: input.text.clone().unwrap_or_else(|| Text::hole(Hole::Output)),
+            span: run.span,
+            flows: input.flows.clone(),
+        }],
+    };
+    let marker = words.value(&["-I", "--replace"]).and_then(|value| value.known().map(str::to_owned));
+    match marker {
+        Some(marker) => {
+            let marker = if marker.is_empty() { "{}".to_owned() } else { marker };
+            let all: Vec<Vec<Argument>> = given.iter().take(8).map(|value| fill(&command, &marker, value)).collect();
+            for words in all {
+                let output = run.start_with(words, &Stream::default());
+                run.output.then(output);
+            }
+        }
+        None => {
+            command.extend(given);
+            run.output = run.start_with(command, &Stream::default());
+        }
+    }
+}
+
+/// Puts a value into the place of a mark.
+pub(super) fn fill(command: &[Argument], mark: &str, value: &Argument) -> Vec<Argument> {
+    command
+        .iter()
+        .map(|word| {
+            let mut filled = Argument { text: Text::default(), span: word.span, flows: word.flows.clone() };
+            for piece in word.text.pieces() {
+                match piece {
+                    crate::Piece::Known(known) if known.contains(mark) => {
+                        for (index, part) in known.split(mark).enumerate() {
+                            if index > 0 {
+                                filled.text.append(value.text.clone());
+                                filled.flows.extend(value.flows.clone());
+                            }
+                            filled.text.append(Text::known(part));
+                        }
+                    }
+                    other => filled.text.push(other.clone()),
+                }
+            }
+            filled
+        })
+        .collect()
+}
+
+fn timeout(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-k", "-s", "--kill-after", "--signal"], Style::Leading);
+    run.output = run.start(words.operands.into_iter().skip(1).collect());
+}
+
+fn busybox(run: &mut Run<'_, '_>, _name: &str) {
+    let rest = run.rest();
+    if rest.first().and_then(Argument::known).is_some_and(|word| word.starts_with("--")) {
+        return;
+    }
+    run.output = run.start(rest);
+}
+
+fn script(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-c", "--command", "-O", "-I", "-B", "-T", "-E", "-o"], Style::Usual);
+    for file in words.operands.iter().take(1) {
+        run.writes(file, Stream::default());
+    }
+    if let Some(code) = words.value(&["-c", "--command"]).cloned() {
+        run.output = run.shell(&code);
+    }
+}
+
+fn watch(run: &mut Run<'_, '_>, name: &str) {
+    let words = run.words(&["-n", "--interval", "-d", "-w", "-e", "--exec", "-x", "-s"], Style::Leading);
+    let exec = words.values(&["--exec"]).next().cloned();
+    if let (Some(code), "nodemon") = (&exec, name) {
+        run.shell(code);
+        return;
+    }
+    if name == "inotifywait" {
+        return;
+    }
+    if name == "entr" || words.has(&["-x"]) {
+        run.output = run.start(words.operands);
+        return;
+    }
+    // `watch` gives its words to a shell, joined.
+    if let Some(line) = join(&words.operands) {
+        run.output = run.shell(&line);
+    }
+}
+
+/// The words as one line.
+pub(super) fn join(words: &[Argument]) -> Option<Argument> {
+    let (first, rest) = words.split_first()?;
+    let mut line = first.clone();
+    for word in rest {
+        line.text.append(Text::known(" "));
+        line.text.append(word.text.clone());
+        line.flows.extend(word.flows.clone());
+        line.span.end = word.span.end.max(line.span.start);
+    }
+    Some(line)
+}
+
+fn flock(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-w", "-E", "--wait", "--timeout", "-c", "--command"], Style::Leading);
+    let mut operands = words.operands.into_iter().skip(1).peekable();
+    if operands.peek().and_then(|word| word.known()).is_some_and(|word| word == "-c" || word == "--command") {
+        operands.next();
+        if let Some(code) = operands.next() {
+            run.output = run.shell(&code);
+        }
+        return;
+    }
+    run.output = run.start(operands.collect());
+}

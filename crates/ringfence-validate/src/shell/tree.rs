@@ -1,0 +1,145 @@
+//! The structure of a shell text, as both parsers give it: what they have to agree on, and what is walked.
+
+use std::rc::Rc;
+
+use crate::span::Span;
+
+/// A word as written, with its quotes.
+#[derive(Debug, Clone)]
+pub(super) struct Word {
+    pub(super) raw: String,
+    /// Where it stands in the text of this shell; nothing from the second parser.
+    pub(super) at: usize,
+}
+
+/// Two words are the same if they are written the same; where they stand is not compared.
+impl PartialEq for Word {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw == other.raw
+    }
+}
+
+/// A place that does not take part in comparisons.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place(pub(super) Span);
+
+impl PartialEq for Place {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Node {
+    Simple(Simple),
+    Pipeline(Vec<Node>, Place),
+    /// Commands one after the other.
+    List(Vec<(Node, Then)>),
+    /// `( … )` or `{ …; }`.
+    Group {
+        subshell: bool,
+        body: Box<Node>,
+        redirects: Vec<Redirect>,
+        place: Place,
+    },
+    /// Conditions and branches, in order; the last may stand alone.
+    If {
+        arms: Vec<(Node, Node)>,
+        otherwise: Option<Box<Node>>,
+        redirects: Vec<Redirect>,
+        place: Place,
+    },
+    While {
+        condition: Box<Node>,
+        body: Box<Node>,
+        redirects: Vec<Redirect>,
+        place: Place,
+    },
+    For {
+        variable: String,
+        words: Option<Vec<Word>>,
+        body: Box<Node>,
+        redirects: Vec<Redirect>,
+        place: Place,
+    },
+    ForArithmetic {
+        parts: Vec<String>,
+        body: Box<Node>,
+        redirects: Vec<Redirect>,
+        place: Place,
+    },
+    Case {
+        word: Word,
+        arms: Vec<(Vec<Word>, Option<Node>)>,
+        redirects: Vec<Redirect>,
+        place: Place,
+    },
+    Function {
+        name: String,
+        body: Rc<Node>,
+        place: Place,
+    },
+    Test {
+        words: Vec<Word>,
+        redirects: Vec<Redirect>,
+        place: Place,
+    },
+    Arithmetic {
+        text: String,
+        redirects: Vec<Redirect>,
+        place: Place,
+    },
+    Coprocess {
+        body: Box<Node>,
+    },
+    Nothing,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Simple {
+    pub(super) assignments: Vec<Word>,
+    pub(super) words: Vec<Word>,
+    pub(super) redirects: Vec<Redirect>,
+    pub(super) place: Place,
+}
+
+/// What joins a command to the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    Next,
+    And,
+    Or,
+    Background,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Redirect {
+    pub(super) descriptor: Option<i32>,
+    pub(super) kind: RedirectKind,
+    pub(super) target: Target,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RedirectKind {
+    Read,
+    Write,
+    Append,
+    ReadWrite,
+    DuplicateInput,
+    DuplicateOutput,
+    HereString,
+    HereDocument,
+    /// `&>` and `&>>`.
+    Both,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Target {
+    Word(Word),
+    /// The body of a here-document.
+    Document {
+        body: String,
+        expands: bool,
+        at: Place,
+    },
+}

@@ -1,0 +1,411 @@
+//! The walk through a tree: each command becomes a step, and what it writes goes on to where it is read.
+
+use std::rc::Rc;
+
+use super::scan::{From, scan};
+use super::scope::{Function, Value};
+use super::tree::{Node, Place, Simple, Word};
+use super::word::Quotes;
+use crate::analysis::{Act, Does, Fact, Origin, Step, SystemAct, Trick, Unknown};
+use crate::program::{self, Invocation};
+use crate::reading::Reading;
+use crate::span::Span;
+use crate::stream::{Argument, Stream};
+use crate::text::Text;
+
+/// Functions within functions, at most.
+const MOST_CALLS: usize = 16;
+
+/// One walk through one text.
+pub(super) struct Walker<'w, 'a> {
+    pub(super) reading: &'w mut Reading<'a>,
+    pub(super) origin: Origin,
+    /// Facts of the command whose words are being expanded.
+    pub(super) facts: Vec<Act>,
+    /// Facts that are only known once a command has run: what it sent.
+    pub(super) late: Vec<Act>,
+    /// Steps of the substitutions in those words.
+    pub(super) inner: Vec<Step>,
+}
+
+impl<'w, 'a> Walker<'w, 'a> {
+    pub(super) fn new(reading: &'w mut Reading<'a>, origin: Origin) -> Self {
+        Self { reading, origin, facts: Vec::new(), late: Vec::new(), inner: Vec::new() }
+    }
+
+    /// The whole text; functions that it defines and never calls are walked last, since something else may call them.
+    pub(super) fn all(&mut self, node: &Node, input: &Stream) -> (Vec<Step>, Stream) {
+        let known: Vec<String> = self.reading.scope.functions.keys().cloned().collect();
+        let mut steps = Vec::new();
+        let output = self.node(node, input, &mut steps);
+        let waiting: Vec<(String, Rc<Function>)> = self
+            .reading
+            .scope
+            .functions
+            .iter()
+            .filter(|(name, _)| !known.contains(name) && !self.reading.scope.called.contains(name))
+            .map(|(name, function)| (name.clone(), Rc::clone(function)))
+            .collect();
+        for (name, function) in waiting {
+            let mut inner = Vec::new();
+            self.function(&name, &function, Vec::new(), &Stream::default(), &mut inner);
+            if !inner.is_empty() {
+                let span = inner.first().map(|step| step.span).unwrap_or_default();
+                steps.push(Step { span, does: Does::Group, facts: Vec::new(), inner });
+            }
+        }
+        (steps, output)
+    }
+
+    pub(super) fn place(&self, place: Place) -> Span {
+        self.origin.place(place.0)
+    }
+
+    pub(super) fn node(&mut self, node: &Node, input: &Stream, steps: &mut Vec<Step>) -> Stream {
+        match node {
+            Node::Simple(simple) => self.simple(simple, input, steps),
+            Node::Pipeline(commands, place) => self.pipeline(commands, *place, input, steps),
+            Node::List(items) => self.list(items, input, steps),
+            Node::Nothing => Stream::default(),
+            Node::Function { name, body, place } => {
+                self.define(name, body, *place, steps);
+                Stream::default()
+            }
+            Node::Group { .. }
+            | Node::If { .. }
+            | Node::While { .. }
+            | Node::For { .. }
+            | Node::ForArithmetic { .. }
+            | Node::Case { .. }
+            | Node::Test { .. }
+            | Node::Arithmetic { .. }
+            | Node::Coprocess { .. } => self.compound(node, input, steps),
+        }
+    }
+
+    fn define(&mut self, name: &str, body: &Rc<Node>, place: Place, steps: &mut Vec<Step>) {
+        let function = Rc::new(Function { body: Rc::clone(body), origin: self.origin });
+        self.reading.scope.functions.insert(name.to_owned(), function);
+        if program::is_known(name) {
+            let span = self.place(place);
+            let fact = Fact::Tricks { trick: Trick::Redefines };
+            steps.push(Step { span, does: Does::Group, facts: vec![Act { span, fact }], inner: Vec::new() });
+        }
+    }
+
+    fn pipeline(&mut self, commands: &[Node], place: Place, input: &Stream, steps: &mut Vec<Step>) -> Stream {
+        let files = Rc::clone(&self.reading.scope.files);
+        let mut inner = Vec::new();
+        let mut output = self.through(commands, input, &mut inner);
+        // The commands run at once: what the last one writes into a named pipe, the first one reads.
+        let pipes = &self.reading.scope.pipes;
+        let closes = pipes.iter().any(|path| files.get(path) != self.reading.scope.files.get(path));
+        if closes && self.reading.count_circle() {
+            inner.clear();
+            output = self.through(commands, input, &mut inner);
+        }
+        steps.push(Step { span: self.place(place), does: Does::Pipeline, facts: Vec::new(), inner });
+        output
+    }
+
+    fn through(&mut self, commands: &[Node], input: &Stream, steps: &mut Vec<Step>) -> Stream {
+        let mut stream = input.clone();
+        for command in commands {
+            let saved = self.reading.scope.clone();
+            stream = self.node(command, &stream, steps);
+            self.leave_subshell(saved);
+        }
+        stream
+    }
+
+    /// Back to what was known before; files stay as they were written.
+    pub(super) fn leave_subshell(&mut self, mut saved: super::Scope) {
+        let scope = &mut self.reading.scope;
+        saved.files = std::mem::take(&mut scope.files);
+        saved.pipes = std::mem::take(&mut scope.pipes);
+        saved.called = std::mem::take(&mut scope.called);
+        for (name, function) in std::mem::take(&mut scope.functions) {
+            saved.functions.entry(name).or_insert(function);
+        }
+        *scope = saved;
+    }
+
+    fn simple(&mut self, simple: &Simple, input: &Stream, steps: &mut Vec<Step>) -> Stream {
+        let outer = (std::mem::take(&mut self.facts), std::mem::take(&mut self.inner));
+        let output = self.simple_within(simple, input, steps);
+        (self.facts, self.inner) = outer;
+        output
+    }
+
+    fn simple_within(&mut self, simple: &Simple, input: &Stream, steps: &mut Vec<Step>) -> Stream {
+        let span = self.place(simple.place);
+        if let Some((line, rest)) = self.alias(simple) {
+            return self.aliased(&line, rest, simple, span, input, steps);
+        }
+        let assignments: Vec<(String, Value, Span)> =
+            simple.assignments.iter().filter_map(|word| self.assignment(word)).collect();
+        let mut arguments = Vec::new();
+        for (index, word) in simple.words.iter().enumerate() {
+            // `export A="b c"` is one word: what follows a declaration is not cut.
+            let declares = index > 0 && declaration(&simple.words) && is_assignment(&word.raw);
+            if declares { arguments.push(self.single(word)) } else { arguments.extend(self.fields(word)) }
+        }
+        let redirection = self.redirections(&simple.redirects, input);
+        let input = redirection.input.as_ref().unwrap_or(input).clone();
+        let output = if arguments.is_empty() {
+            self.bare(assignments, span, redirection.read.clone(), steps)
+        } else {
+            self.run(arguments, &assignments, span, &input, steps)
+        };
+        let output = self.deliver(redirection, output);
+        let late = std::mem::take(&mut self.late);
+        if let Some(step) = steps.last_mut() {
+            step.facts.extend(late);
+        }
+        output
+    }
+
+    /// No words: variables are set, substitutions run, targets opened.
+    fn bare(
+        &mut self,
+        assignments: Vec<(String, Value, Span)>,
+        span: Span,
+        read: Option<Stream>,
+        steps: &mut Vec<Step>,
+    ) -> Stream {
+        for (name, value, place) in assignments {
+            if program::poisons(&name) {
+                let facts = program::sets_environment(self.reading, &name, &value, place, &mut self.inner);
+                self.facts.extend(facts);
+            }
+            self.reading.scope.set(name, value);
+        }
+        let (facts, inner) = (std::mem::take(&mut self.facts), std::mem::take(&mut self.inner));
+        if !facts.is_empty() || !inner.is_empty() {
+            steps.push(Step { span, does: Does::Group, facts, inner });
+        }
+        read.unwrap_or_default()
+    }
+
+    fn run(
+        &mut self,
+        arguments: Vec<Argument>,
+        assignments: &[(String, Value, Span)],
+        span: Span,
+        input: &Stream,
+        steps: &mut Vec<Step>,
+    ) -> Stream {
+        let name = arguments.first().and_then(|first| first.known()).map(str::to_owned);
+        if let Some(name) = &name
+            && let Some(function) = self.reading.scope.functions.get(name).cloned()
+        {
+            let mut facts = std::mem::take(&mut self.facts);
+            let mut inner = std::mem::take(&mut self.inner);
+            if self.reading.scope.within.contains(name) {
+                // A function that starts itself, and not as its own last act, fills the machine.
+                facts.push(Act {
+                    span,
+                    fact: Fact::System { act: SystemAct::Exhaustion, about: Text::known(name.as_str()) },
+                });
+                steps.push(Step { span, does: Does::Group, facts, inner });
+                return Stream::default();
+            }
+            let output = self.function(name, &function, arguments.into_iter().skip(1).collect(), input, &mut inner);
+            steps.push(Step { span, does: Does::Group, facts, inner });
+            return output;
+        }
+        if let Err(unknown) = self.reading.count_step() {
+            steps.push(crate::reading::unknown_code(crate::Language::Shell, span, unknown));
+            return Stream::default();
+        }
+        let mut facts = std::mem::take(&mut self.facts);
+        if let Err(unknown) = self.reading.count_facts(facts.len()) {
+            facts = vec![Act { span, fact: Fact::Unknown { unknown } }];
+        }
+        let inner = std::mem::take(&mut self.inner);
+        let (mut step, output) =
+            program::run(self.reading, Invocation { arguments, environment: assignments, span, input });
+        step.facts.splice(0..0, facts);
+        step.inner.splice(0..0, inner);
+        steps.push(step);
+        output
+    }
+
+    pub(super) fn function(
+        &mut self,
+        name: &str,
+        function: &Function,
+        arguments: Vec<Argument>,
+        input: &Stream,
+        steps: &mut Vec<Step>,
+    ) -> Stream {
+        if !self.reading.scope.called.iter().any(|called| called == name) {
+            self.reading.scope.called.push(name.to_owned());
+        }
+        if self.reading.scope.within.len() >= MOST_CALLS {
+            let unknown = Unknown::TooMuch { bound: "depth" };
+            steps.push(crate::reading::unknown_code(crate::Language::Shell, Span::default(), unknown));
+            return Stream::default();
+        }
+        let outer = std::mem::replace(&mut self.reading.scope.arguments, arguments);
+        self.reading.scope.within.push(name.to_owned());
+        let origin = std::mem::replace(&mut self.origin, function.origin);
+        let output = self.node(&function.body, input, steps);
+        self.origin = origin;
+        self.reading.scope.within.pop();
+        self.reading.scope.arguments = outer;
+        output
+    }
+
+    /// A name and its value, from `name=value`, `name+=value` or `name=(a b)`.
+    pub(super) fn assignment(&mut self, word: &Word) -> Option<(String, Value, Span)> {
+        let (left, right) = word.raw.split_once('=')?;
+        let (left, adds) = left.strip_suffix('+').map_or((left, false), |left| (left, true));
+        let (name, index) = left.split_once('[').map_or((left, None), |(name, index)| (name, Some(index)));
+        let span = self.span(word);
+        let mut value = if let Some(list) = right.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+            self.array(list, word)
+        } else {
+            let argument = self.single_of(right, word, Quotes::Mean);
+            Value { fields: vec![argument.text], flows: argument.flows }
+        };
+        let before = self.reading.scope.variables.get(name);
+        if let Some(index) = index {
+            value = match (before, index.trim_end_matches(']').parse::<usize>()) {
+                (Some(before), Ok(index)) if index < before.fields.len() => {
+                    let mut all = before.clone();
+                    if let (Some(place), Some(field)) = (all.fields.get_mut(index), value.fields.pop()) {
+                        *place = field;
+                    }
+                    all
+                }
+                (Some(before), Ok(index)) if index == before.fields.len() => {
+                    let mut all = before.clone();
+                    all.fields.extend(value.fields);
+                    all
+                }
+                (None, Ok(0)) => value,
+                _ => Value::hole(name),
+            };
+        } else if adds {
+            let mut all = before.cloned().unwrap_or_else(|| Value::hole(name));
+            if right.starts_with('(') {
+                all.fields.extend(value.fields);
+            } else if let (Some(first), Some(more)) = (all.fields.first_mut(), value.fields.pop()) {
+                first.append(more);
+            }
+            all.flows.extend(value.flows);
+            value = all;
+        }
+        Some((name.to_owned(), value, span))
+    }
+
+    /// The elements of `(a "b c")`.
+    fn array(&mut self, list: &str, word: &Word) -> Value {
+        let mut value = Value::default();
+        for element in elements(list) {
+            let part = Word { raw: element, at: word.at };
+            for argument in self.fields(&part) {
+                value.fields.push(argument.text);
+                value.flows.extend(argument.flows);
+            }
+        }
+        value.flows.dedup();
+        value
+    }
+
+    /// The line of an alias of this text, and the words behind it.
+    fn alias<'s>(&self, simple: &'s Simple) -> Option<(String, &'s [Word])> {
+        if self.reading.scope.aliases.is_empty() {
+            return None;
+        }
+        let (first, rest) = simple.words.split_first()?;
+        Some((self.reading.scope.aliases.get(&first.raw)?.clone(), rest))
+    }
+
+    fn aliased(
+        &mut self,
+        line: &str,
+        rest: &[Word],
+        simple: &Simple,
+        span: Span,
+        input: &Stream,
+        steps: &mut Vec<Step>,
+    ) -> Stream {
+        let name = simple.words.first().map(|word| word.raw.clone()).unwrap_or_default();
+        let mut text = line.to_owned();
+        for word in rest {
+            text.push(' ');
+            text.push_str(&word.raw);
+        }
+        // An alias is not looked up within itself.
+        let alias = self.reading.scope.aliases.remove(&name);
+        let (inner, output) = super::read_stream(self.reading, &text, Origin::Made(span), input);
+        if let Some(alias) = alias {
+            self.reading.scope.aliases.insert(name, alias);
+        }
+        steps.push(Step { span, does: Does::Group, facts: Vec::new(), inner });
+        output
+    }
+}
+
+/// Whether the command sets variables by words such as `export A=b`.
+fn declaration(words: &[Word]) -> bool {
+    words
+        .first()
+        .is_some_and(|word| matches!(word.raw.as_str(), "export" | "declare" | "local" | "typeset" | "readonly"))
+}
+
+fn is_assignment(raw: &str) -> bool {
+    raw.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    })
+}
+
+/// The words of an array's list.
+fn elements(list: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut start = None;
+    let bytes = list.as_bytes();
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        if byte.is_ascii_whitespace() {
+            if let Some(start) = start.take() {
+                found.extend(list.get(start..at).map(str::to_owned));
+            }
+            at += 1;
+            continue;
+        }
+        start.get_or_insert(at);
+        let next = bytes.get(at + 1).copied();
+        let end = match (byte, next) {
+            (b'\\', _) => at + 2,
+            (b'\'', _) => {
+                list.get(at + 1..).and_then(|rest| rest.find('\'')).map_or(list.len(), |length| at + length + 2)
+            }
+            (b'"', _) => double_quotes(list, at + 1),
+            (b'$' | b'<' | b'>', Some(b'(')) => scan(list, at + 2, From::Command).map_or(list.len(), |scan| scan.end),
+            (b'$', Some(b'{')) => scan(list, at + 2, From::Parameter).map_or(list.len(), |scan| scan.end),
+            _ => at + 1,
+        };
+        at = end;
+    }
+    if let Some(start) = start {
+        found.extend(list.get(start..).map(str::to_owned));
+    }
+    found
+}
+
+/// The end of double quotes that open before `at`.
+fn double_quotes(list: &str, mut at: usize) -> usize {
+    let bytes = list.as_bytes();
+    while let Some(&byte) = bytes.get(at) {
+        match (byte, bytes.get(at + 1)) {
+            (b'"', _) => return at + 1,
+            (b'\\', _) => at += 2,
+            (b'$', Some(b'(')) => at = scan(list, at + 2, From::Command).map_or(list.len(), |scan| scan.end),
+            _ => at += 1,
+        }
+    }
+    list.len()
+}

@@ -1,0 +1,100 @@
+//! The corpus: one case in each line, or several lines between two lines of `~~~`. A line `#: NAME` begins a category.
+
+use ringfence_policy::{ValidateLevel, Verdict};
+use ringfence_validate::{
+    Circumstances, Judgement, Language, Limits, Subject, Surroundings, analyse, judge, nothing_allowed,
+};
+
+/// What a case is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Label {
+    Dangerous,
+    Ordinary,
+}
+
+/// One labelled request.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub(crate) language: Language,
+    pub(crate) label: Label,
+    pub(crate) category: String,
+    pub(crate) text: String,
+}
+
+const FILES: [(Language, Label, &str); 8] = [
+    (Language::Shell, Label::Dangerous, include_str!("../../corpus/shell.dangerous.txt")),
+    (Language::Python, Label::Dangerous, include_str!("../../corpus/python.dangerous.txt")),
+    (Language::JavaScript, Label::Dangerous, include_str!("../../corpus/javascript.dangerous.txt")),
+    (Language::TypeScript, Label::Dangerous, include_str!("../../corpus/typescript.dangerous.txt")),
+    (Language::Shell, Label::Ordinary, include_str!("../../corpus/shell.ordinary.txt")),
+    (Language::Python, Label::Ordinary, include_str!("../../corpus/python.ordinary.txt")),
+    (Language::JavaScript, Label::Ordinary, include_str!("../../corpus/javascript.ordinary.txt")),
+    (Language::TypeScript, Label::Ordinary, include_str!("../../corpus/typescript.ordinary.txt")),
+];
+
+/// Every case.
+pub(crate) fn cases() -> Vec<Case> {
+    FILES.iter().flat_map(|(language, label, text)| read(*language, *label, text)).collect()
+}
+
+fn read(language: Language, label: Label, text: &str) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut category = String::new();
+    let mut block: Option<String> = None;
+    for line in text.lines() {
+        let mut add = |text: String| cases.push(Case { language, label, category: category.clone(), text });
+        match (&mut block, line) {
+            (None, "~~~") => block = Some(String::new()),
+            (Some(_), "~~~") => add(block.take().unwrap()),
+            (Some(text), line) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+            (None, "") => {}
+            (None, line) => match line.strip_prefix("#: ") {
+                Some(name) => category = name.to_owned(),
+                None => add(line.to_owned()),
+            },
+        }
+    }
+    assert!(block.is_none(), "a block is not closed");
+    cases
+}
+
+/// What the validator makes of a text.
+pub(crate) fn judged(language: Language, text: &str, level: ValidateLevel) -> Judgement {
+    let subject = match language {
+        Language::Shell => Subject::Shell(text),
+        Language::Python | Language::JavaScript | Language::TypeScript | Language::Other => {
+            Subject::Code { language, source: text }
+        }
+    };
+    let surroundings = Surroundings::default();
+    let analysis = analyse(subject, &surroundings, &Limits::default());
+    let list = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+    let circumstances = Circumstances {
+        level,
+        surroundings: &surroundings,
+        allows: &nothing_allowed,
+        commands: &list(super::report::COMMANDS),
+        modules: &list(super::report::MODULES),
+    };
+    judge(&analysis, &circumstances)
+}
+
+/// Whether somebody would be stopped or asked.
+pub(crate) fn is_alarm(judgement: &Judgement) -> bool {
+    judgement.verdict > Verdict::Allow
+}
+
+#[test]
+fn the_corpus_is_as_large_as_it_says_and_has_nothing_twice() {
+    let cases = cases();
+    let count = |label| cases.iter().filter(|case| case.label == label).count();
+    assert!(count(Label::Dangerous) >= 600, "{}", count(Label::Dangerous));
+    assert!(count(Label::Ordinary) >= 800, "{}", count(Label::Ordinary));
+    let mut seen = std::collections::BTreeSet::new();
+    for case in &cases {
+        assert!(seen.insert((format!("{:?}", case.language), &case.text)), "twice: {}", case.text);
+    }
+}

@@ -1,0 +1,96 @@
+//! Command rules against words that are not all known.
+
+use ringfence_policy::{CommandRule, Sourced, Verdict, decide};
+use ringfence_validate::Text;
+
+/// The rule that decides about a command.
+#[derive(Debug, PartialEq)]
+pub(super) enum Held<'r> {
+    /// None does.
+    Not,
+    /// This one.
+    By(&'r Sourced<CommandRule>),
+    /// This one, if the words that are not known turn out to be its words; it is stricter than what holds for certain.
+    Perhaps(&'r Sourced<CommandRule>),
+}
+
+/// Holds the rules against a command. A word that is not known may be any word, several, or none.
+pub(super) fn hold<'r>(rules: &'r [Sourced<CommandRule>], argv: &[Text]) -> Held<'r> {
+    let known: Vec<&str> = argv.iter().map_while(Text::as_known).collect();
+    let certain = decide(rules, &known);
+    let open = argv.get(known.len());
+    let now = certain.map_or(Verdict::Allow, |rule| rule.value.verdict);
+    let perhaps = open.and_then(|open| {
+        rules
+            .iter()
+            .filter(|rule| rule.value.verdict > now && could_hold(&rule.value, &known, open))
+            .max_by_key(|rule| (rule.value.verdict, rule.value.prefix.len()))
+    });
+    match (perhaps, certain) {
+        (Some(rule), _) => Held::Perhaps(rule),
+        (None, Some(rule)) => Held::By(rule),
+        (None, None) => Held::Not,
+    }
+}
+
+/// Whether the rule's words begin with those that are known, and could go on with `open`.
+fn could_hold(rule: &CommandRule, known: &[&str], open: &Text) -> bool {
+    let Some(next) = rule.prefix.get(known.len()) else { return false };
+    let begins = rule.prefix.iter().zip(known).enumerate().all(|(place, (wanted, word))| {
+        let name = if place == 0 { word.rsplit('/').next().unwrap_or(word) } else { word };
+        wanted == word || wanted == name
+    });
+    // A folder may stand before a program's name.
+    let start =
+        if known.is_empty() { open.known_start().rsplit('/').next().unwrap_or_default() } else { open.known_start() };
+    begins && next.starts_with(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use ringfence_policy::{Layer, LayerInput, resolve};
+    use ringfence_validate::{Hole, Piece};
+
+    use super::*;
+
+    /// `$` in a word is where it is not known.
+    fn check(line: &str, expected: &str) {
+        let rules = "version: 1\ncommands:\n  - { deny: [git, push, --force], matches: [git push --force] }\n  \
+                     - { ask: [git, push], matches: [git push] }\n  - { allow: [git, push, --dry-run], matches: [git push --dry-run] }\n";
+        let file = ringfence_policy::parse("p.yaml", rules).unwrap();
+        let policy = resolve(&[LayerInput { layer: Layer::Project, file }], &[]).unwrap();
+        let word = |word: &str| {
+            let mut text = Text::default();
+            for (place, part) in word.split('$').enumerate() {
+                if place > 0 {
+                    text.push(Piece::Hole(Hole::Other));
+                }
+                text.push(Piece::Known(part.to_owned()));
+            }
+            text
+        };
+        let argv: Vec<Text> = line.split(' ').map(word).collect();
+        let found = match hold(&policy.commands, &argv) {
+            Held::Not => "not".to_owned(),
+            Held::By(rule) => format!("by {}", rule.value.prefix.join(" ")),
+            Held::Perhaps(rule) => format!("perhaps {}", rule.value.prefix.join(" ")),
+        };
+        assert_eq!(found, expected, "{line}");
+    }
+
+    #[test]
+    fn a_word_that_is_not_known_may_be_what_a_stricter_rule_names() {
+        check("git push --force", "by git push --force");
+        check("git push $", "perhaps git push --force");
+        check("git push --f$", "perhaps git push --force");
+        check("git push --x$", "by git push");
+        check("git push --dry-run $", "by git push --dry-run");
+        check("git $ --force", "perhaps git push --force");
+        check("/usr/bin/git $", "perhaps git push --force");
+        check("$", "perhaps git push --force");
+        check("/usr/bin/g$", "perhaps git push --force");
+        check("/usr/bin/m$", "not");
+        check("ls $", "not");
+        check("git status", "not");
+    }
+}
