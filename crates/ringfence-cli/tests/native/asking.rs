@@ -48,7 +48,7 @@ fn at_terminal(stage: &Stage, argv: &[&str], before: &str, answer: &str) -> Stri
     let mut sitting = Sitting::start(stage, &[&["--"], argv].concat(), None);
     sitting.type_in(before);
     if !answer.is_empty() {
-        sitting.wait_for(QUESTION);
+        sitting.wait_for(END);
         sitting.type_in(answer);
     }
     sitting.end().0
@@ -56,6 +56,11 @@ fn at_terminal(stage: &Stage, argv: &[&str], before: &str, answer: &str) -> Stri
 
 /// The end of a question.
 const QUESTION: &str = "type yes to allow it; everything else is a no: ";
+/// How a question about a command ends: its rule may stand.
+const QUESTION_OF_A_RULE: &str =
+    "type yes to allow it, or always for this rule in this session; everything else is a no: ";
+/// How both end.
+const END: &str = "everything else is a no: ";
 
 /// A run at a terminal of its own.
 struct Sitting {
@@ -242,14 +247,29 @@ fn each_command_that_is_asked_about_is_a_question_of_its_own() {
     for (second, runs) in [("yes\n", true), ("no\n", false)] {
         let mut sitting = Sitting::start(&stage, &["--shell", "echo one && echo two --everything"], None);
         sitting.wait_for("ringfence asks: echo one?");
-        sitting.wait_for(QUESTION);
+        sitting.wait_for(QUESTION_OF_A_RULE);
         sitting.type_in("yes\n");
         sitting.wait_for("ringfence asks: echo two --everything?");
-        sitting.wait_for(&format!("(commands.ask echo two)\r\n  {QUESTION}"));
+        sitting.wait_for(&format!("(commands.ask echo two)\r\n  {QUESTION_OF_A_RULE}"));
         sitting.type_in(second);
         let (shown, _) = sitting.end();
         assert_eq!(shown.contains("\none\r\ntwo --everything"), runs, "{shown}");
     }
+}
+
+#[test]
+fn always_is_for_every_command_of_that_rule_and_of_no_other() {
+    let rules = "commands: [{ ask: [echo], matches: [\"echo x\"] }, { ask: [printf], matches: [\"printf x\"] }]\n";
+    let Some(stage) = walled_with(rules) else { return };
+    let mut sitting = Sitting::start(&stage, &["--shell", "echo one && echo two && printf three"], None);
+    sitting.wait_for("ringfence asks: echo one?");
+    sitting.wait_for(QUESTION_OF_A_RULE);
+    sitting.type_in("always\n");
+    sitting.wait_for("ringfence asks: printf three?");
+    sitting.wait_for(QUESTION_OF_A_RULE);
+    sitting.type_in("yes\n");
+    let (shown, _) = sitting.end();
+    assert!(shown.contains("\none\r\ntwo\r\nthree") && !shown.contains("asks: echo two?"), "{shown}");
 }
 
 #[test]
