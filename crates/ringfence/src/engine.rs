@@ -252,7 +252,9 @@ impl Inner {
             let (raised, known) = tokio::join!(biased; chosen.backend.raise(&plan), write_down);
             match (raised, known) {
                 // What a name means may have been remembered. Now it is known, and one that is another by then fails.
-                (Ok(sandbox), Ok(image)) if !FoundImage::is_shown(image.as_ref(), sandbox.image()) => {
+                (Ok(mut sandbox), Ok(image)) if !FoundImage::is_shown(image.as_ref(), sandbox.image()) => {
+                    // Its way out may be a thread, beside which we could not raise another wall.
+                    sandbox.close_network().await;
                     drop(sandbox);
                     (chosen.backend.raise(&plan).await, Ok(image))
                 }
