@@ -102,7 +102,7 @@ fn engine(home: &Path, launcher: Launcher) -> Engine {
 
 /// A run that goes on.
 async fn started(engine: &Engine) -> Run {
-    let mut run = engine.start(Request::argv(&LONG)).unwrap();
+    let mut run = engine.start(Request::argv(LONG)).unwrap();
     loop {
         match tokio::time::timeout(Duration::from_secs(60), run.next_event()).await.unwrap() {
             Some(Event::Started { .. }) => return run,
@@ -113,7 +113,7 @@ async fn started(engine: &Engine) -> Run {
 }
 
 async fn once(engine: &Engine) -> Outcome {
-    engine.start(Request::argv(&["/bin/true"])).unwrap().outcome().await.unwrap()
+    engine.start(Request::argv(["/bin/true"])).unwrap().outcome().await.unwrap()
 }
 
 fn succeeded(outcome: &Outcome) {
