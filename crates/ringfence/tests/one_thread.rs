@@ -45,12 +45,12 @@ fn main() {
         Presence::Skip(why) => return eprintln!("{why}"),
         Presence::Fail(why) => panic!("{why}"),
     }
-    runtime.block_on(walls_beside_each_other(&engine));
+    runtime.block_on(a_process_with_one_thread_raises_one_wall_with_a_way_out_beside_another(&engine));
     runtime.block_on(one_wall_with_a_thread(home.path()));
 }
 
 /// Runs at once, after one that was left to itself, and beside a session.
-async fn walls_beside_each_other(engine: &Engine) {
+async fn a_process_with_one_thread_raises_one_wall_with_a_way_out_beside_another(engine: &Engine) {
     assert_eq!(threads(), ["one_thread"]);
     let first = started(engine).await;
     assert_eq!(threads(), ["one_thread"], "the proxy would keep us from raising another wall");
