@@ -11,8 +11,10 @@ use std::time::Duration;
 /// How often a build is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Gives way to everybody: also to programs in sessions of their own, which the kernel may weigh as groups.
-const GIVING_WAY: &str = "{ echo 19 > /proc/self/autogroup; } 2>/dev/null; exec nice -n 19 \"$@\"";
+/// Gives way to everybody: also to programs in sessions of their own, which the kernel may weigh as groups. Ends with its whole group,
+/// cargo and the compilers that it started, when its input ends: however whoever holds the other end went away.
+const GIVING_WAY: &str = "{ echo 19 > /proc/self/autogroup; } 2>/dev/null; exec 3<&0 </dev/null; \
+    { read -r word <&3; kill -s TERM 0; } & nice -n 19 \"$@\" 3<&-";
 
 /// Builds that go on beside the steps. Dropping it ends them.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ impl Ahead {
                 let Ok(mut child) = giving_way(&build).spawn() else { return };
                 while let Ok(None) = child.try_wait() {
                     if let Err(mpsc::RecvTimeoutError::Disconnected) = stopped.recv_timeout(PAUSE) {
-                        end(child.id());
+                        // It waits after it has closed the input.
                         child.wait().ok();
                         return;
                     }
@@ -50,12 +52,6 @@ impl Drop for Ahead {
     }
 }
 
-/// Ends the group that `leader` leads: cargo and the compilers that it started.
-fn end(leader: u32) {
-    let group = format!("-{leader}");
-    Command::new("kill").args(["-s", "TERM", "--", &group]).stderr(Stdio::null()).status().ok();
-}
-
 /// The same command in a group of its own that gives way, without output.
 fn giving_way(build: &Command) -> Command {
     let mut command = Command::new("setsid");
@@ -70,7 +66,7 @@ fn giving_way(build: &Command) -> Command {
         };
     }
     // It leads no group yet, so that `setsid` goes on in the same process: ours to wait for, and the leader of a group then.
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
@@ -106,11 +102,30 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_ends_with_whoever_began_it() {
+    fn what_goes_on_ends_with_whoever_began_it_and_all_that_it_began() {
+        let file = std::env::temp_dir().join(format!("xtask-ahead-{}-pid", std::process::id()));
         let begun = Instant::now();
-        let ahead = Ahead::begin(vec![shell("sleep 100 & wait"), shell("sleep 100")]);
-        std::thread::sleep(Duration::from_millis(300));
+        let line = format!("sleep 100 & echo $! > {0}.new; mv {0}.new {0}; wait", file.display());
+        let ahead = Ahead::begin(vec![shell(&line), shell("sleep 100")]);
+        while !file.exists() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let pid = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        // One that waits to be reaped is gone, too.
+        let goes_on = || std::fs::read(format!("/proc/{}/cmdline", pid.trim())).is_ok_and(|line| !line.is_empty());
+        assert!(goes_on(), "the probe proves nothing");
         drop(ahead);
+        while goes_on() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn one_that_is_stopped_at_once_is_not_waited_for() {
+        let begun = Instant::now();
+        drop(Ahead::begin(vec![shell("sleep 100")]));
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }

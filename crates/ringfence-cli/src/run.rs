@@ -88,6 +88,7 @@ impl Fatal for RunFailure {
 }
 
 pub(crate) fn run(args: RunArgs, launcher: Launcher) -> Done {
+    let launcher = launcher.for_one_wall();
     let work = work(&args.work, args.stdin)?;
     let mut wishes = overrides(&args, None);
     wishes.proc.env.set.extend(args.limits.env.iter().cloned());

@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::body::Filter;
 use crate::decide::{Allowed, ForeignCredentials, Scheme};
+use crate::headers;
 use crate::scan::{self, Scanner};
 use crate::sign::{Signed, Stamp, sign};
 
@@ -132,15 +133,15 @@ impl Credential {
         Ok(self)
     }
 
-    /// Signs a request with the headers `headers`; returns the signature.
-    pub(crate) fn sign(&self, signed: &Signed<'_>, headers: &mut HeaderMap) -> Result<String, String> {
+    /// Signs a request with the headers `headers`; returns how the signature may be written in an answer.
+    pub(crate) fn sign(&self, signed: &Signed<'_>, headers: &mut HeaderMap) -> Result<Vec<Vec<u8>>, String> {
         let unfit = |_| "the signature does not fit into a header".to_owned();
         let stamp = Stamp::now().ok_or("the request cannot be signed: this machine has no clock or no chance")?;
         let (value, signature) = sign(&self.name, self.secret.as_bytes(), signed, &stamp);
         let mut value = HeaderValue::from_str(&value).map_err(unfit)?;
         value.set_sensitive(true);
         headers.insert(self.header.clone(), value);
-        Ok(signature)
+        Ok(spellings(&signature))
     }
 
     /// Likewise, with the name of the header as text.
@@ -240,7 +241,9 @@ fn refuse_foreign(own: Option<&Credential>, parts: &Parts) -> Result<(), String>
     let is_own = |value: &HeaderValue| sent.is_some_and(|credential| is_nothing_but(value, &credential.placeholder));
     let own_header = own.map(|credential| credential.header.as_str());
     for carrier in CARRIERS.into_iter().chain(own_header) {
-        if parts.headers.get_all(carrier).iter().any(|value| !is_own(value)) {
+        // One in another spelling is a key there, too, if the host takes it so.
+        let mut sent = parts.headers.iter().filter(|(name, _)| headers::are_alike(name.as_str(), carrier));
+        if sent.any(|(_, value)| !is_own(value)) {
             return Err(format!("this host is used with the policy's own credential; send none in `{carrier}`"));
         }
     }
@@ -368,6 +371,33 @@ mod tests {
         }
         assert!(scan::contains_any(b"?t=s3cr%2Fet%2Bvalue%3Dx", &words));
         assert!(!scan::contains_any(STANDARD.encode("another text altogether").as_bytes(), &words));
+    }
+
+    #[test]
+    fn a_signature_is_found_plain_and_in_base64() {
+        let key = Credential::new("a", "placeholder", &"k".repeat(SHORTEST_KEY)).unwrap().signing_in("x-sign").unwrap();
+        let mut headers = HeaderMap::new();
+        let signed = Signed { method: "GET", authority: "a.test", path: "/", body: Some(b"") };
+        let words = key.sign(&signed, &mut headers).unwrap();
+        let value = headers["x-sign"].to_str().unwrap();
+        let signature = value.rsplit('=').next().unwrap();
+        for echoed in [value.to_owned(), STANDARD.encode(value), STANDARD.encode(format!("u:{signature}"))] {
+            assert!(scan::contains_any(echoed.as_bytes(), &words), "{echoed}");
+        }
+        assert!(!scan::contains_any(STANDARD.encode(value.replace(signature, "another")).as_bytes(), &words));
+    }
+
+    #[test]
+    fn a_foreign_key_is_refused_in_every_spelling_of_its_header() {
+        let own = Credential::new("a", "placeholder", "long-enough").unwrap().sent_in("x-own-key", "").unwrap();
+        let is_refused = |name: &str, value: &str| {
+            let request = http::Request::get("/").header(name, value).body(()).unwrap();
+            refuse_foreign(Some(&own), &request.into_parts().0).is_err()
+        };
+        for name in ["X-Api-Key", "X_Api_Key", "x-api_key", "X-Own-Key", "x_own_key", "Private_Token"] {
+            assert!(is_refused(name, "another"), "{name}");
+        }
+        assert!(!is_refused("x-own-key", "placeholder") && !is_refused("x_own_keys", "another"));
     }
 
     #[test]

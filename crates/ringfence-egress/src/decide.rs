@@ -197,7 +197,7 @@ fn covers_path(rule: &Rule, path: &UrlPath) -> Result<bool, Reason> {
     Ok(rule.net.paths.iter().any(|glob| glob.matches(normal)))
 }
 
-/// Likewise for a deny rule: some servers ignore the case of a path, and parameters of its segments.
+/// Likewise for a deny rule, and for what a rule demands: some servers ignore the case of a path, and parameters of its segments.
 fn denies_path(rule: &Rule, path: &UrlPath) -> Result<bool, Reason> {
     if covers_path(rule, path)? {
         return Ok(true);
@@ -325,8 +325,9 @@ fn judge_request(
             foreign = ForeignCredentials::Refused;
         }
         looked_at_request |= rule.judges_requests();
-        // Whether a path with two readings is meant is not known, so that it counts.
-        if rule.covers_method(method) && covers_path(rule, path).unwrap_or(true) {
+        // What a rule demands is heard like a denial, so that another spelling does not escape it. Whether a path with two readings is
+        // meant is not known, so that it counts.
+        if rule.denies_method(method) && denies_path(rule, path).unwrap_or(true) {
             budget = budget.meet(&rule.budget);
             strip.extend_from_slice(&rule.net.strip);
         }

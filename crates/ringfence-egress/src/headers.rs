@@ -34,7 +34,13 @@ const OVERRIDES: [&str; 6] = [
 
 /// A header that has an origin act on something else than what was judged.
 pub(crate) fn override_in(headers: &HeaderMap) -> Option<&'static str> {
-    OVERRIDES.into_iter().find(|name| headers.contains_key(*name))
+    OVERRIDES.into_iter().find(|name| headers.keys().any(|key| are_alike(key.as_str(), name)))
+}
+
+/// Whether some server could take two names, in small letters, for the same. Some take `_` for `-`.
+pub(crate) fn are_alike(one: &str, other: &str) -> bool {
+    let bytes = |name: &str| name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte }).collect::<Vec<u8>>();
+    one.len() == other.len() && bytes(one) == bytes(other)
 }
 
 /// Whether the headers ask for a WebSocket.
@@ -76,13 +82,12 @@ pub(crate) fn strip_response(headers: &mut HeaderMap) {
     headers.remove(header::ALT_SVC);
 }
 
-/// Takes away what the policy leaves out. Some servers take `_` for `-`, so that both are the same here.
+/// Takes away what the policy leaves out, in every spelling.
 pub(crate) fn leave_out(headers: &mut HeaderMap, names: &[String]) {
     if names.is_empty() {
         return;
     }
-    let alike = |name: &str| name.replace('_', "-");
-    let found = headers.keys().filter(|name| names.iter().any(|known| alike(known) == alike(name.as_str())));
+    let found = headers.keys().filter(|name| names.iter().any(|known| are_alike(known, name.as_str())));
     for name in found.cloned().collect::<Vec<HeaderName>>() {
         headers.remove(name);
     }
@@ -134,6 +139,13 @@ mod tests {
         map.append("x-id", HeaderValue::from_static("4"));
         leave_out(&mut map, &["x-id".to_owned()]);
         assert_eq!(map, headers(&[("x-idle", "3"), ("accept", "*/*")]));
+    }
+
+    #[test]
+    fn what_would_change_the_request_is_found_in_every_spelling() {
+        assert_eq!(override_in(&headers(&[("x_http_method-override", "PUT")])), Some("x-http-method-override"));
+        assert_eq!(override_in(&headers(&[("x-original-url", "/")])), Some("x-original-url"));
+        assert_eq!(override_in(&headers(&[("x-original-urls", "/"), ("x-http-methods", "PUT")])), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::ResolveHosts;
 use tokio::net::TcpStream;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
@@ -68,22 +69,27 @@ async fn servers_of_this_system() -> io::Result<TokioResolver> {
 
 async fn read_hosts(path: impl AsRef<Path>) -> io::Result<String> {
     let path = path.as_ref().to_owned();
-    let reading = tokio::task::spawn_blocking(move || {
-        let mut bytes = Vec::new();
-        match File::open(&path) {
-            Ok(file) => file.take(LONGEST_HOSTS + 1).read_to_end(&mut bytes).map(drop)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LONGEST_HOSTS {
-            // What is not read may be what leads a name elsewhere.
-            let text = format!("{} has more than {LONGEST_HOSTS} bytes, which are not read", path.display());
-            return Err(io::Error::other(text));
-        }
-        // A comment may be in any writing.
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    });
-    reading.await?
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::spawn_blocking(move || read_now(&path)).await?,
+        // A process with one thread may need to stay one, and a file of the system is read in no time.
+        _ => read_now(&path),
+    }
+}
+
+fn read_now(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(LONGEST_HOSTS + 1).read_to_end(&mut bytes).map(drop)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LONGEST_HOSTS {
+        // What is not read may be what leads a name elsewhere.
+        let text = format!("{} has more than {LONGEST_HOSTS} bytes, which are not read", path.display());
+        return Err(io::Error::other(text));
+    }
+    // A comment may be in any writing.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The addresses of `name` in a file of hosts.
@@ -230,6 +236,16 @@ mod tests {
         check("b.test", &["10.0.0.2", "::1"]);
         check("c.test", &[]);
         check("test", &[]);
+    }
+
+    #[tokio::test]
+    async fn a_process_with_one_thread_stays_one() {
+        let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let before = threads();
+        read_hosts("/etc/hosts").await.unwrap();
+        assert_eq!(threads(), before);
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        assert_eq!(threads(), before + 1, "the probe proves nothing");
     }
 
     #[tokio::test]

@@ -78,7 +78,7 @@ impl Rule {
         self.net.methods.is_empty() || self.net.methods.iter().any(|known| known == method)
     }
 
-    /// Likewise for a deny rule: some servers take `Post` for `POST`.
+    /// Likewise for a deny rule, and for what a rule demands: some servers take `Post` for `POST`.
     pub(crate) fn denies_method(&self, method: &str) -> bool {
         self.net.methods.is_empty() || self.net.methods.iter().any(|known| known.eq_ignore_ascii_case(method))
     }

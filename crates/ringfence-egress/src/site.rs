@@ -188,7 +188,7 @@ impl Site {
                 .sign(&signed, &mut parts.headers)
                 .map_err(|why| self.refuse(&target, Reason::Credential, &why))?;
             // Whoever could read it in an echo could send the request once more.
-            words.get_or_insert_default().push(signature.into_bytes());
+            words.get_or_insert_default().extend(signature);
         }
         let strip = allowed.strip.clone();
         let up = Watched::new(body, Arc::clone(&ticket), Direction::Up, self.shared.limits.idle, filter, strip);
@@ -430,6 +430,8 @@ impl Site {
     ) -> Result<Answer, Refused> {
         let idle = self.shared.limits.idle;
         headers::strip_response(response.headers_mut());
+        let mut encodings = response.headers().get_all(CONTENT_ENCODING).iter();
+        let is_compressed = encodings.any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
         headers::leave_out(response.headers_mut(), &strip);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(inside) = inside else {
@@ -454,8 +456,7 @@ impl Site {
             None => Filter::Nothing,
             Some(words) => {
                 let words: Arc<[Vec<u8>]> = words.into();
-                let mut encodings = response.headers().get_all(CONTENT_ENCODING).iter();
-                if encodings.any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
+                if is_compressed {
                     let text = format!("{} sent a compressed answer, which cannot be looked through.\n", target.host);
                     return Err(Refused::Failed(StatusCode::BAD_GATEWAY, text));
                 }

@@ -37,6 +37,17 @@ pub struct Launcher {
     raiser: Raiser,
     /// What this process, or the one that was started, executes.
     binary: PathBuf,
+    /// What this process may have while walls stand.
+    threads: Threads,
+}
+
+/// How many threads a process may have once a wall stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threads {
+    /// One: it may have to raise another wall.
+    One,
+    /// As many as it likes.
+    Any,
 }
 
 #[derive(Debug)]
@@ -74,11 +85,22 @@ impl Launcher {
         let (ours, theirs) = message_sockets()?;
         // A group of its own, so that a signal for ours does not end it while guests are being made.
         Command::new(program).args(arguments).env_clear().stdin(theirs).process_group(0).spawn()?;
-        Ok(Self { raiser: Raiser::Process(Mutex::new(ours)), binary: program.to_owned() })
+        Ok(Self { raiser: Raiser::Process(Mutex::new(ours)), binary: program.to_owned(), threads: Threads::Any })
     }
 
     fn by_ourselves(spare: Option<Spare>) -> Self {
-        Self { raiser: Raiser::Here(Mutex::new(spare)), binary: "/proc/self/exe".into() }
+        Self { raiser: Raiser::Here(Mutex::new(spare)), binary: "/proc/self/exe".into(), threads: Threads::One }
+    }
+
+    /// The same for a process that raises no wall while another one stands: when it has its wall, it may have more threads.
+    #[must_use]
+    pub fn for_one_wall(self) -> Self {
+        Self { threads: Threads::Any, ..self }
+    }
+
+    /// How many threads this process may have once a wall stands.
+    pub fn threads(&self) -> Threads {
+        self.threads
     }
 
     /// The binary that raises walls. It can live as a guest, too, where somebody else raised the wall.

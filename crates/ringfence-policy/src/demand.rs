@@ -37,10 +37,12 @@ fn hold(rule: &NetRule, known: &NetRule) -> Option<NetRule> {
     if methods.is_none() && !known.inspects() {
         return None;
     }
-    // Whether two globs have a path in common is not known here: then the demand holds for all of the rule's.
-    let (methods, paths) = match (methods, meet_lists(&rule.paths, &known.paths)) {
-        (Some(methods), Some(paths)) => (methods, paths),
-        _ => (rule.methods.clone(), rule.paths.clone()),
+    // Whether two globs have a path in common is not known here. So the demand holds for all paths of the rule, unless every glob that it
+    // is for is one of the rule's: some that are equal say nothing about the others.
+    let (methods, paths) = match methods {
+        Some(methods) if covers_all(&rule.paths, &known.paths) => (methods, known.paths.clone()),
+        Some(methods) => (methods, rule.paths.clone()),
+        None => (rule.methods.clone(), rule.paths.clone()),
     };
     Some(NetRule {
         host,

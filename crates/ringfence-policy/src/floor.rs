@@ -202,13 +202,18 @@ impl Floor<'_> {
             net.mode = self.source(mode);
         }
         let says_open = file.net.mode.as_ref().is_some_and(|mode| mode.value == NetMode::Open);
-        if let Some(allow) = file.net.allow.as_ref().filter(|_| !says_open) {
+        if let Some(allow) = &file.net.allow {
             let operator = || Origin { layer: Layer::Operator, place: None };
             let origin = allow.first().map_or_else(operator, |first| self.source(first).origin);
-            self.hold_allow(net, allow, was, &origin);
-            // An operator who lists hosts means "only these", also without saying `allowlist`.
-            if net.mode.value == NetMode::Open {
-                net.mode = Sourced { value: NetMode::Allowlist, origin };
+            if !says_open {
+                self.hold_allow(net, allow, was, &origin);
+                // An operator who lists hosts means "only these", also without saying `allowlist`.
+                if net.mode.value == NetMode::Open {
+                    net.mode = Sourced { value: NetMode::Allowlist, origin };
+                }
+            } else if net.mode.value == NetMode::Allowlist {
+                // Those below may list fewer hosts than all, and are held there to what the operator demands.
+                hold_all(net, allow.iter().map(|rule| self.source(rule)).collect(), &origin);
             }
         }
         self.unite(&mut net.deny, &file.net.deny);
@@ -257,19 +262,24 @@ impl Floor<'_> {
         } else {
             self.intersect(&mut net.allow, allow, NetRule::meet);
         }
-        // A credential is neither added nor left out. Where only one side binds one, there is nothing that both permit.
-        let shut: Vec<Sourced<NetRule>> = unbound(&net.allow, &demanding)
-            .iter()
-            .map(|it| Sourced { value: it.all(), origin: shut_by(it, operator) })
-            .collect();
-        for rule in shut {
-            if !net.deny.iter().any(|known| known.value.covers(&rule.value)) {
-                net.deny.push(rule);
-            }
-        }
-        demanding.retain(|rule| !net.deny.iter().any(|denied| denied.value.covers(&only_where(&rule.value))));
-        hold_demands(&mut net.allow, &demanding);
+        hold_all(net, demanding, operator);
     }
+}
+
+/// Holds the hosts that are listed to all that `demanding` demands of them.
+fn hold_all(net: &mut NetPolicy, mut demanding: Vec<Sourced<NetRule>>, operator: &Origin) {
+    // A credential is neither added nor left out. Where only one side binds one, there is nothing that both permit.
+    let shut: Vec<Sourced<NetRule>> = unbound(&net.allow, &demanding)
+        .iter()
+        .map(|it| Sourced { value: it.all(), origin: shut_by(it, operator) })
+        .collect();
+    for rule in shut {
+        if !net.deny.iter().any(|known| known.value.covers(&rule.value)) {
+            net.deny.push(rule);
+        }
+    }
+    demanding.retain(|rule| !net.deny.iter().any(|denied| denied.value.covers(&only_where(&rule.value))));
+    hold_demands(&mut net.allow, &demanding);
 }
 
 /// The hosts and ports of a rule, as a rule that denies would name them.

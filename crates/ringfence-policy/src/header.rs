@@ -25,7 +25,9 @@ pub(crate) fn parse_header(text: &str, code: &'static str, what: &str, advice: &
     if lower.is_empty() || lower.len() > 64 || !lower.bytes().all(word) {
         return Err(Invalid::new(code, format!("{} is not the name of a header", quote(text)), advice));
     }
-    if FOR_CARRYING.contains(&lower.as_str()) || lower.starts_with("proxy-") {
+    // Some servers take `_` for `-`, and so do we where a header is left out.
+    let alike = lower.replace('_', "-");
+    if FOR_CARRYING.contains(&alike.as_str()) || alike.starts_with("proxy-") {
         let message = format!("the header {} says how a request is carried, and {what}", quote(text));
         return Err(Invalid::new(code, message, advice));
     }

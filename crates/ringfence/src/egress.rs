@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use ringfence_egress::{Ending, Identity, Limits, Reason, Record, Sink, Upstream, Usage, Via, plain_and_short};
+use ringfence_linux::launcher::Threads;
 use ringfence_policy::UnknownHosts;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 use self::asked::Asked;
 use self::thread::Thread;
@@ -149,12 +151,20 @@ impl Contacts {
     }
 }
 
-/// Our proxy at the doors of one wall, in a thread of its own: a program that keeps it busy holds up neither the watching of itself nor
-/// another sandbox. Dropping it ends every connection.
+/// Our proxy at the doors of one wall. Dropping it ends every connection.
 #[derive(Debug)]
 pub(crate) struct Egress {
     told: Arc<Told>,
-    serving: Thread,
+    serving: Serving,
+}
+
+/// Who serves.
+#[derive(Debug)]
+enum Serving {
+    /// A thread of its own: a program that keeps it busy holds up neither the watching of itself nor another sandbox.
+    Apart(Thread),
+    /// The caller's runtime, of a process that may have to raise another wall and has one thread for that.
+    Here(AbortHandle),
 }
 
 /// How long connections may take to be put away at the end.
@@ -180,9 +190,9 @@ pub(crate) fn most_connections() -> usize {
 
 impl Egress {
     /// Lets through the doors what `way_out`, which is that of `plan`, allows. The wall of the doors stands already: from here on this
-    /// process has several threads.
+    /// process has several threads, if it may.
     pub(crate) fn open(doors: Doors, way_out: WayOut, plan: &Plan) -> io::Result<Self> {
-        let (policy, sandbox) = (&plan.policy().net, plan.run_id());
+        let (policy, sandbox, threads) = (&plan.policy().net, plan.run_id(), way_out.threads());
         let told = Arc::new(Told::default());
         let sink: Arc<dyn Sink> = Arc::clone(&told) as _;
         let identity = Identity::new(sandbox.as_str(), sandbox.as_str());
@@ -200,7 +210,7 @@ impl Egress {
             });
         }
         let proxy = builder.build();
-        let serving = Thread::begin(|| {
+        let serve = || {
             let (listener, direct) = doors.listen()?;
             Ok(async move {
                 let directly = async {
@@ -210,7 +220,11 @@ impl Egress {
                 };
                 drop(tokio::join!(proxy.serve(listener), directly));
             })
-        })?;
+        };
+        let serving = match threads {
+            Threads::Any => Serving::Apart(Thread::begin(serve)?),
+            Threads::One => Serving::Here(tokio::spawn(serve()?).abort_handle()),
+        };
         Ok(Self { told, serving })
     }
 
@@ -226,17 +240,38 @@ impl Egress {
 
     /// Ends every connection, and every question about one.
     pub(crate) fn stop(&self) {
-        self.serving.stop();
+        match &self.serving {
+            Serving::Apart(thread) => thread.stop(),
+            Serving::Here(task) => task.abort(),
+        }
     }
 
     /// Ends every connection, and returns when all that they carried is counted.
-    pub(crate) async fn close(&mut self) {
-        tokio::time::timeout(ENDS, self.serving.end()).await.ok();
+    pub(crate) async fn close(&self) {
+        self.stop();
+        let counted = async {
+            match &self.serving {
+                Serving::Apart(thread) => thread.end().await,
+                // Whoever carries something holds the sink.
+                Serving::Here(_) => {
+                    while Arc::strong_count(&self.told) > 1 {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(ENDS, counted).await.ok();
     }
 
     /// What was wanted while no run went on: by what a run of a session had left behind.
     pub(crate) fn between_runs(&self) -> Contacts {
         self.told.between.contacts()
+    }
+}
+
+impl Drop for Egress {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

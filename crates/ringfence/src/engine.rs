@@ -249,13 +249,14 @@ impl Inner {
             let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, name);
             self.append_synced(&entries).map(|()| image)
         };
-        // The wall is raised while the ledger's entry is on its way to the disk; nothing runs before both are there.
-        // In this order: the guest works on its own while we wait for the disk.
+        // While the ledger's entry is on its way to the disk, and first: the guest works on its own. Nothing runs before both are there.
         let both = async {
             let (raised, known) = tokio::join!(biased; chosen.backend.raise(&plan), write_down);
             match (raised, known) {
                 // What a name means may have been remembered. Now it is known, and one that is another by then fails.
-                (Ok(sandbox), Ok(image)) if !FoundImage::is_shown(image.as_ref(), sandbox.image()) => {
+                (Ok(mut sandbox), Ok(image)) if !FoundImage::is_shown(image.as_ref(), sandbox.image()) => {
+                    // Its way out may be a thread, beside which we could not raise another wall.
+                    sandbox.close_network().await;
                     drop(sandbox);
                     (chosen.backend.raise(&plan).await, Ok(image))
                 }

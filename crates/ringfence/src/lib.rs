@@ -71,7 +71,7 @@ pub use state::StateFolder;
 
 /// Who raises native walls for this process, and the work of a process that does it for another.
 pub mod launcher {
-    pub use ringfence_linux::launcher::Launcher;
+    pub use ringfence_linux::launcher::{Launcher, Threads};
 
     /// This process as a launcher, with a guest that is made now, while nobody knows yet what for. It begins with what most
     /// policies want.

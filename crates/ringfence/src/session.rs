@@ -419,7 +419,7 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
     };
     let listed = found.map(|found| changes_body(found.set.counts(), Some(&found.list)));
     let mut body = json!({ "session": ended, "changes": listed });
-    if let Some(network) = open.with.wall.between_runs().body() {
+    if let Some(network) = open.with.wall.close_network().await.body() {
         body["network"] = network;
     }
     let entry = engine.entry(&open.with.id, Kind::Ended, body);

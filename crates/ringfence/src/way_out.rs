@@ -10,6 +10,7 @@ use ringfence_egress::{
     Budget, Budgets, Credential, Identity, InspectError, Inspector, Proxy, ProxyBuilder, Rules, TrustFiles,
     java_environment, trust_environment,
 };
+use ringfence_linux::launcher::Threads;
 use ringfence_policy::{CredentialPolicy, NetMode, ResolvedPolicy, SecretSource, SecretUse};
 
 use crate::plan::UPSTREAM_CREDENTIAL;
@@ -37,6 +38,8 @@ pub(crate) struct WayOut {
     /// Those whose secrets are still to be fetched.
     wanted: Vec<(String, CredentialPolicy)>,
     credentials: Vec<Credential>,
+    /// What the process may have that lets it out.
+    threads: Threads,
 }
 
 /// Why there is no way out.
@@ -52,7 +55,7 @@ pub enum WayOutError {
 
 impl WayOut {
     /// Makes all that the policy's rules need, but for secrets. Nothing for a wall without a network of ours.
-    pub(crate) fn prepare(policy: &ResolvedPolicy) -> Result<Option<Self>, WayOutError> {
+    pub(crate) fn prepare(policy: &ResolvedPolicy, threads: Threads) -> Result<Option<Self>, WayOutError> {
         if policy.net.mode.value != NetMode::Allowlist {
             return Ok(None);
         }
@@ -61,7 +64,12 @@ impl WayOut {
         let wanted =
             used(policy)?.into_iter().map(|(name, credential)| (name.to_owned(), credential.clone())).collect();
         let budgets = Budgets { run: Budget::from(&policy.net.budget.value), host: Budget::default() };
-        Ok(Some(Self { rules, budgets, inspector, wanted, credentials: Vec::new() }))
+        Ok(Some(Self { rules, budgets, inspector, wanted, credentials: Vec::new(), threads }))
+    }
+
+    /// How many threads this process may have now that the wall stands.
+    pub(crate) fn threads(&self) -> Threads {
+        self.threads
     }
 
     /// Fetches the secrets. Not before the wall stands: the process behind it may be a copy of this one.

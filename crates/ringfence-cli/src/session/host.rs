@@ -42,7 +42,7 @@ pub(super) fn keep(args: &SessionStartArgs) -> Done {
     let workspace = context.workspace.clone();
     let held = Held::take(&setup::state().map_err(SessionFailure::State)?, &name)?;
     ringfence::adopt_orphans().map_err(SessionFailure::Spawn)?;
-    let engine = setup::engine(context, Launcher::here())?;
+    let engine = setup::engine(context, Launcher::here().for_one_wall())?;
     let wanted = SessionRequest {
         workspace_at: workspace_at(args.at.as_deref()),
         overrides: wall_overrides(&args.wall),

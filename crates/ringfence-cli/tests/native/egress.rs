@@ -247,6 +247,41 @@ if os.fork() == 0:
 }
 
 #[test]
+fn what_is_carried_when_a_session_ends_is_counted_in_its_end() {
+    // It takes everything, and never hangs up.
+    let sink = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = sink.local_addr().unwrap().port();
+    let (held, holds) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in sink.incoming().flatten() {
+            std::io::copy(&mut std::io::Read::take(&mut stream, 300_000), &mut std::io::sink()).unwrap();
+            held.send(stream).unwrap();
+        }
+    });
+    let Some(stage) = stage(&format!("localhost: [{port}]")) else { return };
+    let name = "carried";
+    stage.ringfence(["session", "start", name]).run().expect(0, &[]);
+    let code = "
+import os, socket, sys, time
+if os.fork() == 0:
+    os.setsid()
+    for number in range(3): os.close(number)
+    time.sleep(1.5)
+    s = socket.create_connection(('127.0.0.1', 3128), 5)
+    s.sendall(f'CONNECT localhost:{sys.argv[1]} HTTP/1.1\\r\\nHost: localhost:{sys.argv[1]}\\r\\n\\r\\n'.encode()); s.recv(99)
+    s.sendall(b'x' * 300000); time.sleep(600)
+";
+    let port = port.to_string();
+    let run = stage.ringfence(["session", "exec", "--json", name, "--", "python3", "-c", code, &port]).run().json();
+    assert!(run["network"].is_null(), "it asked while it ran: {run:#}");
+    let stream = holds.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
+    stage.ringfence(["session", "stop", name]).run();
+    let ledger = std::fs::read_to_string(stage.ledger()).unwrap();
+    assert!(ledger.lines().last().unwrap().contains("\"bytesUp\":300000"), "{ledger}");
+    drop(stream);
+}
+
+#[test]
 fn a_programs_own_server_is_asked_without_the_proxy_unless_ports_of_the_host_are_listed() {
     let code = "
 import http.server, threading, urllib.request, urllib.error

@@ -385,6 +385,31 @@ fn headers_are_left_out_by_every_rule_that_means_the_request() {
 }
 
 #[test]
+fn what_a_rule_demands_is_not_avoided_by_the_spelling_of_a_method_or_a_path() {
+    let rules = allowlist(
+        "  allow: [{ host: a.test, inspect: true }, { host: a.test, methods: [POST], paths: [\"/Api/**\"], strip: [Cookie], budget: { requests: 5 } }]\n",
+    );
+    let demanded = |method: &str, path: &str| {
+        let path = UrlPath::new(path);
+        let allowed = allowed(&rules, "a.test", Access::Request { scheme: Scheme::Https, method, path: &path });
+        (allowed.strip == ["cookie"], allowed.budget.requests == Some(5))
+    };
+    for (method, path) in [
+        ("POST", "/Api/x"),
+        ("post", "/Api/x"),
+        ("POST", "/API/x"),
+        ("Post", "/api/x"),
+        ("POST", "/Api;v=1/x"),
+        ("POST", "/api;v=1/x;c"),
+    ] {
+        assert_eq!(demanded(method, path), (true, true), "{method} {path}");
+    }
+    for (method, path) in [("GET", "/Api/x"), ("POST", "/apis/x"), ("POST", "/x/api")] {
+        assert_eq!(demanded(method, path), (false, false), "{method} {path}");
+    }
+}
+
+#[test]
 fn a_rule_that_opens_tls_is_heard_also_where_another_one_acknowledges_the_channel() {
     let rules = allowlist(
         "  allow: [{ host: gist.github.com, acknowledge: true }, { host: gist.github.com, inspect: true }]\n",

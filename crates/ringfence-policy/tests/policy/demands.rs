@@ -91,6 +91,44 @@ fn headers_that_are_left_out_stay_left_out() {
 }
 
 #[test]
+fn globs_that_are_partly_the_same_shed_no_demand() {
+    let stripped = "{ host: api.corp.test, paths: [\"/a/**\", \"/b/secret/**\"], strip: [Cookie] }";
+    let (wide, both) = ("paths: [\"/a/**\", \"/b/**\"]", "\"paths\": [\"/a/**\", \"/b/**\"]");
+    let held = |policy: &ResolvedPolicy| {
+        let of = |path: &str| demands(policy, "api.corp.test", 443, "GET", path);
+        let (secret, elsewhere) = (of("/b/secret/1"), of("/c"));
+        assert!(secret.reached && !elsewhere.reached, "the probe proves nothing");
+        secret.strip.contains("cookie")
+    };
+    let lower = format!("mode: allowlist, allow: [{{ host: api.corp.test, inspect: true, {wide} }}]");
+    let floored = floor(&lower, &format!("api.corp.test, {stripped}"));
+    assert!(held(&floored), "{:?}", shown(&floored));
+    assert!(!held(&floor(&lower, "api.corp.test")), "nobody demands it");
+    let asked = Overrides::parse_json(&format!(
+        "{{\"net\": {{\"allow\": [{{\"host\": \"api.corp.test\", \"inspect\": true, {both}}}]}}}}"
+    ));
+    let narrowed = narrow(&user(&format!("api.corp.test, {stripped}")), &asked.unwrap()).unwrap();
+    assert!(held(&narrowed), "{:?}", shown(&narrowed));
+    // Where all of the demanding globs are the rule's, the others stay free.
+    let part = floor(&lower, "api.corp.test, { host: api.corp.test, paths: [\"/a/**\"], strip: [Cookie] }");
+    assert!(!held(&part) && demands(&part, "api.corp.test", 443, "GET", "/a/1").strip.contains("cookie"));
+}
+
+#[test]
+fn an_operator_who_says_open_still_demands_what_the_rules_say() {
+    let operator = "net: { mode: open, allow: [{ host: api.corp.test, strip: [Cookie] }, { host: key.corp.test, credential: k }] }";
+    let with = |lower: &str| resolved(&[(Layer::User, KEYS), (Layer::Project, lower), (Layer::Operator, operator)]);
+    let listed = with("net: { mode: allowlist, allow: [api.corp.test, b.corp.test] }");
+    assert_eq!(shown(&listed), ["api.corp.test inspected without cookie", "b.corp.test"]);
+    assert!(denied(&listed).is_empty());
+    // As under an operator who lists hosts: a host that only one side binds to a credential is shut.
+    let key = with("net: { mode: allowlist, allow: [key.corp.test, b.corp.test] }");
+    assert_eq!(denied(&key), ["key.corp.test"]);
+    // All that they leave out is theirs to leave out.
+    assert_eq!(shown(&with("net: { mode: allowlist, allow: [b.corp.test] }")), ["b.corp.test"]);
+}
+
+#[test]
 fn a_rule_that_leaves_headers_out_is_shown_and_reads_back() {
     let policy = user(
         "{ host: api.corp.test, methods: [GET], strip: [X-Id, Cookie] }, { host: b.corp.test, credential: k, strip: [X-Id] }",

@@ -201,6 +201,7 @@ fn network_rules_that_are_refused() {
         "net: { allow: [{ host: a.test, inspect: false, strip: [Cookie] }] }",
         "net: { allow: [{ host: a.test, strip: [] }] }",
         "net: { allow: [{ host: a.test, strip: [Host, content-length, \"a b\", Proxy-Authorization] }] }",
+        "net: { allow: [{ host: a.test, strip: [Content_Encoding, transfer_encoding, Proxy_Authorization] }] }",
         "net: { allow: [{ host: a.test, protocol: tcp, ports: [22], strip: [Cookie] }] }",
         "net: { deny: [{ host: a.test, strip: [Cookie] }] }",
         "net: { allow: [{ host: a.test, protocol: udp }] }",

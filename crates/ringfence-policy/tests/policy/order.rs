@@ -65,6 +65,8 @@ fn arbitrary_file() -> impl Strategy<Value = PolicyFile> {
             "c.test",
             "{ host: c.test, paths: [/x], credential: k }",
             "{ host: b.a.test, methods: [GET], paths: [\"/x/**\"], inspect: true }",
+            "{ host: b.a.test, paths: [\"/x/**\", \"/y/**\"], inspect: true }",
+            "{ host: b.a.test, paths: [\"/x/**\", \"/y/z/**\"], strip: [X-Key] }",
             "{ host: b.a.test, budget: { connections: 3 } }",
             "{ host: b.a.test, strip: [Cookie] }",
             "{ host: \"*.a.test\", methods: [GET], strip: [Cookie, X-Id] }",
@@ -165,6 +167,7 @@ fn arbitrary_overrides() -> impl Strategy<Value = Overrides> {
             "\"c.test\"",
             "{\"host\": \"c.test\", \"methods\": [\"POST\"]}",
             "{\"host\": \"b.a.test\", \"paths\": [\"/x\"]}",
+            "{\"host\": \"b.a.test\", \"paths\": [\"/x/**\", \"/y/**\"], \"inspect\": true}",
             "{\"host\": \"a.test\", \"inspect\": true, \"budget\": {\"requests\": 4, \"rate\": \"5/s\"}}",
             "{\"host\": \"c.test\", \"paths\": [\"/x\"], \"credential\": \"k\"}",
         ]),
@@ -302,7 +305,7 @@ proptest! {
         prop_assert!(again.is_within(&with) && with.is_within(&again));
         check_floor(&with, &operator)?;
         let says_open = operator.net.mode.as_ref().is_some_and(|mode| mode.value == ringfence_policy::NetMode::Open);
-        if operator.net.allow.is_some() && !says_open {
+        if operator.net.allow.is_some() && (!says_open || with.net.mode.value == ringfence_policy::NetMode::Allowlist) {
             let origin = with.net.mode.origin.clone();
             let stated = |rule: &ringfence_policy::Written<ringfence_policy::NetRule>| Sourced { value: rule.value.clone(), origin: origin.clone() };
             let mut alone = without;
@@ -359,9 +362,14 @@ proptest! {
 /// Whatever `policy` reaches is reached by `wider` too, and held to no less than there.
 fn check_demands(policy: &ResolvedPolicy, wider: &ResolvedPolicy) -> Result<(), TestCaseError> {
     for host in ["a.test", "b.a.test", "d.a.test", "c.test", "d.test"] {
-        for (port, method, path) in
-            [(443, "GET", "/x"), (443, "POST", "/y"), (80, "POST", "/x"), (22, "GET", "/"), (443, "GET", "/x/y")]
-        {
+        for (port, method, path) in [
+            (443, "GET", "/x"),
+            (443, "POST", "/y"),
+            (80, "POST", "/x"),
+            (22, "GET", "/"),
+            (443, "GET", "/x/y"),
+            (443, "GET", "/y/z/1"),
+        ] {
             let of = |policy| demands(policy, host, port, method, path);
             let (now, then) = (of(policy), of(wider));
             if now.reached {

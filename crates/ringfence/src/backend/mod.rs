@@ -94,9 +94,9 @@ pub trait KeptWall: Backend {
     fn end(&self);
     /// Likewise, without the guest's help.
     fn kill(&self);
-    /// What was wanted of the network while no run went on.
-    fn between_runs(&self) -> Contacts {
-        Contacts::default()
+    /// Ends the way out, and tells what was wanted of the network while no run went on, when all that it carried is counted.
+    fn close_network(&self) -> BoxFuture<'_, Contacts> {
+        Box::pin(async { Contacts::default() })
     }
     /// Whether a wall that was told to end still tells what is left of it, and is waited for.
     fn still_tells(&self) -> bool {

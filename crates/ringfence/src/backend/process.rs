@@ -253,7 +253,7 @@ impl Sandbox {
 
     /// Ends the way out of a wall that was there for this program alone, and returns when all that it carried is counted.
     pub(crate) async fn close_network(&mut self) {
-        if let Some(egress) = &mut self.egress {
+        if let Some(egress) = &self.egress {
             egress.close().await;
         }
     }

@@ -1,19 +1,21 @@
 //! A thread with a runtime of its own, for as long as its owner wants.
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use tokio::runtime::{self, Runtime};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// One task, with all that it begins, in a thread of its own. Dropping it ends them, without waiting for it.
+/// One task, with all that it begins, in a thread of its own. Dropping it ends them, without waiting for it: whoever has one raises no
+/// wall beside it, or ended it before.
 #[derive(Debug)]
 pub(super) struct Thread {
     task: AbortHandle,
     /// Closed when nothing of the task is left.
-    ended: oneshot::Receiver<()>,
-    thread: Option<JoinHandle<()>>,
+    ended: watch::Receiver<()>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Thread {
@@ -28,14 +30,14 @@ impl Thread {
             tokio::spawn(make()?)
         };
         let task = serving.abort_handle();
-        let (alive, ended) = oneshot::channel();
+        let (alive, ended) = watch::channel(());
         let thread = Builder::new().name("ringfence-egress".to_owned()).spawn(move || {
             // How it ended is of no interest: what it did was told while it went on.
             drop(runtime.get().map(|runtime| runtime.block_on(serving)));
             drop(runtime);
-            drop::<oneshot::Sender<()>>(alive);
+            drop(alive);
         })?;
-        Ok(Self { task, ended, thread: Some(thread) })
+        Ok(Self { task, ended, thread: Mutex::new(Some(thread)) })
     }
 
     /// Ends the task soon.
@@ -44,13 +46,14 @@ impl Thread {
     }
 
     /// Ends the task, and returns when nothing of it is left.
-    pub(super) async fn end(&mut self) {
+    pub(super) async fn end(&self) {
         self.stop();
-        let Some(thread) = self.thread.take() else { return };
         // It sends nothing: that its end is dropped is the message.
-        drop((&mut self.ended).await);
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
         // All that is left of it is its own end.
-        drop(thread.join());
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(thread.map(JoinHandle::join));
     }
 }
 
@@ -83,6 +86,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use tokio::sync::oneshot;
+
     use super::*;
 
     fn threads() -> usize {
@@ -93,7 +98,7 @@ mod tests {
     async fn what_it_began_is_gone_when_it_has_ended_and_the_thread_too() {
         let (alive, before) = (Arc::new(()), threads());
         let held = Arc::clone(&alive);
-        let mut thread = Thread::begin(|| {
+        let thread = Thread::begin(|| {
             Ok(async move {
                 let also = Arc::clone(&held);
                 let begun = tokio::spawn(async move {
@@ -150,7 +155,7 @@ mod tests {
         let owner = runtime::Builder::new_current_thread().enable_all().build().unwrap();
         owner.block_on(async {
             let (began, begins) = oneshot::channel();
-            let mut thread = Thread::begin(|| {
+            let thread = Thread::begin(|| {
                 Ok(async move {
                     began.send(()).unwrap();
                     std::thread::sleep(Duration::from_millis(500));

@@ -10,17 +10,22 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
 use self::message::{Arrived, Call, Kind, MOST_MESSAGE};
 use super::name::Supervisor;
 use crate::kernel_file;
 
-/// A bus or a systemd that takes longer than this is no help.
+/// A bus and a systemd that take longer than this together are no help.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(1);
 /// The longest line of the handshake.
 const LONGEST_LINE: usize = 1024;
 /// Signals and answers to others that may come before ours.
 const MOST_OTHERS: usize = 100;
+/// The first namespace of process numbers, which every Linux gives this number.
+const FIRST_NUMBERS: u64 = 0xEFFF_FFFC;
 
 /// Why there is no scope.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +38,9 @@ pub enum NoScope {
         /// Why.
         source: io::Error,
     },
+    /// Systemd may know our number as another process's.
+    #[error("this process is numbered within a container, so that systemd could take another one for it")]
+    Numbered,
     /// Systemd, or the bus, said no.
     #[error("systemd made no scope: {0}")]
     Refused(String),
@@ -45,11 +53,15 @@ pub enum NoScope {
 /// of the process go along; where it is a service's, the service loses it.
 pub fn enter_scope(bus: &Path) -> Result<(), NoScope> {
     let cannot = |source| NoScope::Bus { path: bus.to_owned(), source };
+    let numbers = rustix::fs::stat("/proc/self/ns/pid").map_err(|errno| cannot(errno.into()))?;
+    if !is_known_to_all(numbers.st_ino) {
+        return Err(NoScope::Numbered);
+    }
+    let until = Instant::now() + PATIENCE;
     let supervisor = Supervisor::current().map_err(cannot)?;
     let name = format!("ringfence-{}-{}.scope", supervisor.pid, supervisor.started);
-    ask(bus, &name, supervisor.pid)?;
-    let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    ask(bus, &name, supervisor.pid, until)?;
+    while Instant::now() < until {
         let groups = kernel_file::read("/proc/self/cgroup").map_err(cannot)?;
         if is_in(&groups, &name) {
             return Ok(());
@@ -59,17 +71,20 @@ pub fn enter_scope(bus: &Path) -> Result<(), NoScope> {
     Err(NoScope::NotMoved)
 }
 
+/// Whether a process that is numbered by this namespace has the same number for everybody. One in a container may see a bus of the host.
+fn is_known_to_all(numbers: u64) -> bool {
+    numbers == FIRST_NUMBERS
+}
+
 /// Whether the second version's tree has us in the scope of this name.
 fn is_in(groups: &str, name: &str) -> bool {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
     own.is_some_and(|path| path.rsplit('/').next() == Some(name))
 }
 
-fn ask(bus: &Path, name: &str, pid: u32) -> Result<(), NoScope> {
+fn ask(bus: &Path, name: &str, pid: u32, until: Instant) -> Result<(), NoScope> {
     let cannot = |source| NoScope::Bus { path: bus.to_owned(), source };
-    let mut stream = UnixStream::connect(bus).map_err(cannot)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(cannot)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(cannot)?;
+    let mut stream = Patient::connect(bus, until).map_err(cannot)?;
     log_in(&mut stream).map_err(cannot)?;
     // The bus talks only with those that have greeted it.
     for (serial, call) in [(1, Call::hello()), (2, Call::start_scope(name, pid))] {
@@ -82,8 +97,56 @@ fn ask(bus: &Path, name: &str, pid: u32) -> Result<(), NoScope> {
     Ok(())
 }
 
+/// A stream that is waited for until one moment, however often something comes.
+struct Patient {
+    stream: UnixStream,
+    until: Instant,
+}
+
+impl Patient {
+    fn connect(path: &Path, until: Instant) -> io::Result<Self> {
+        let address = SocketAddrUnix::new(path)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        loop {
+            match rustix::net::connect(&socket, &address) {
+                Ok(()) => break,
+                // Too many wait there already.
+                Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(PAUSE),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
+        Ok(Self { stream, until })
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Patient {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// Says who we are; the kernel vouches for it.
-fn log_in(stream: &mut UnixStream) -> io::Result<()> {
+fn log_in(stream: &mut (impl Read + Write)) -> io::Result<()> {
     let user: String = rustix::process::geteuid().as_raw().to_string();
     let user: String = user.bytes().map(|byte| format!("{byte:02x}")).collect();
     stream.write_all(format!("\0AUTH EXTERNAL {user}\r\n").as_bytes())?;

@@ -40,7 +40,7 @@ fn with_a_bus(answer: fn(u32) -> Vec<u8>) -> (Result<(), NoScope>, Vec<u8>) {
             }
         }
     });
-    let result = ask(&path, "ringfence-7-9.scope", 7);
+    let result = ask(&path, "ringfence-7-9.scope", 7, Instant::now() + PATIENCE);
     bus.join().unwrap();
     (result, what.recv().unwrap())
 }
@@ -107,7 +107,49 @@ fn a_no_is_told_in_the_words_of_who_said_it() {
 #[test]
 fn where_there_is_no_bus_there_is_no_scope() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(enter_scope(&folder.path().join("bus")), Err(NoScope::Bus { .. })));
+    let asked = ask(&folder.path().join("bus"), "ringfence-7-9.scope", 7, Instant::now() + PATIENCE);
+    assert!(matches!(asked, Err(NoScope::Bus { .. })));
+    assert!(enter_scope(&folder.path().join("bus")).is_err());
+}
+
+#[test]
+fn a_number_that_a_container_gave_is_told_to_nobody() {
+    assert!(is_known_to_all(4_026_531_836));
+    assert!(!is_known_to_all(4_026_532_201) && !is_known_to_all(0));
+}
+
+/// How long it takes to give up a bus at `path` after a fifth of a second.
+fn given_up(path: &Path) -> Duration {
+    let begun = Instant::now();
+    let asked = ask(path, "ringfence-7-9.scope", 7, begun + Duration::from_millis(200));
+    assert!(matches!(asked, Err(NoScope::Bus { .. })), "{asked:?}");
+    begun.elapsed()
+}
+
+#[test]
+fn a_bus_that_says_a_little_again_and_again_is_not_waited_for_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bus");
+    let listener = UnixListener::bind(&path).unwrap();
+    let bus = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        while stream.write_all(b"O").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert!(given_up(&path) < Duration::from_secs(2));
+    bus.join().unwrap();
+}
+
+#[test]
+fn a_bus_that_takes_nobody_in_is_not_waited_for_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bus");
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    rustix::net::listen(&socket, 0).unwrap();
+    let _first = UnixStream::connect(&path).unwrap();
+    assert!(given_up(&path) < Duration::from_secs(2));
 }
 
 #[test]

@@ -145,8 +145,12 @@ impl KeptWall for Session {
         InUse { tasks: sample.tasks, memory_bytes: sample.resident_bytes }
     }
 
-    fn between_runs(&self) -> Contacts {
-        self.standing.egress.as_ref().map(Egress::between_runs).unwrap_or_default()
+    fn close_network(&self) -> BoxFuture<'_, Contacts> {
+        Box::pin(async {
+            let Some(egress) = &self.standing.egress else { return Contacts::default() };
+            egress.close().await;
+            egress.between_runs()
+        })
     }
 
     fn kill_programs(&self) -> io::Result<()> {

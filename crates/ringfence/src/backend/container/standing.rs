@@ -143,7 +143,7 @@ async fn furnish(
             None => None,
         };
         // Not before: one that waited for a run has no door until it is known whose it is.
-        let way_out = WayOut::prepare(plan.policy())?;
+        let way_out = WayOut::prepare(plan.policy(), containers.launcher.threads())?;
         let trust = way_out.as_ref().and_then(WayOut::trust);
         let (proofs, egress) = match made.far.proven(begin).await {
             Ok((proofs, doors)) => lead_out(proofs, doors, way_out, plan).await?,

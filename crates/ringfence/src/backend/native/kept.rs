@@ -45,7 +45,7 @@ struct Standing {
 
 /// Raises the wall of `plan`, which names no program.
 pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWall>, StartError> {
-    let way_out = WayOut::prepare(plan.policy())?;
+    let way_out = WayOut::prepare(plan.policy(), native.launcher.threads())?;
     let root = native.root(plan).await?;
     let workspace = workspace_at(plan)?;
     // Each run has a folder of its own there for its code.
@@ -131,8 +131,12 @@ impl KeptWall for Standing {
         InUse { tasks: sample.tasks, memory_bytes: sample.resident_bytes }
     }
 
-    fn between_runs(&self) -> Contacts {
-        self.egress.as_ref().map(Egress::between_runs).unwrap_or_default()
+    fn close_network(&self) -> BoxFuture<'_, Contacts> {
+        Box::pin(async {
+            let Some(egress) = &self.egress else { return Contacts::default() };
+            egress.close().await;
+            egress.between_runs()
+        })
     }
 
     fn kill_programs(&self) -> io::Result<()> {

@@ -162,7 +162,7 @@ impl Native {
     }
 
     async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
-        let way_out = WayOut::prepare(plan.policy())?;
+        let way_out = WayOut::prepare(plan.policy(), self.launcher.threads())?;
         let root = self.root(plan).await?;
         let pipes = Pipes::new(plan)?;
         let at = workspace_at(plan)?;
