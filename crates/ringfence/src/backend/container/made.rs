@@ -31,6 +31,10 @@ use crate::run_id::RunId;
 const LOOKS: usize = 400;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
+/// How long one may take to be removed, and how far apart its engine is asked.
+const REMOVES: Duration = Duration::from_secs(10);
+const BETWEEN_REMOVALS: Duration = Duration::from_millis(50);
+
 /// How a container is made: nothing of one run is in it but the first labels.
 #[derive(Debug)]
 pub(super) struct Recipe {
@@ -99,29 +103,33 @@ impl MadePlace {
     /// Removes it now, and not when nobody is there any more to do it.
     pub(super) async fn remove(&self) {
         // What cannot be removed is tried once more when it is dropped, and found by its labels later.
-        let gone = remove(&self.engine, &self.id).await;
+        let gone = remove(&self.engine, &self.id, REMOVES).await;
         self.is_removed.fetch_or(gone, Ordering::Relaxed);
     }
 }
 
-/// Removes a container, and says whether it is gone. An engine that is removing it already, because it ended, says so before
-/// it is done.
-async fn remove(engine: &Engine, id: &ContainerId) -> bool {
-    for _ in 0..LOOKS {
-        let state = match engine.remove(id).await {
-            Ok(()) => engine.state(id).await,
-            Err(error) => Err(error),
-        };
-        match state {
-            Ok(State::Gone) => return true,
-            Ok(State::Ended(_) | State::NotEnded) => {}
-            // It answers, and may be busy with just this container.
-            Err(EngineError { failure: EngineFailure::Refused { .. } | EngineFailure::Conflict(_), .. }) => {}
-            Err(_) => return false,
+/// Removes a container within a time, and says whether it is gone. An engine that is removing it already, because it ended, says
+/// so before it is done; one that cannot, or does not answer, is not waited for.
+pub(super) async fn remove(engine: &Engine, id: &ContainerId, within: Duration) -> bool {
+    let until_gone = async {
+        let mut pause = BETWEEN_LOOKS;
+        loop {
+            let state = match engine.remove(id).await {
+                Ok(()) => engine.state(id).await,
+                Err(error) => Err(error),
+            };
+            match state {
+                Ok(State::Gone) => return true,
+                Ok(State::Ended(_) | State::NotEnded) => {}
+                // It answers, and may be busy with just this container.
+                Err(EngineError { failure: EngineFailure::Refused { .. } | EngineFailure::Conflict(_), .. }) => {}
+                Err(_) => return false,
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(BETWEEN_REMOVALS);
         }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
-    }
-    false
+    };
+    tokio::time::timeout(within, until_gone).await.unwrap_or(false)
 }
 
 impl Drop for MadePlace {
@@ -134,7 +142,7 @@ impl Drop for MadePlace {
         // next start finds it by its labels.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                remove(&engine, &id).await;
+                remove(&engine, &id, REMOVES).await;
                 drop(one);
             });
         }
