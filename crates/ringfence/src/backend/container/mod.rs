@@ -270,7 +270,12 @@ fn named(image: &Resolved) -> String {
 fn kernel(policy: &ResolvedPolicy, facts: &Facts) -> Kernel {
     let runtime =
         policy.backend.runtime.as_ref().map_or(facts.default_runtime.as_str(), |runtime| runtime.value.as_str());
-    if runtime.contains("runsc") || runtime.contains("gvisor") { Kernel::Own } else { Kernel::Host }
+    if has_own_kernel(runtime) { Kernel::Own } else { Kernel::Host }
+}
+
+/// Whether a runtime of this name is gVisor's.
+pub(crate) fn has_own_kernel(runtime: &str) -> bool {
+    runtime.contains("runsc") || runtime.contains("gvisor")
 }
 
 /// An error of the engine, or in speaking to it.

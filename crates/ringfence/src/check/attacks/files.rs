@@ -3,13 +3,14 @@
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use ringfence_policy::{BackendKind, Bytes, WorkspaceMode};
+use ringfence_policy::{BackendKind, Bytes, ResolvedPolicy, WorkspaceMode};
 
 use super::super::CheckError;
 use super::super::arena::Field;
 use super::super::attack::{Attack, Control, Found, Probe};
 use super::super::host::{Nap, Tree, secret};
 use crate::Guarantee;
+use crate::backend::container::has_own_kernel;
 
 /// What is shown of the quota that an attack tries to fill.
 const QUOTA: u64 = 8 << 20;
@@ -80,9 +81,9 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, _, wall| {
+        set: |_, policy, wall| {
             Ok(Probe::for_nap(
-                kernel_files(wall),
+                kernel_files(policy, wall),
                 Nap::until_seen()?,
                 "devices of the machine or files of the kernel are there, or its files can be written",
             ))
@@ -187,7 +188,7 @@ fn text(path: &std::path::Path) -> String {
 }
 
 /// A probe that sleeps when something of the kernel's is there that should not be.
-fn kernel_files(wall: BackendKind) -> String {
+fn kernel_files(policy: &ResolvedPolicy, wall: BackendKind) -> String {
     let devices = "for file in /dev/kmsg /dev/mem /dev/port /dev/sda /dev/vda; do
         if [ -e $file ]; then sleep $1; exit; fi; done\n";
     let written =
@@ -202,7 +203,9 @@ fn kernel_files(wall: BackendKind) -> String {
         ),
         // A container shows what cgroups say, and not to be written by anybody. Whose files they are is no wall.
         BackendKind::Docker | BackendKind::Podman | BackendKind::Microvm | BackendKind::Kubernetes => {
-            format!("{mounted}{WRITABLE_SETTINGS}")
+            let runtime = policy.backend.runtime.as_ref().map_or("", |runtime| runtime.value.as_str());
+            // Those of a kernel of its own are its own.
+            if has_own_kernel(runtime) { mounted } else { mounted + WRITABLE_SETTINGS }
         }
         // They show the host's own mounts, whatever they let programs do there.
         BackendKind::Landlock | BackendKind::Spawn | BackendKind::None => String::new(),
@@ -217,7 +220,7 @@ fn writable_mounts(list: &str) -> String {
         while read -r from at kind how rest; do
             case $at in
                 /) root=seen ;;
-                /proc | /proc/sys) case ,$how, in *,ro,*) settings=ro ;; esac ;;
+                /proc | /proc/sys) case ,$how, in *,ro,*) settings=ro ;; *) settings=rw ;; esac ;;
             esac
             case $kind in
                 sysfs | cgroup* | debugfs | tracefs | securityfs | bpf)
@@ -268,6 +271,7 @@ tmpfs /work tmpfs rw,nosuid,nodev,relatime,size=65536k 0 0
             ("cgroup ro,", "cgroup rw,"),
             ("/proc/sys proc ro,", "/proc/sys proc rw,"),
             ("proc /proc/sys proc ro,nosuid,nodev,noexec,relatime 0 0\n", ""),
+            ("tmpfs /work tmpfs", "proc /proc/sys proc"),
             ("tmpfs /work tmpfs", "host /work sysfs"),
             ("tmpfs /work tmpfs", "host /work cgroup2"),
             ("tmpfs /work tmpfs", "host /work debugfs"),
