@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use ringfence_testkit::canary::{ProcessCanary, is_marked_alive, secret, until};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::api::{containers_with, inspect};
 use crate::stage::SOON;
 use crate::walls::for_each_engine;
 
@@ -65,5 +66,30 @@ fn r11_a_supervisor_that_is_killed_leaves_no_container_and_no_process() {
         child.wait().unwrap();
         assert!(until(SOON, || !is_marked_alive(&mark)), "the program outlived its supervisor");
         assert!(until(SOON, || place.is_soon_empty()), "the container outlived its supervisor");
+    });
+}
+
+#[test]
+fn the_guest_of_a_local_container_speaks_over_a_socket_whose_name_is_gone() {
+    for_each_engine("", |place| {
+        // Over all others all goes through the engine.
+        if !["docker", "podman"].contains(&place.wall.name) || !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let mark = secret().unwrap();
+        let mut child = place.run(&[], &["sh", "-c", "sleep 60; :", &mark]).start();
+        assert!(until(SOON, || is_marked_alive(&mark)), "it did not start");
+        let id = place.runs().iter().flat_map(|run| containers_with(&place.wall, run)).next().unwrap();
+        let first = inspect(&place.wall, &id)["State"]["Pid"].as_u64().unwrap();
+        for number in [3, 4] {
+            let end = std::fs::read_link(format!("/proc/{first}/fd/{number}")).unwrap();
+            assert!(end.to_string_lossy().starts_with("socket:"), "{}: {number} is {end:?}", place.wall);
+        }
+        let there = std::fs::read_dir(format!("/proc/{first}/root/run/code")).unwrap();
+        let there: Vec<_> = there.flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(there, Vec::<std::ffi::OsString>::new(), "{}: somebody could meet us there", place.wall);
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        child.wait().unwrap();
+        assert!(place.is_soon_empty());
     });
 }
