@@ -88,11 +88,6 @@ async fn check(wall: &Wall) {
         Presence::Fail(line) => panic!("{line}"),
     }
     assert_eq!(cold.warm().await.unwrap(), 0, "an engine keeps none unless it is told to");
-    let tried = cold.start(Request::argv(["true"])).unwrap().outcome().await.unwrap();
-    if let (Some(runtime), Some(error)) = (wall.runtime, &tried.error) {
-        // An old one lets programs reach the guest's descriptors, and then nothing starts at all.
-        return eprintln!("SKIPPED: {wall}: with {runtime} nothing starts here: {error:?}");
-    }
     let from_cold = sh(&cold, MARKS).await;
     assert_eq!(from_cold.container, None, "where none waits there is nothing to tell");
     assert!(until(|| containers(wall).is_empty()).await, "{wall}: a run left its container");
@@ -194,20 +189,54 @@ fn answered(wall: &Wall, method: &str, path: &str, body: &str) -> serde_json::Va
     json.map_or(serde_json::Value::Null, |json| serde_json::from_str(json).unwrap())
 }
 
+/// An image with a name of these tests, and the container that it is made from. Both are removed.
+struct Named<'a> {
+    wall: &'a Wall,
+    container: String,
+    images: Vec<String>,
+}
+
+impl<'a> Named<'a> {
+    fn new(wall: &'a Wall) -> Self {
+        let base = &wall.engine.as_ref().unwrap().1;
+        let body = format!(r#"{{"Image":"{base}","Cmd":["true"]}}"#);
+        let made = answered(wall, "POST", "/v1.40/containers/create", &body);
+        let container = made["Id"].as_str().unwrap_or_else(|| panic!("{wall}: {made}")).to_owned();
+        Self { wall, container, images: Vec::new() }
+    }
+
+    /// Has `name` mean an image that was not there before.
+    fn commit(&mut self, name: &str, comment: &str) -> String {
+        let (wall, container) = (self.wall, &self.container);
+        let path = format!("/v1.40/commit?container={container}&repo={name}&tag=1&comment={comment}");
+        let made = answered(wall, "POST", &path, "{}");
+        let id = made["Id"].as_str().unwrap_or_else(|| panic!("{wall}: {made}")).trim_start_matches("sha256:");
+        self.images.push(id.to_owned());
+        id.to_owned()
+    }
+}
+
+impl Drop for Named<'_> {
+    fn drop(&mut self) {
+        ask(self.wall, "DELETE", &format!("/v1.40/containers/{}?force=true", self.container));
+        for image in self.images.iter().rev() {
+            ask(self.wall, "DELETE", &format!("/v1.40/images/{image}?force=true"));
+        }
+    }
+}
+
+/// A policy with an image of this name.
+fn policy_with(wall: &Wall, image: &str) -> String {
+    let runtime = wall.runtime.map(|runtime| format!(", runtime: {runtime}")).unwrap_or_default();
+    format!("version: 1\nbackend: {{ use: {}{runtime} }}\nimage: {image}\n", wall.kind)
+}
+
 /// Has a name mean another image while containers of the old one wait.
 async fn check_moved(wall: &Wall) {
     let place = Place::new(launcher()).unwrap();
-    let base = &wall.engine.as_ref().unwrap().1;
-    let made = answered(wall, "POST", "/v1.40/containers/create", &format!(r#"{{"Image":"{base}","Cmd":["true"]}}"#));
-    let container = made["Id"].as_str().unwrap_or_else(|| panic!("{wall}: {made}")).to_owned();
-    let commit = |comment: &str| {
-        let path = format!("/v1.40/commit?container={container}&repo={MOVES}&tag=1&comment={comment}");
-        let made = answered(wall, "POST", &path, "{}");
-        made["Id"].as_str().unwrap_or_else(|| panic!("{wall}: {made}")).trim_start_matches("sha256:").to_owned()
-    };
-    let first = commit("first");
-    let runtime = wall.runtime.map(|runtime| format!(", runtime: {runtime}")).unwrap_or_default();
-    let policy = format!("version: 1\nbackend: {{ use: {}{runtime} }}\nimage: {MOVES}:1\n", wall.kind);
+    let mut named = Named::new(wall);
+    let first = named.commit(MOVES, "first");
+    let policy = policy_with(wall, &format!("{MOVES}:1"));
     let engine = place.warm_engine(&policy, wall.environment(), 1).unwrap();
     let run = || async {
         let outcome = sh(&engine, "true").await;
@@ -218,16 +247,12 @@ async fn check_moved(wall: &Wall) {
     assert!(image.contains(&first), "{wall}: {image}");
     assert_eq!(from, Some(ContainerFrom::Waited), "{wall}");
     assert_eq!(engine.warm().await.unwrap(), 1);
-    let second = commit("second");
+    let second = named.commit(MOVES, "second");
     assert_ne!(first, second);
     let (image, from) = run().await;
     assert!(image.contains(&second), "{wall}: a run had the image of before: {image}");
     assert_eq!(from, Some(ContainerFrom::Made), "{wall}");
     engine.drain().await;
-    ask(wall, "DELETE", &format!("/v1.40/containers/{container}?force=true"));
-    for image in [second, first] {
-        ask(wall, "DELETE", &format!("/v1.40/images/{image}?force=true"));
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,6 +264,56 @@ async fn a_name_that_means_another_image_by_now_has_that_one_although_others_wai
     for wall in walls {
         eprintln!("on {wall}");
         check_moved(&wall).await;
+    }
+}
+
+/// A name that these tests take away, and another one of the same image.
+const WITHDRAWN: &str = "localhost/ringfence-test-withdrawn";
+const STAYS: &str = "localhost/ringfence-test-stays";
+
+/// Takes a name away while containers of its image wait.
+async fn check_withdrawn(wall: &Wall, pull: &str) {
+    let place = Place::new(launcher()).unwrap();
+    let mut named = Named::new(wall);
+    let id = named.commit(WITHDRAWN, "withdrawn");
+    let policy = policy_with(wall, &format!("{{ name: '{WITHDRAWN}:1', pull: {pull} }}"));
+    let engine = place.warm_engine(&policy, wall.environment(), WARM).unwrap();
+    assert_eq!(engine.warm().await.unwrap(), WARM);
+    assert_eq!(sh(&engine, "true").await.container, Some(ContainerFrom::Waited), "{wall}");
+    assert_eq!(engine.warm().await.unwrap(), WARM);
+    // With a second name, the image itself stays.
+    ask(wall, "POST", &format!("/v1.40/images/{id}/tag?repo={STAYS}&tag=1"));
+    ask(wall, "DELETE", &format!("/v1.40/images/{WITHDRAWN}:1"));
+    let looked = ask(wall, "GET", &format!("/v1.40/images/{WITHDRAWN}:1/json"));
+    assert!(looked.starts_with("HTTP/1.0 404") || looked.starts_with("HTTP/1.1 404"), "{wall}: {looked}");
+    let waiting = containers(wall);
+    for _ in 0..2 {
+        let outcome = engine.start(Request::argv(["true"])).unwrap().outcome().await.unwrap();
+        assert_eq!(outcome.status, Status::CouldNotRun, "{wall}, {pull}: it ran in what was withdrawn: {outcome:?}");
+        let why = format!("{:?}", outcome.error);
+        let told = if pull == "allow" { "could not fetch the image" } else { "does not have the image" };
+        assert!(why.contains(told), "{wall}, {pull}: {why}");
+    }
+    let used = waiting.difference(&containers(wall)).count();
+    assert!(used <= 1, "{wall}, {pull}: after the first run it is known that none is of use, and {used} were taken");
+    ask(wall, "POST", &format!("/v1.40/images/{id}/tag?repo={WITHDRAWN}&tag=1"));
+    assert_eq!(engine.warm().await.unwrap(), WARM);
+    let again = sh(&engine, "true").await;
+    assert_eq!(again.container, Some(ContainerFrom::Waited), "{wall}, {pull}: the twin: it is there again");
+    engine.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_was_withdrawn_runs_nothing_although_containers_of_its_image_wait() {
+    let (walls, missing) = Wall::engines();
+    for line in missing {
+        eprintln!("{line}");
+    }
+    for wall in walls {
+        for pull in ["allow", "never"] {
+            eprintln!("on {wall}, pull: {pull}");
+            check_withdrawn(&wall, pull).await;
+        }
     }
 }
 
@@ -305,10 +380,6 @@ async fn check_killed(wall: &Wall) {
         Presence::Here(_) => {}
         Presence::Skip(line) => return eprintln!("{line}"),
         Presence::Fail(line) => panic!("{line}"),
-    }
-    let tried = engine.start(Request::argv(["true"])).unwrap().outcome().await.unwrap();
-    if let (Some(runtime), Some(error)) = (wall.runtime, &tried.error) {
-        return eprintln!("SKIPPED: {wall}: with {runtime} nothing starts here: {error:?}");
     }
     let mut other = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "containers_that_wait_for_a_killed_process_are_gone_with_the_next_start", "--nocapture"])

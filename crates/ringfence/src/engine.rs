@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use crate::analysis::{analyse, surroundings};
 use crate::approve::{Approver, Nobody, Standing};
 use crate::backend::{
-    Backend, Capabilities, Containers, FoundImage, Landlock, Native, NoWall, Spawn, StartError, Unavailable,
+    Backend, Capabilities, Containers, FoundImage, Landlock, Native, NoWall, Shown, Spawn, StartError, Unavailable,
 };
 use crate::choose::Chosen;
 use crate::conclude;
@@ -254,9 +254,8 @@ impl Inner {
             let (raised, known) = tokio::join!(biased; chosen.backend.raise(&plan), write_down);
             match (raised, known) {
                 // What a name means may have been remembered. Now it is known, and one that is another by then fails.
-                (Ok(mut sandbox), Ok(image)) if !FoundImage::is_shown(image.as_ref(), sandbox.image()) => {
-                    // Its way out may be a thread, beside which we could not raise another wall.
-                    sandbox.close_network().await;
+                (Ok(mut sandbox), Ok(image)) if !sandbox.shows(image.as_ref()) => {
+                    sandbox.close_network().await; // Beside its thread we could not raise another wall.
                     drop(sandbox);
                     (chosen.backend.raise(&plan).await, Ok(image))
                 }
@@ -275,7 +274,7 @@ impl Inner {
         };
         let (started, began) = (Instant::now(), Moment::now());
         let released = match raised {
-            Ok(sandbox) if !FoundImage::is_shown(image.as_ref(), sandbox.image()) => Err(StartError::ImageChanged),
+            Ok(sandbox) if !sandbox.shows(image.as_ref()) => Err(StartError::ImageChanged),
             Ok(mut sandbox) => sandbox.release().await.map(|()| sandbox),
             Err(error) => Err(error),
         };
@@ -333,10 +332,11 @@ impl Inner {
         }
         let wall = match raised {
             Ok(wall) => match wall.image(&plan).await {
-                Ok(found) if FoundImage::is_shown(image.as_ref(), found.as_ref().map(|found| found.name.as_str())) => {
-                    Ok((wall, found))
+                Ok(found) => {
+                    let name = found.as_ref().map(|found| found.name.as_str());
+                    let is_shown = FoundImage::is_shown(image.as_ref(), name, Shown::AsAsked);
+                    if is_shown { Ok((wall, found)) } else { Err(StartError::ImageChanged) }
                 }
-                Ok(_) => Err(StartError::ImageChanged),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),

@@ -208,9 +208,11 @@ impl Plan {
 
     /// Who hears how far something is that has to be made first: every step of it, and none of the words of tools.
     pub(crate) fn listener(&self) -> Listener {
-        let told = self.told.clone();
+        // Whoever makes something may outlive a run that was cancelled, whose events end with it.
+        let told = self.told.as_ref().map(mpsc::Sender::downgrade);
         Arc::new(move |progress| {
-            if let (Some(events), Progress::Step(what)) = (&told, progress) {
+            let events = told.as_ref().and_then(mpsc::WeakSender::upgrade);
+            if let (Some(events), Progress::Step(what)) = (events, progress) {
                 // Whoever is too slow to hear of a step hears of the next.
                 events.try_send(Event::Preparing { what }).ok();
             }
@@ -380,11 +382,13 @@ mod tests {
         ] {
             listener(progress);
         }
-        drop((plan, listener));
+        drop(plan);
+        listener(Progress::Step("nobody waits for it any more".to_owned()));
         let mut steps = Vec::new();
         while let Ok(Event::Preparing { what }) = heard.try_recv() {
             steps.push(what);
         }
         assert_eq!(steps, ["one", "two"]);
+        assert!(heard.is_closed() && heard.is_empty(), "who still makes an image keeps nobody waiting");
     }
 }

@@ -274,7 +274,7 @@ fn in_gvisor(
     command
         .env("RINGFENCE_TEST_IMAGE", image::NAME)
         .env(GVISOR_HOST, format!("unix://{}", engine.kind.socket(parent).display()))
-        .env(BACKENDS_REQUIRED, required_backends());
+        .env(BACKENDS_REQUIRED, format!("{},{}", required_backends(), engine.kind.backend()));
     Ok(format!("root in gVisor, a choice of tests: {}", nextest_ended(capture(screen, command)?)?))
 }
 

@@ -142,5 +142,8 @@ fn n15_the_kernels_files_are_masked_and_no_cgroup_can_be_written() {
         assert_eq!(place.sh(script, &[]).text(), "");
         let twin = place.bare_sh("[ -r /proc/version ] && find . -writable -type d | head -n 1", &[]);
         assert_eq!(twin.text(), ".\n", "the probe proves nothing");
+        // Whoever owns them, they are mounted to be read only; the control of a check is its twin.
+        let checked = place.ringfence(&["check", "--json", "--only", "N15-kernel-files"]).run().json();
+        assert_eq!(checked["attacks"][0]["result"], "held", "{}: {checked:#}", place.wall);
     });
 }

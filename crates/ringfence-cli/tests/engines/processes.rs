@@ -67,3 +67,39 @@ fn r11_a_supervisor_that_is_killed_leaves_no_container_and_no_process() {
         assert!(until(SOON, || place.is_soon_empty()), "the container outlived its supervisor");
     });
 }
+
+/// The parent of the shell with this mark, by its number here: an engine in namespaces of its own has others.
+fn guest_of(mark: &str) -> Option<i32> {
+    let line = format!("sh\0-c\0sleep 60; :\0{mark}\0");
+    let numbers =
+        std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let shell = numbers
+        .filter(|name| std::fs::read_to_string(format!("/proc/{name}/cmdline")).is_ok_and(|found| found == line))
+        .find_map(|name| std::fs::read_to_string(format!("/proc/{name}/status")).ok())?;
+    shell.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+#[test]
+fn the_guest_of_a_local_container_speaks_over_a_socket_whose_name_is_gone() {
+    for_each_engine("", |place| {
+        // Over all others all goes through the engine.
+        if !["docker", "podman"].contains(&place.wall.name) || !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let mark = secret().unwrap();
+        let mut child = place.run(&[], &["sh", "-c", "sleep 60; :", &mark]).start();
+        assert!(until(SOON, || guest_of(&mark).is_some()), "{}: no program began", place.wall);
+        let first = guest_of(&mark).unwrap();
+        let ends = || {
+            let end = |number| std::fs::read_link(format!("/proc/{first}/fd/{number}")).unwrap_or_default();
+            [3, 4].map(|number| end(number).to_string_lossy().into_owned())
+        };
+        assert!(ends().iter().all(|end| end.starts_with("socket:")), "{}: it speaks over {:?}", place.wall, ends());
+        let there = std::fs::read_dir(format!("/proc/{first}/root/run/code")).unwrap();
+        let there: Vec<_> = there.flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(there, Vec::<std::ffi::OsString>::new(), "{}: somebody could meet us there", place.wall);
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        child.wait().unwrap();
+        assert!(place.is_soon_empty());
+    });
+}

@@ -124,10 +124,14 @@ fn few_processes(kernel: Kernel, company: Company) -> Result<String, Unproven> {
         return Err(Unproven::Broken { name, found: "/proc/1/environ of the guest can be read".to_owned() });
     }
     // Nothing can be said there without the key. That they cannot even be opened is for every kernel that can see to it.
-    let ways = [("/proc/1/fd/3", OFlags::RDONLY), ("/proc/1/fd/4", OFlags::WRONLY)];
+    let ways = [("/proc/1/fd/3", OFlags::RDONLY), ("/proc/1/fd/4", OFlags::WRONLY), ("/proc/1/fd/5", OFlags::WRONLY)];
     let open = ways.into_iter().find(|(path, flags)| opens(path, *flags).is_some());
     let guarded = match (open, kernel) {
-        (None, _) => "",
+        (None, Kernel::Own) => "",
+        (None, Kernel::Host) => match named_descriptors("/proc/1/fd") {
+            None => "",
+            Some(path) => return Err(Unproven::Broken { name, found: format!("{path} of the guest can be read") }),
+        },
         (Some(_), Kernel::Own) => {
             ", whose descriptors this kernel lets programs open: every frame there is sealed, and its memory is closed"
         }
@@ -145,6 +149,16 @@ fn few_processes(kernel: Kernel, company: Company) -> Result<String, Unproven> {
         2 => Ok(format!("2 processes, of which the guest is one{guarded}")),
         count => Err(Unproven::Broken { name, found: format!("{count} processes") }),
     }
+}
+
+/// What can be read of the descriptors in `folder`. A socket cannot be opened by its name, whoever may read that, so that it cannot
+/// says nothing.
+fn named_descriptors(folder: &str) -> Option<String> {
+    if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some_and(|entry| entry.is_ok())) {
+        return Some(folder.to_owned());
+    }
+    let mut paths = (0..=5).map(|number| format!("{folder}/{number}"));
+    paths.find(|path| fs::read_link(path).is_ok())
 }
 
 fn confined(contained: &Contained, landlock: Option<i32>) -> Result<String, Unproven> {
@@ -433,5 +447,23 @@ mod tests {
         let device = |major, minor| is_harmless(rustix::fs::makedev(major, minor), Kernel::Host);
         assert!(device(1, 3) && device(5, 2) && device(136, 7));
         assert!(!device(1, 1) && !device(8, 0) && !device(10, 200) && !device(1, 11));
+    }
+
+    #[test]
+    fn descriptors_that_are_sockets_are_seen_where_they_can_be_read() {
+        use std::os::unix::net::UnixStream;
+        use std::process::{Command, Stdio};
+
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let end = || Stdio::from(std::os::fd::OwnedFd::from(theirs.try_clone().unwrap()));
+        let mut child = Command::new("cat").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        drop(theirs);
+        let folder = format!("/proc/{}/fd", child.id());
+        let opened = rustix::fs::open(format!("{folder}/0"), OFlags::RDONLY, rustix::fs::Mode::empty());
+        assert_eq!(opened.unwrap_err(), rustix::io::Errno::NXIO, "the twin: that it cannot be opened proves nothing");
+        assert_eq!(named_descriptors(&folder), Some(folder));
+        assert_eq!(named_descriptors("/proc/0/fd"), None);
+        drop(ours);
+        child.wait().unwrap();
     }
 }

@@ -195,12 +195,23 @@ pub enum Settled {
     WhenPrepared,
 }
 
+/// How whoever raised a wall came to its image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// By asking for it, or by having it made.
+    AsAsked,
+    /// By what a name meant at an earlier run.
+    AsRemembered,
+}
+
 impl FoundImage {
-    /// Whether a wall that shows `shown` shows what was found.
-    pub(crate) fn is_shown(found: Option<&Self>, shown: Option<&str>) -> bool {
-        match found {
-            Some(Self { settled: Settled::WhenPrepared, .. }) => shown.is_some(),
-            found => found.map(|found| found.name.as_str()) == shown,
+    /// Whether a wall that shows `image` shows what was found. What was remembered counts only where the answer is the same by
+    /// now: a name that means nothing any more was withdrawn.
+    pub(crate) fn is_shown(found: Option<&Self>, image: Option<&str>, how: Shown) -> bool {
+        match (found, how) {
+            (Some(Self { settled: Settled::WhenPrepared, .. }), Shown::AsAsked) => image.is_some(),
+            (Some(Self { settled: Settled::WhenPrepared, .. }), Shown::AsRemembered) => false,
+            (found, Shown::AsAsked | Shown::AsRemembered) => found.map(|found| found.name.as_str()) == image,
         }
     }
 }
@@ -341,5 +352,22 @@ impl StartError {
             Some(hint) => failure.hint(hint),
             None => failure,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_remembered_is_shown_only_where_it_was_found_again() {
+        let found = |settled| FoundImage { name: "tool:1 (a)".to_owned(), preparing: None, settled };
+        let (now, later) = (found(Settled::Now), found(Settled::WhenPrepared));
+        let shown = |found: Option<&FoundImage>, how| FoundImage::is_shown(found, Some("tool:1 (a)"), how);
+        assert!(shown(Some(&now), Shown::AsRemembered) && shown(Some(&now), Shown::AsAsked));
+        assert!(!FoundImage::is_shown(Some(&now), Some("tool:1 (b)"), Shown::AsRemembered));
+        assert!(!shown(None, Shown::AsRemembered));
+        assert!(!shown(Some(&later), Shown::AsRemembered), "it was withdrawn meanwhile");
+        assert!(shown(Some(&later), Shown::AsAsked), "the twin: it was fetched or made for this wall");
     }
 }

@@ -19,11 +19,11 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
 use self::member::{Alone, Member, Screen};
-use super::StartError;
 use super::counters::Counters;
 use super::guest::{self, Link, Proofs};
 use super::pipes::{Pipes, reader, writer};
 use super::program::Program;
+use super::{FoundImage, Shown, StartError};
 use crate::egress::{Egress, Log};
 use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
@@ -59,6 +59,8 @@ pub struct Sandbox {
     counted_before: Option<CgroupUsage>,
     /// The image that stands inside.
     pub(super) image: Option<String>,
+    /// How that was found.
+    pub(super) shown: Shown,
     /// Where its container came from, where some wait.
     pub(crate) container: Option<ContainerFrom>,
     /// The way out of a wall that is there for this program alone.
@@ -173,6 +175,7 @@ impl Sandbox {
             counters: None,
             counted_before: None,
             image: None,
+            shown: Shown::AsAsked,
             container: None,
             egress: None,
             network: None,
@@ -186,6 +189,11 @@ impl Sandbox {
     /// The image that stands inside, by its name and digest.
     pub(crate) fn image(&self) -> Option<&str> {
         self.image.as_deref()
+    }
+
+    /// Whether it shows what was found.
+    pub(crate) fn shows(&self, found: Option<&FoundImage>) -> bool {
+        FoundImage::is_shown(found, self.image(), self.shown)
     }
 
     /// Executes the program; everything is in force. Returns once its first instruction is about to run.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use ringfence_policy::{Overrides, ResolvedPolicy};
+use ringfence_policy::{BackendKind, Overrides, ResolvedPolicy};
 
 use super::CheckError;
 use super::arena::Field;
@@ -23,8 +23,8 @@ pub(super) struct Attack {
     pub(super) needs: &'static [&'static str],
     /// Whether the policy forbids what it tries.
     pub(super) applies: fn(&ResolvedPolicy) -> bool,
-    /// Sets it up.
-    pub(super) set: fn(&Field, &ResolvedPolicy) -> Result<Probe, CheckError>,
+    /// Sets it up, for this kind of wall; the control is told the same.
+    pub(super) set: fn(&Field, &ResolvedPolicy, BackendKind) -> Result<Probe, CheckError>,
 }
 
 impl fmt::Debug for Attack {

@@ -138,10 +138,12 @@ impl Check {
     pub async fn run(&self, progress: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Report, CheckError> {
         let begin = Instant::now();
         let proven = self.prove().await?;
+        // It ran, so it had one.
+        let wall = proven.backend.ok_or(CheckError::Abandoned)?;
         let mut rows = Vec::new();
         for attack in &self.attacks {
             progress(Progress { done: rows.len(), all: self.attacks.len(), next: attack.tries });
-            rows.push(self.attack(attack).await?);
+            rows.push(self.attack(attack, wall).await?);
         }
         Ok(Report {
             date: proven.started_at,
@@ -169,16 +171,16 @@ impl Check {
         }
     }
 
-    async fn attack(&self, attack: &'static Attack) -> Result<Row, CheckError> {
+    async fn attack(&self, attack: &'static Attack, wall: BackendKind) -> Result<Row, CheckError> {
         let (tried, control) = match attack.control {
             Control::WithoutWall => {
                 let (tried, control) = tokio::join!(
-                    trial::attempt(&self.walled, attack, trial::Limits::Narrow),
-                    trial::attempt(&self.bare, attack, trial::Limits::AsTheyAre)
+                    trial::attempt(&self.walled, attack, trial::Limits::Narrow, wall),
+                    trial::attempt(&self.bare, attack, trial::Limits::AsTheyAre, wall)
                 );
                 (tried?, Some(control?))
             }
-            Control::Own(_) => (trial::attempt(&self.walled, attack, trial::Limits::Narrow).await?, None),
+            Control::Own(_) => (trial::attempt(&self.walled, attack, trial::Limits::Narrow, wall).await?, None),
         };
         let verdict = match (tried, control) {
             (Attempt::GotThrough(how), _) => Verdict::Broken { how },

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringfence_policy::{Overrides, TimeSpan};
+use ringfence_policy::{BackendKind, Overrides, TimeSpan};
 
 use super::arena::Field;
 use super::attack::{Attack, Ended, Ends, Found};
@@ -49,14 +49,19 @@ pub(super) enum Attempt {
     NotMade(String),
 }
 
-/// Sets the attack up, makes it, and looks at the host.
-pub(super) async fn attempt(ground: &Ground, attack: &Attack, limits: Limits) -> Result<Attempt, CheckError> {
+/// Sets the attack up as one on a wall of the kind `wall`, makes it, and looks at the host.
+pub(super) async fn attempt(
+    ground: &Ground,
+    attack: &Attack,
+    limits: Limits,
+    wall: BackendKind,
+) -> Result<Attempt, CheckError> {
     let policy = ground.engine.policy();
     ground.field.clear(policy)?;
     if !attack.needs.is_empty() && !attack.needs.iter().any(|name| is_on_path(name)) {
         return Ok(Attempt::NotMade(format!("this host has none of: {}", attack.needs.join(", "))));
     }
-    let probe = (attack.set)(&ground.field, policy)?;
+    let probe = (attack.set)(&ground.field, policy, wall)?;
     let (end, missing) = (host::secret()?, host::secret()?);
     // By standard input: a rule about commands is about what somebody types, and could not read a script. In brackets, so
     // that all of it is read before anything in it could read the rest.

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::attached::Complaint;
 use super::could_not;
@@ -30,6 +31,10 @@ use crate::run_id::RunId;
 /// How often, and how far apart, a container's first process is looked for.
 const LOOKS: usize = 400;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// How long one may take to be removed, and how far apart its engine is asked.
+const REMOVES: Duration = Duration::from_secs(10);
+const BETWEEN_REMOVALS: Duration = Duration::from_millis(50);
 
 /// How a container is made: nothing of one run is in it but the first labels.
 #[derive(Debug)]
@@ -76,9 +81,14 @@ impl FirstProcess {
 
     /// Whether it has not ended. When it has, the kernel has ended everything in its container.
     pub(super) fn is_alive(&self) -> bool {
-        let mut polled = [PollFd::new(&self.descriptor, PollFlags::IN)];
-        matches!(poll(&mut polled, Some(&Timespec::default())), Ok(0))
+        matches!(ended(&self.descriptor), Ok(false))
     }
+}
+
+/// Whether a process has ended.
+fn ended(process: &OwnedFd) -> io::Result<bool> {
+    let mut polled = [PollFd::new(process, PollFlags::IN)];
+    Ok(poll(&mut polled, Some(&Timespec::default()))? > 0)
 }
 
 /// The container itself. Dropping it removes it.
@@ -99,29 +109,33 @@ impl MadePlace {
     /// Removes it now, and not when nobody is there any more to do it.
     pub(super) async fn remove(&self) {
         // What cannot be removed is tried once more when it is dropped, and found by its labels later.
-        let gone = remove(&self.engine, &self.id).await;
+        let gone = remove(&self.engine, &self.id, REMOVES).await;
         self.is_removed.fetch_or(gone, Ordering::Relaxed);
     }
 }
 
-/// Removes a container, and says whether it is gone. An engine that is removing it already, because it ended, says so before
-/// it is done.
-async fn remove(engine: &Engine, id: &ContainerId) -> bool {
-    for _ in 0..LOOKS {
-        let state = match engine.remove(id).await {
-            Ok(()) => engine.state(id).await,
-            Err(error) => Err(error),
-        };
-        match state {
-            Ok(State::Gone) => return true,
-            Ok(State::Ended(_) | State::NotEnded) => {}
-            // It answers, and may be busy with just this container.
-            Err(EngineError { failure: EngineFailure::Refused { .. } | EngineFailure::Conflict(_), .. }) => {}
-            Err(_) => return false,
+/// Removes a container within a time, and says whether it is gone. An engine that is removing it already, because it ended, says
+/// so before it is done; one that cannot, or does not answer, is not waited for.
+pub(super) async fn remove(engine: &Engine, id: &ContainerId, within: Duration) -> bool {
+    let until_gone = async {
+        let mut pause = BETWEEN_LOOKS;
+        loop {
+            let state = match engine.remove(id).await {
+                Ok(()) => engine.state(id).await,
+                Err(error) => Err(error),
+            };
+            match state {
+                Ok(State::Gone) => return true,
+                Ok(State::Ended(_) | State::NotEnded) => {}
+                // It answers, and may be busy with just this container.
+                Err(EngineError { failure: EngineFailure::Refused { .. } | EngineFailure::Conflict(_), .. }) => {}
+                Err(_) => return false,
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(BETWEEN_REMOVALS);
         }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
-    }
-    false
+    };
+    tokio::time::timeout(within, until_gone).await.unwrap_or(false)
 }
 
 impl Drop for MadePlace {
@@ -134,7 +148,7 @@ impl Drop for MadePlace {
         // next start finds it by its labels.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                remove(&engine, &id).await;
+                remove(&engine, &id, REMOVES).await;
                 drop(one);
             });
         }
@@ -170,25 +184,44 @@ impl Recipe {
         engine.start(id).await.map_err(|error| could_not(&error))?;
         let complaint = attached.output.complaint();
         let (killing, killed) = (engine.clone(), id.clone());
-        let kill = move || async move {
-            // One that cannot be killed is told to by its end of input, and found again by its labels.
-            killing.kill(&killed).await.ok();
+        let kill = |first: Option<OwnedFd>| {
+            move || async move {
+                // An engine may be gone, and what it started not.
+                if let Some(first) = first {
+                    end_process(first).await.ok();
+                }
+                // One that cannot be killed is told to by its end of input, and found again by its labels.
+                killing.kill(&killed).await.ok();
+            }
         };
         let (far, first) = match self.way {
             Way::Laid => {
                 let told = engine.process(id).await.map_err(|error| could_not(&error))?;
                 let first = first_process(spec, told).await?;
-                let met = meet(&first, (spec.user.uid, spec.user.gid), attached).await;
-                let met = met.map_err(|source| StartError::Io { attempt: "meet the guest", source });
-                match met {
-                    Ok((heard, input)) => (FarLink::new(heard, input, kill, None), Some(first)),
+                let io = |source| StartError::Io { attempt: "meet the guest", source };
+                let descriptor = first.descriptor.try_clone().map_err(io)?;
+                match meet(&first, (spec.user.uid, spec.user.gid), attached).await.map_err(io) {
+                    Ok((heard, input)) => (FarLink::new(heard, input, kill(Some(descriptor)), None), Some(first)),
                     Err(error) => return Err(complaining(error, &complaint, place).await),
                 }
             }
-            Way::Filled => (FarLink::new(attached.output, attached.input, kill, None), None),
+            Way::Filled => (FarLink::new(attached.output, attached.input, kill(None), None), None),
         };
         Ok((Arc::new(far), complaint, first))
     }
+}
+
+/// Kills a process and waits for its end. With the first of a container the kernel ends everything in it before.
+async fn end_process(descriptor: OwnedFd) -> io::Result<()> {
+    match pidfd_send_signal(&descriptor, Signal::KILL) {
+        // It is gone already, or about to be.
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    while !matches!(ended(&descriptor), Ok(true)) {
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+    Ok(())
 }
 
 /// The container's first process, as it is numbered here. What an engine says it has started may not have become our binary
@@ -253,5 +286,28 @@ impl pool::Recipe for Recipe {
     async fn end(made: Made) {
         made.place.remove().await;
         drop(made);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_guest_is_killed_and_waited_for_without_its_engine() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let number = i32::try_from(child.id()).unwrap();
+        let first = FirstProcess::stand_in(number);
+        assert!(first.is_alive(), "the twin");
+        let ended = end_process(first.descriptor.try_clone().unwrap());
+        tokio::time::timeout(Duration::from_secs(20), ended).await.unwrap().unwrap();
+        assert!(!first.is_alive());
+        let status = child.try_wait().unwrap().unwrap();
+        assert_eq!(status.signal(), Some(9));
+        // One that is gone already is not waited for.
+        end_process(first.descriptor).await.unwrap();
     }
 }

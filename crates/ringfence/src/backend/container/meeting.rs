@@ -16,11 +16,12 @@ use std::time::Duration;
 use ringfence_guest::far::FarOrder;
 use ringfence_guest::protocol::{MOST_ORDER, encode};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::net::RecvFlags;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::attached::Attached;
+use super::attached::{Attached, Input, Output};
 use super::made::FirstProcess;
 use crate::backend::inside::CODE;
 
@@ -33,12 +34,14 @@ const TMPFS: u64 = 0x0102_1994;
 
 /// What a guest says over the socket, for as long as its engine is there.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct Heard<O = Output, I = Input> {
     socket: OwnedReadHalf,
-    attached: Attached,
+    /// The engine's streams: nothing is said over them, and their end is an end.
+    output: O,
+    _input: I,
 }
 
-impl AsyncRead for Heard {
+impl<O: AsyncRead + Unpin, I: Unpin> AsyncRead for Heard<O, I> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         // First: its last words come before the end of its container.
         if let Poll::Ready(read) = Pin::new(&mut self.socket).poll_read(cx, buffer) {
@@ -46,10 +49,22 @@ impl AsyncRead for Heard {
         }
         let mut byte = [0u8; 1];
         // A guest that we met says nothing there, so whatever comes is an end.
-        match Pin::new(&mut self.attached.output).poll_read(cx, &mut ReadBuf::new(&mut byte)) {
-            Poll::Ready(_) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+        match Pin::new(&mut self.output).poll_read(cx, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(_) => Poll::Ready(last_words(self.socket.as_ref(), buffer)),
             Poll::Pending => Poll::Pending,
         }
+    }
+}
+
+/// What was said between our look at the socket and the end of the container. The event loop may not know of it yet, so the kernel
+/// is asked.
+fn last_words(socket: &UnixStream, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
+    match rustix::net::recv(socket, buffer.initialize_unfilled(), RecvFlags::DONTWAIT) {
+        Ok((_, read)) if read > 0 => {
+            buffer.advance(read);
+            Ok(())
+        }
+        Ok(_) | Err(_) => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
@@ -80,19 +95,15 @@ pub(super) async fn meet(
     let stream = met.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     check(&stream, first, user)?;
     let (socket, input) = stream.into_split();
-    Ok((Heard { socket, attached }, input))
+    let Attached { output, input: _input } = attached;
+    Ok((Heard { socket, output, _input }, input))
 }
 
 /// A socket in a folder of the container.
 fn listen(first: &FirstProcess, (uid, gid): (u32, u32)) -> io::Result<(OwnedFd, UnixListener)> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(format!("/proc/{}/root", first.number), flags, Mode::empty())?;
-    // Links of the image lead to places of the image.
-    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let folder = rustix::fs::openat2(&root, CODE.trim_start_matches('/'), flags, Mode::empty(), inside)?;
-    if u64::try_from(rustix::fs::fstatfs(&folder)?.f_type) != Ok(TMPFS) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the engine made no place in memory there"));
-    }
+    let folder = place(&root)?;
     // Its number was its own until now, and so what was opened is its container's.
     if !first.is_alive() {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -102,6 +113,18 @@ fn listen(first: &FirstProcess, (uid, gid): (u32, u32)) -> io::Result<(OwnedFd, 
     rustix::fs::chownat(folder.as_fd(), NAME, Some(owner), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
     listener.set_nonblocking(true)?;
     Ok((folder, UnixListener::from_std(listener)?))
+}
+
+/// The folder for it below `root`.
+fn place(root: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // Links of the image lead to places of the image.
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let folder = rustix::fs::openat2(root, CODE.trim_start_matches('/'), flags, Mode::empty(), inside)?;
+    if u64::try_from(rustix::fs::fstatfs(&folder)?.f_type) != Ok(TMPFS) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the engine made no place in memory there"));
+    }
+    Ok(folder)
 }
 
 /// Whether it is the container's first process that came.
@@ -135,10 +158,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_place_that_is_not_in_memory_is_none_to_meet_at() {
+        let place_below = |folder: &std::path::Path| {
+            let root = tempfile::tempdir_in(folder).unwrap();
+            std::fs::create_dir_all(root.path().join(CODE.trim_start_matches('/'))).unwrap();
+            place(&std::fs::File::open(root.path()).unwrap().into())
+        };
+        // Where this test was built to.
+        let disk = std::env::current_exe().unwrap();
+        let refused = place_below(disk.parent().unwrap()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{refused}");
+        place_below("/dev/shm".as_ref()).expect("the twin: the same in memory");
+    }
+
+    /// An engine's stream that ends just when a guest says its last word.
+    #[derive(Debug)]
+    struct EndsAfter(Option<(std::os::unix::net::UnixStream, &'static [u8])>);
+
+    impl AsyncRead for EndsAfter {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            if let Some((mut guest, word)) = self.0.take() {
+                std::io::Write::write_all(&mut guest, word).unwrap();
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
     #[tokio::test]
-    async fn a_place_that_is_not_in_memory_is_none_to_meet_at() {
-        // Our own root has no such place, or one on a disk.
-        let us = rustix::process::getpid().as_raw_pid();
-        assert!(listen(&FirstProcess::stand_in(us), (0, 0)).is_err());
+    async fn a_last_word_that_comes_with_the_end_of_the_container_is_heard_before_it() {
+        for word in [&b"last"[..], b""] {
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let (socket, _writer) = UnixStream::from_std(ours).unwrap().into_split();
+            let held = theirs.try_clone().unwrap();
+            let mut heard = Heard { socket, output: EndsAfter(Some((theirs, word))), _input: () };
+            let mut said = Vec::new();
+            let error = heard.read_to_end(&mut said).await.unwrap_err();
+            assert_eq!((said.as_slice(), error.kind()), (word, io::ErrorKind::UnexpectedEof));
+            drop(held);
+        }
     }
 }

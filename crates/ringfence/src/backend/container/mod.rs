@@ -64,7 +64,9 @@ use self::pool::Pool;
 use self::spec::GuestFrom;
 use self::ways::{Way, way};
 use super::process::alone;
-use super::{Backend, Capabilities, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError, inside};
+use super::{
+    Backend, Capabilities, FoundImage, KeptWall, Sandbox, Settled, StartError, Unavailable, WallError, inside,
+};
 use crate::BoxFuture;
 use crate::plan::Plan;
 use crate::state::StateFolder;
@@ -201,6 +203,11 @@ impl Containers {
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
     }
 
+    /// What was remembered may not be there any more.
+    fn forget(&self) {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     async fn prepared(&self, plan: &Plan, image: Resolved) -> Result<Prepared, StartError> {
         let (engine, facts) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
         let kernel = kernel(plan.policy(), facts);
@@ -237,7 +244,7 @@ impl Containers {
         let layer = layer.map_err(|source| StartError::Io { attempt: "open the private layer", source })?;
         let (proofs, image, guest) = (standing.proofs.clone(), named(&standing.prepared.image), standing.guest.clone());
         let (counters, from, egress) = (kept::counters(&standing), standing.from, standing.egress.take());
-        let trust = standing.trust.take();
+        let (trust, shown) = (standing.trust.take(), standing.shown);
         let start = |number| {
             let start = inside::start(plan, number, |code| found.program(plan, code))?;
             Ok(trust::with_certificates(start, trust.as_ref(), plan.policy()))
@@ -245,6 +252,7 @@ impl Containers {
         let mut sandbox = alone(plan, &guest, start, Box::new(standing))?;
         sandbox.proofs = proofs;
         sandbox.image = Some(image);
+        sandbox.shown = shown;
         sandbox.container = from;
         sandbox.counters = Some(counters);
         sandbox.lead_out(egress);
@@ -262,7 +270,12 @@ fn named(image: &Resolved) -> String {
 fn kernel(policy: &ResolvedPolicy, facts: &Facts) -> Kernel {
     let runtime =
         policy.backend.runtime.as_ref().map_or(facts.default_runtime.as_str(), |runtime| runtime.value.as_str());
-    if runtime.contains("runsc") || runtime.contains("gvisor") { Kernel::Own } else { Kernel::Host }
+    if has_own_kernel(runtime) { Kernel::Own } else { Kernel::Host }
+}
+
+/// Whether a runtime of this name is gVisor's.
+pub(crate) fn has_own_kernel(runtime: &str) -> bool {
+    runtime.contains("runsc") || runtime.contains("gvisor")
 }
 
 /// An error of the engine, or in speaking to it.
@@ -293,7 +306,11 @@ impl Backend for Containers {
     fn image<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
         Box::pin(async move {
             let (engine, _) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
-            which::find(self, engine, plan).await.map(Some)
+            let found = which::find(self, engine, plan).await;
+            if !matches!(&found, Ok(FoundImage { settled: Settled::Now, .. })) {
+                self.forget();
+            }
+            found.map(Some)
         })
     }
 

@@ -23,7 +23,7 @@ use crate::backend::copied::{self, Copied};
 use crate::backend::far::{Bringing, FarLink};
 use crate::backend::guest::{Kept, Link, Proofs};
 use crate::backend::lead_out::lead_out;
-use crate::backend::{StartError, WallError};
+use crate::backend::{Shown, StartError, WallError};
 use crate::egress::Egress;
 use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
@@ -45,6 +45,8 @@ pub(super) struct Standing {
     pub(super) proofs: Proofs,
     pub(super) workspace: PathBuf,
     pub(super) prepared: Prepared,
+    /// How its image was found.
+    pub(super) shown: Shown,
     pub(super) laid: Option<LaidWorkspace>,
     /// The way out, where the policy allows one.
     pub(super) egress: Option<Egress>,
@@ -90,7 +92,7 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
         dead = taken.dead;
         if let Some(made) = taken.made {
             let standing = furnish(containers, plan, wanted, made, filling).await?;
-            return Ok(Standing { from: Some(ContainerFrom::Waited), ..standing });
+            return Ok(Standing { from: Some(ContainerFrom::Waited), shown: Shown::AsRemembered, ..standing });
         }
     }
     let wanted = Wanted::new(containers, plan, containers.prepare(plan).await?, room).await?;
@@ -163,7 +165,20 @@ async fn furnish(
         Ok((proofs, egress, trust, laid)) => {
             let Made { far, place, .. } = made;
             let guest = Kept::new(Link::Far(Arc::clone(&far)));
-            Ok(Standing { guest, far, proofs, workspace, prepared, laid, egress, trust, from: None, _place: place })
+            let shown = Shown::AsAsked;
+            Ok(Standing {
+                guest,
+                far,
+                proofs,
+                workspace,
+                prepared,
+                shown,
+                laid,
+                egress,
+                trust,
+                from: None,
+                _place: place,
+            })
         }
         Err(error) => {
             // Now, and not when nobody is there any more to do it: what was started may not be what we meant to start.

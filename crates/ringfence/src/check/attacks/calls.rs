@@ -33,7 +33,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, _| looked_at(|look| (look.status("NoNewPrivs") != "1").then(|| "NoNewPrivs is not set".to_owned())),
+        set: |_, _, _| looked_at(|look| (look.status("NoNewPrivs") != "1").then(|| "NoNewPrivs is not set".to_owned())),
     },
     Attack {
         id: "N01-capabilities",
@@ -42,7 +42,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             looked_at(|look| {
                 if look.status("Uid").split_whitespace().any(|id| id == "0") {
                     return Some("it is root on the host".to_owned());
@@ -59,7 +59,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             looked_at(|look| {
                 // We may be behind a filter ourselves: the wall's own has to come on top.
                 let filters = |text: &str| text.parse::<u32>().unwrap_or(0);
@@ -76,7 +76,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &["unshare"],
         applies: |_| true,
-        set: |_, _| Ok(Probe::for_nap("unshare -Ur sleep $1", Nap::until_seen()?, "a user namespace could be made")),
+        set: |_, _, _| Ok(Probe::for_nap("unshare -Ur sleep $1", Nap::until_seen()?, "a user namespace could be made")),
     },
     Attack {
         id: "N05-calls",
@@ -85,7 +85,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &["perl", "python3"],
         applies: |_| cfg!(any(target_arch = "x86_64", target_arch = "aarch64")),
-        set: |_, _| {
+        set: |_, _, _| {
             let on = |x86: u32, arm: u32| if cfg!(target_arch = "x86_64") { x86 } else { arm };
             let calls: Vec<String> =
                 CALLS.iter().map(|(name, x86, arm)| format!("{name}:{}", on(*x86, *arm))).collect();

@@ -3,13 +3,14 @@
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use ringfence_policy::{Bytes, WorkspaceMode};
+use ringfence_policy::{BackendKind, Bytes, ResolvedPolicy, WorkspaceMode};
 
 use super::super::CheckError;
 use super::super::arena::Field;
 use super::super::attack::{Attack, Control, Found, Probe};
 use super::super::host::{Nap, Tree, secret};
 use crate::Guarantee;
+use crate::backend::container::has_own_kernel;
 
 /// What is shown of the quota that an attack tries to fill.
 const QUOTA: u64 = 8 << 20;
@@ -24,7 +25,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |field, _| {
+        set: |field, _, _| {
             let (path, secret) = secret_outside(field)?;
             let script = "cat \"$1\" ../outside/secret \"$PWD/../outside/secret\"";
             Ok(Probe::for_secret(script, secret).with(text(&path)))
@@ -37,7 +38,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |field, _| {
+        set: |field, _, _| {
             let (path, secret) = secret_outside(field)?;
             let script = "for process in 1 self thread-self $PPID $$; do
                 cat \"/proc/$process/root$1\" \"/proc/$process/cwd/../outside/secret\"; done";
@@ -51,7 +52,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |field, _| {
+        set: |field, _, _| {
             let (path, _) = secret_outside(field)?;
             let link = field.workspace().join("link");
             symlink(&path, &link).map_err(CheckError::io(format!("make {}", link.display())))?;
@@ -66,7 +67,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |field, _| {
+        set: |field, _, _| {
             let open = field.make_open()?;
             let tree = Tree::remember(field.outside())?;
             let script = "(echo x > \"$1/made\"); (echo x > ../outside/open/made)";
@@ -80,17 +81,11 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, _| {
-            // A container shows what cgroups say; what nobody may is write there, or have the kernel start something.
-            let script = "for file in /dev/kmsg /dev/mem /dev/port /dev/sda /dev/vda; do
-                if [ -e $file ]; then sleep $1; exit; fi; done
-                for file in /sys/kernel /sys/kernel/* /sys/fs/cgroup /sys/fs/cgroup/* /sys/fs/cgroup/*/release_agent \\
-                    /sys/fs/cgroup/*/cgroup.procs /proc/sys/kernel/core_pattern /proc/sys/kernel/hostname /proc/sysrq-trigger; do
-                if [ -w $file ]; then sleep $1; exit; fi; done";
+        set: |_, policy, wall| {
             Ok(Probe::for_nap(
-                script,
+                kernel_files(policy, wall),
                 Nap::until_seen()?,
-                "devices of the machine are there, or files of the kernel can be written",
+                "devices of the machine or files of the kernel are there, or its files can be written",
             ))
         },
     },
@@ -101,7 +96,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
             Ok(Probe::new("uname -n; cat /proc/sys/kernel/hostname /etc/hostname", move |ended| {
                 let told = ended.outcome.stdout.lines().any(|line| line == name);
@@ -116,7 +111,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |policy| policy.fs.deny.iter().any(|glob| glob.value.as_str() == "**/.env"),
-        set: |field, _| {
+        set: |field, _, _| {
             let secret = secret()?;
             field.write(&field.workspace().join(".env"), &secret)?;
             let script = "cat .env; (ln .env other && cat other); (ln -s .env link && cat link); (mv .env moved && cat moved); cat ./*";
@@ -130,7 +125,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |field, _| {
+        set: |field, _, _| {
             let tree = Tree::remember(field.workspace())?;
             let script = "for name in .git/hooks/pre-commit .claude/settings.json .mcp.json .vscode/tasks.json .envrc \
                 sandbox.policy.yaml; do (mkdir -p \"$(dirname $name)\"; echo x > $name); done";
@@ -144,7 +139,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |policy| policy.fs.mode.value != WorkspaceMode::Direct,
-        set: |field, _| {
+        set: |field, _, _| {
             for name in ["changed", "removed"] {
                 field.write(&field.workspace().join(name), "as it was")?;
             }
@@ -159,7 +154,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, policy| {
+        set: |_, policy, _| {
             let most = policy.fs.size.value.get().min(QUOTA);
             let script = format!(
                 "[ -w . ] || cd \"$HOME\"
@@ -190,4 +185,104 @@ fn secret_outside(field: &Field) -> Result<(PathBuf, String), CheckError> {
 
 fn text(path: &std::path::Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+/// A probe that sleeps when something of the kernel's is there that should not be.
+fn kernel_files(policy: &ResolvedPolicy, wall: BackendKind) -> String {
+    let devices = "for file in /dev/kmsg /dev/mem /dev/port /dev/sda /dev/vda; do
+        if [ -e $file ]; then sleep $1; exit; fi; done\n";
+    let written =
+        "for file in /sys/kernel /sys/kernel/* /sys/fs/cgroup /sys/fs/cgroup/* /sys/fs/cgroup/*/release_agent \\
+        /sys/fs/cgroup/*/cgroup.procs /proc/sys/kernel/core_pattern /proc/sys/kernel/hostname /proc/sysrq-trigger; do
+        if [ -w $file ]; then sleep $1; exit; fi; done\n";
+    let mounted = writable_mounts("/proc/self/mounts");
+    let own = match wall {
+        // Its own place has nothing of it.
+        BackendKind::Native => format!(
+            "for file in /sys/kernel /sys/fs/cgroup; do if [ -e $file ]; then sleep $1; exit; fi; done\n{mounted}"
+        ),
+        // A container shows what cgroups say, and not to be written by anybody. Whose files they are is no wall.
+        BackendKind::Docker | BackendKind::Podman | BackendKind::Microvm | BackendKind::Kubernetes => {
+            let runtime = policy.backend.runtime.as_ref().map_or("", |runtime| runtime.value.as_str());
+            // Those of a kernel of its own are its own.
+            if has_own_kernel(runtime) { mounted } else { mounted + WRITABLE_SETTINGS }
+        }
+        // They show the host's own mounts, whatever they let programs do there.
+        BackendKind::Landlock | BackendKind::Spawn | BackendKind::None => String::new(),
+    };
+    format!("{devices}{written}{own}")
+}
+
+/// Sleeps when a file system of the kernel's is mounted to be written. One whose mounts cannot be read does not come to its end.
+fn writable_mounts(list: &str) -> String {
+    format!(
+        "root= settings=rw
+        while read -r from at kind how rest; do
+            case $at in
+                /) root=seen ;;
+                /proc | /proc/sys) case ,$how, in *,ro,*) settings=ro ;; *) settings=rw ;; esac ;;
+            esac
+            case $kind in
+                sysfs | cgroup* | debugfs | tracefs | securityfs | bpf)
+                    case ,$how, in *,ro,*) ;; *) sleep $1; exit ;; esac ;;
+            esac
+        done < {list}
+        [ \"$root\" ] || exit\n"
+    )
+}
+
+/// Sleeps when the kernel's settings were not among what is mounted to be read only.
+const WRITABLE_SETTINGS: &str = "if [ -e /proc/sys ] && [ $settings = rw ]; then sleep $1; exit; fi";
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// As Docker mounts them.
+    const CONTAINER: &str = "overlay / overlay ro,relatime 0 0
+proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0
+sysfs /sys sysfs ro,nosuid,nodev,noexec,relatime 0 0
+tmpfs /sys/fs/cgroup tmpfs rw,nosuid,nodev,noexec,relatime,mode=755 0 0
+cgroup /sys/fs/cgroup/pids cgroup ro,nosuid,nodev,noexec,relatime,pids 0 0
+proc /proc/sys proc ro,nosuid,nodev,noexec,relatime 0 0
+tmpfs /work tmpfs rw,nosuid,nodev,relatime,size=65536k 0 0
+";
+
+    /// What a probe does that finds these mounts.
+    fn found(mounts: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("mounts");
+        std::fs::write(&list, mounts).unwrap();
+        let script = format!(
+            "sleep() {{ echo slept; }}\n{}\necho end",
+            writable_mounts(list.to_str().unwrap()) + WRITABLE_SETTINGS
+        );
+        let ended = Command::new("sh").args(["-c", &script, "sh", "3"]).output().unwrap();
+        String::from_utf8(ended.stdout).unwrap()
+    }
+
+    #[test]
+    fn n15_a_kernels_file_system_that_is_mounted_to_be_written_is_found_whoever_owns_its_files() {
+        assert_eq!(found(CONTAINER), "end\n", "the twin: a container as it should be");
+        for (had, has) in [
+            ("/sys sysfs ro,", "/sys sysfs rw,"),
+            ("cgroup ro,", "cgroup rw,"),
+            ("/proc/sys proc ro,", "/proc/sys proc rw,"),
+            ("proc /proc/sys proc ro,nosuid,nodev,noexec,relatime 0 0\n", ""),
+            ("tmpfs /work tmpfs", "proc /proc/sys proc"),
+            ("tmpfs /work tmpfs", "host /work sysfs"),
+            ("tmpfs /work tmpfs", "host /work cgroup2"),
+            ("tmpfs /work tmpfs", "host /work debugfs"),
+            ("tmpfs /work tmpfs", "host /work tracefs"),
+            ("tmpfs /work tmpfs", "host /work securityfs"),
+            ("tmpfs /work tmpfs", "host /work bpf"),
+        ] {
+            let mounts = CONTAINER.replace(had, has);
+            assert_ne!(mounts, CONTAINER, "{had}");
+            assert_eq!(found(&mounts), "slept\n", "{has}");
+        }
+        assert_eq!(found(""), "", "one that sees no mounts does not come to its end");
+    }
 }

@@ -30,7 +30,7 @@ pub(super) const TIME: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, policy| {
+        set: |_, policy, _| {
             let grace = policy.proc.grace.value.get();
             let long = TIME_LIMIT + grace + Duration::from_millis(500);
             let done = secret()?;
@@ -51,7 +51,7 @@ pub(super) const TIME: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |policy| policy.proc.output.value.get() > MUCH_OUTPUT,
-        set: |_, _| {
+        set: |_, _, _| {
             let script = format!("head -c {MUCH_OUTPUT} /dev/zero | tr '\\0' x; echo");
             let mut probe = Probe::new(script, |ended| {
                 let kept = u64::try_from(ended.outcome.stdout.len()).unwrap_or(u64::MAX);
@@ -72,7 +72,7 @@ pub(super) const AMOUNTS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, policy| {
+        set: |_, policy, _| {
             // `tail` holds a line until it has ended, and this one does not end before all of it is there.
             let script = format!("head -c {MUCH_MEMORY} /dev/zero | tail -n 1 | wc -c");
             let mut probe = Probe::new(script, |ended| {
@@ -91,7 +91,7 @@ pub(super) const AMOUNTS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, policy| {
+        set: |_, policy, _| {
             let most = policy.proc.processes.value.min(PROCESSES);
             let script = format!("n=0; while [ $n -lt {MANY_PROCESSES} ]; do sleep $1 & n=$((n+1)); done; sleep 0.3");
             let mut probe = Probe::new(script, move |ended| {
@@ -124,7 +124,7 @@ pub(super) const AMOUNTS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, policy| {
+        set: |_, policy, _| {
             let most = policy.proc.file_size.value.get();
             // A hole: it takes no room, where it can be made.
             let script = format!(
@@ -148,7 +148,7 @@ pub(super) const AMOUNTS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |policy| policy.proc.open_files.value <= MOST_FILES,
-        set: |_, policy| {
+        set: |_, policy, _| {
             let many = policy.proc.open_files.value + 40;
             // `paste` holds all its files open at once.
             let script = format!(
@@ -165,7 +165,7 @@ pub(super) const AMOUNTS: &[Attack] = &[
         needs: &[],
         // A host that forbids it to us leaves nothing to attack.
         applies: |_| rustix::process::getrlimit(rustix::process::Resource::Core).maximum != Some(0),
-        set: |_, _| {
+        set: |_, _, _| {
             let script = "(ulimit -c unlimited) 2> /dev/null && ulimit -c unlimited; sleep $1";
             Ok(Probe::new(script, |ended| {
                 let Some(look) = &ended.seen.look else {

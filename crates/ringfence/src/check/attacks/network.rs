@@ -16,7 +16,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: NEEDS,
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             let (service, port) = Service::tcp()?;
             let script = r#"if command -v perl > /dev/null; then
                 perl -e 'socket(my $s, 2, 1, 0); connect($s, pack("S n C4 x8", 2, shift, 127, 0, 0, 1))' "$1"
@@ -31,7 +31,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &["python3"],
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             let (service, port) = Service::tcp()?;
             // Without the wall there is no proxy, and the second way is open.
             let script = r#"python3 - "$1" "$2" <<'END'
@@ -54,7 +54,7 @@ END"#;
         control: Control::WithoutWall,
         needs: NEEDS,
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             let name = secret()?;
             let service = Service::abstract_socket(&name)?;
             let script = r#"if command -v perl > /dev/null; then
@@ -70,7 +70,7 @@ END"#;
         control: Control::WithoutWall,
         needs: NEEDS,
         applies: |_| true,
-        set: |field, _| {
+        set: |field, _, _| {
             let service = Service::socket_file(&field.workspace(), "service")?;
             let script = r#"if command -v perl > /dev/null; then
                 perl -e 'socket(my $s, 1, 1, 0); connect($s, pack("S a* x", 1, "service"))'

@@ -20,7 +20,7 @@ pub(super) const ENDS: &[Attack] = &[
         control: Control::Own(SEEN_ALIVE),
         needs: &[],
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             Ok(Probe::new("sleep $1 & sleep 0.2", |ended| {
                 Ok(if ended.elapsed > SOON {
                     Found::GotThrough(format!("it returned after {} s", ended.elapsed.as_secs()))
@@ -38,7 +38,7 @@ pub(super) const ENDS: &[Attack] = &[
         control: Control::Own(SEEN_ALIVE),
         needs: &["setsid"],
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             let script =
                 "(setsid sh -c 'trap \"\" TERM HUP INT; sleep $0; :' $1 > /dev/null 2>&1 < /dev/null &); sleep 0.2";
             Ok(Probe::new(script, |ended| {
@@ -65,7 +65,7 @@ pub(super) const SEEN: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             let variable = super::super::arena::VARIABLE;
             let script = format!("echo \"value: ${variable}\"; env; tr '\\0' '\\n' < /proc/self/environ");
             // Its value is the engine's, and only its name is known here.
@@ -83,7 +83,7 @@ pub(super) const SEEN: &[Attack] = &[
         control: Control::Own("we read through it ourselves, by its number"),
         needs: &[],
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             let leaked = LeakedDescriptor::open()?;
             let (number, secret) = (leaked.number(), leaked.secret.clone());
             let script = "for fd in $1 $(seq 3 40); do cat /proc/self/fd/$fd /proc/$$/fd/$fd; done";
@@ -102,7 +102,7 @@ pub(super) const SEEN: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             let bystander = Bystander::start()?;
             let (pid, secret) = (bystander.pid(), bystander.secret.clone());
             // Of all that it can read it tells canaries only.
@@ -122,7 +122,7 @@ pub(super) const SEEN: &[Attack] = &[
         control: Control::WithoutWall,
         needs: &[],
         applies: |_| true,
-        set: |_, _| {
+        set: |_, _, _| {
             let mut bystander = Bystander::start()?;
             let pid = bystander.pid();
             let mut probe = Probe::new("kill -9 $1; sleep 0.1", move |_| {

@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -9,9 +10,10 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::backend::Unavailable;
 
-use super::super::engine::{CreateError, Engine};
+use super::super::engine::{ContainerId, CreateError, Engine};
 use super::super::failure::EngineFailure;
 use super::super::image::{Pull, ResolveError, resolve};
+use super::super::made::remove;
 use super::super::spec::tests::spec;
 use super::at;
 
@@ -254,4 +256,35 @@ async fn an_image_that_is_absent_is_fetched_only_when_that_is_permitted() {
     assert!(matches!(denied, ResolveError::Engine(_)), "{denied:?}");
     let asked = asked.lock().unwrap();
     assert!(asked.iter().any(|first| first.contains("/images/create?fromImage=tools%3Alatest ")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn an_engine_that_does_not_remove_a_container_is_not_waited_for() {
+    const WITHIN: Duration = Duration::from_millis(300);
+    const ID: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+    let id = ContainerId::parse(ID).unwrap();
+    let bad: [fn(&str) -> Reply; 4] = [
+        |_| http(500, r#"{"message":"no"}"#),
+        |_| http(409, r#"{"message":"removal is in progress"}"#),
+        |_| Reply::Nothing,
+        // It says that it did, and did not.
+        |first| if first.starts_with("DELETE") { http(204, "") } else { Reply::Nothing },
+    ];
+    for answer in bad {
+        let (_server, engine) = connected(answer).await;
+        let begun = Instant::now();
+        assert!(!remove(&engine, &id, WITHIN).await);
+        assert!(begun.elapsed() < 3 * WITHIN, "it took {:?}", begun.elapsed());
+    }
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (_server, engine) = connected(move |first| match (first.starts_with("DELETE"), asked.load(SeqCst)) {
+        (true, 0..2) => {
+            asked.fetch_add(1, SeqCst);
+            http(500, r#"{"message":"busy"}"#)
+        }
+        (true, _) => http(204, ""),
+        (false, _) => http(404, r#"{"message":"No such container"}"#),
+    })
+    .await;
+    assert!(remove(&engine, &id, LIMIT).await, "the twin: one that was busy is asked again");
 }
