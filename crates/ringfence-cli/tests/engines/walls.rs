@@ -130,6 +130,13 @@ impl Walled {
         runs
     }
 
+    /// Whether a program of one of our runs was let go: a container that was only made has nothing in it that could end it.
+    pub(crate) fn has_started(&self) -> bool {
+        let text = std::fs::read_to_string(self.stage.ledger()).unwrap_or_default();
+        let records = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        records.into_iter().any(|one| one["kind"] == "started")
+    }
+
     /// Whether the engine has removed all of its containers, which takes it a moment after their end.
     pub(crate) fn is_soon_empty(&self) -> bool {
         until(SOON, || !self.has_containers())
