@@ -5,7 +5,7 @@ use super::parameter;
 use super::tree::Word;
 use super::walk::Walker;
 use super::word::{Part, Quotes, parts};
-use crate::analysis::{Act, Does, Fact, Flow, Origin, Step, Trick};
+use crate::analysis::{Act, Does, Fact, Flow, Origin, Step, Trick, Unknown};
 use crate::span::Span;
 use crate::stream::{Argument, Stream};
 use crate::text::{Hole, Piece, Text};
@@ -94,12 +94,12 @@ impl Fields {
 
     fn finish(mut self) -> Vec<Text> {
         self.cut();
-        self.done
+        bounded(self.done)
     }
 
     fn finish_as_one(mut self) -> Text {
         if self.done.is_empty() {
-            return self.current;
+            return self.current.bounded();
         }
         self.cut();
         let mut whole = Text::default();
@@ -109,8 +109,16 @@ impl Fields {
             }
             whole.append(field);
         }
-        whole
+        whole.bounded()
     }
+}
+
+/// Fields that one word becomes, at most; more of them are one hole.
+const MOST_FIELDS: usize = 4096;
+
+fn bounded(fields: Vec<Text>) -> Vec<Text> {
+    let length: usize = fields.iter().map(|field| field.length() + 1).sum();
+    if fields.len() > MOST_FIELDS || length > Text::LONGEST { vec![Text::hole(Hole::Other)] } else { fields }
 }
 
 /// What an expansion in progress carries along.
@@ -175,7 +183,7 @@ impl Walker<'_, '_> {
     pub(super) fn fields(&mut self, word: &Word) -> Vec<Argument> {
         let span = self.span(word);
         let Some(taken) = parts(&word.raw, Quotes::Mean) else {
-            return vec![Argument::new(Text::hole(Hole::Other), span)];
+            return vec![self.unreadable(span)];
         };
         let mut arguments = Vec::new();
         let mut hidden = disguised(&taken);
@@ -196,6 +204,13 @@ impl Walker<'_, '_> {
         arguments
     }
 
+    /// A word that cannot be taken apart: what runs within it is not known.
+    fn unreadable(&mut self, span: Span) -> Argument {
+        let unknown = Unknown::Unreadable { why: "a word that cannot be taken apart".to_owned() };
+        self.fact(span, Fact::Unknown { unknown });
+        Argument::new(Text::hole(Hole::Other), span)
+    }
+
     /// The one argument that a word becomes where it is not cut: values, targets, here-strings.
     pub(super) fn single(&mut self, word: &Word) -> Argument {
         self.single_of(&word.raw, word, Quotes::Mean)
@@ -204,7 +219,7 @@ impl Walker<'_, '_> {
     /// Like [`Walker::single`], for a text that stands within `word`.
     pub(super) fn single_of(&mut self, raw: &str, word: &Word, quotes: Quotes) -> Argument {
         let span = self.span(word);
-        let Some(parts) = parts(raw, quotes) else { return Argument::new(Text::hole(Hole::Other), span) };
+        let Some(parts) = parts(raw, quotes) else { return self.unreadable(span) };
         let mut expansion = Expansion::new(None);
         // Places within are those of the word only where the text is the word.
         let place =

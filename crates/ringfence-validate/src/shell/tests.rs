@@ -260,6 +260,26 @@ fn a_commit_message_from_a_here_document_is_daily_work() {
     );
 }
 
+#[test]
+fn continued_lines_are_one_line() {
+    check("ls \\\n-la", "ls -la");
+    check("cat \\\n  a \\\n\tb\\\nc && \\\ncat \\\n d \\\n", "cat a bc [reads a, reads bc]; cat d [reads d]");
+    check("r\\\nm -rf \\\n  /", "rm -rf / [removes tree /]");
+    check("X\\\n=/; rm -rf $\\\nX \"/e\\\ntc\"", "rm -rf / /etc [removes tree /, removes tree /etc]");
+    check("cat > \\\n  out <<E\nx\\\ny\nE", "cat [writes out]");
+    check("for d in a \\\n  b; do \\\n rm $d; done", "group { rm a [removes one a]; rm b [removes one b] }");
+    runs("X=/ \\\n; ls | \\\n xargs -I{} rm -rf $X", "rm -rf /");
+    runs("echo \"$(rm \\\n -rf / a\\\n#)\"", "rm -rf / a#");
+    runs("# nothing \\\nrm -rf /", "rm -rf /");
+    check("echo 'a\\\nb'", "echo a\\\nb");
+}
+
+#[test]
+fn a_here_document_before_a_pipe_leaves_the_next_command_its_words() {
+    check("cat <<'A' | wc -l f\nx\nA", "pipe { cat; wc -l f [reads f] }");
+    check("for x in; do :; done", "group { : }");
+}
+
 mod properties {
     use proptest::prelude::*;
 
