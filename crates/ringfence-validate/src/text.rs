@@ -41,11 +41,6 @@ impl Text {
     /// Bytes that are kept of one text, at most: a line that doubles a value again and again would fill the memory.
     pub(crate) const LONGEST: usize = 64 * 1024;
 
-    /// The same text, or a hole where it is longer than what is kept.
-    pub(crate) fn bounded(self) -> Self {
-        if self.length() > Self::LONGEST { Self::hole(Hole::Other) } else { self }
-    }
-
     /// Bytes that it takes, about.
     pub(crate) fn length(&self) -> usize {
         let piece = |piece: &Piece| match piece {

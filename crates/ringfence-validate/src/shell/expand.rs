@@ -17,6 +17,8 @@ pub(super) struct Fields {
     current: Text,
     /// Whether there is a field at all: quotes make one of nothing.
     started: bool,
+    /// Bytes of the values that were put in.
+    grown: usize,
 }
 
 impl Fields {
@@ -94,12 +96,12 @@ impl Fields {
 
     fn finish(mut self) -> Vec<Text> {
         self.cut();
-        bounded(self.done)
+        self.done
     }
 
     fn finish_as_one(mut self) -> Text {
         if self.done.is_empty() {
-            return self.current.bounded();
+            return self.current;
         }
         self.cut();
         let mut whole = Text::default();
@@ -109,16 +111,8 @@ impl Fields {
             }
             whole.append(field);
         }
-        whole.bounded()
+        whole
     }
-}
-
-/// Fields that one word becomes, at most; more of them are one hole.
-const MOST_FIELDS: usize = 4096;
-
-fn bounded(fields: Vec<Text>) -> Vec<Text> {
-    let length: usize = fields.iter().map(|field| field.length() + 1).sum();
-    if fields.len() > MOST_FIELDS || length > Text::LONGEST { vec![Text::hole(Hole::Other)] } else { fields }
 }
 
 /// What an expansion in progress carries along.
@@ -148,6 +142,14 @@ impl Expansion {
     pub(super) fn value(&mut self, text: &Text, quoted: bool) {
         if quoted {
             self.fields.started = true;
+        }
+        self.fields.grown = self.fields.grown.saturating_add(text.length());
+        if self.fields.grown > Text::LONGEST {
+            // Longer than what is kept: what follows is not known.
+            if !matches!(self.fields.current.pieces().last(), Some(Piece::Hole(_))) {
+                self.fields.piece(Piece::Hole(Hole::Other));
+            }
+            return;
         }
         match &self.separators {
             Some(separators) if !quoted => self.fields.split(text, separators),
@@ -201,6 +203,10 @@ impl Walker<'_, '_> {
         if hidden {
             self.fact(span, Fact::Tricks { trick: Trick::Obscured });
         }
+        if let Err(unknown) = self.reading.count_text(arguments.iter().map(|argument| argument.text.length()).sum()) {
+            self.fact(span, Fact::Unknown { unknown });
+            return vec![Argument::new(Text::hole(Hole::Other), span)];
+        }
         arguments
     }
 
@@ -231,7 +237,12 @@ impl Walker<'_, '_> {
         if expansion.disguised || quotes == Quotes::Mean && disguised(&parts) {
             self.fact(span, Fact::Tricks { trick: Trick::Obscured });
         }
-        Argument { text: expansion.fields.finish_as_one(), span, flows: expansion.flows }
+        let text = expansion.fields.finish_as_one();
+        if let Err(unknown) = self.reading.count_text(text.length()) {
+            self.fact(span, Fact::Unknown { unknown });
+            return Argument::new(Text::hole(Hole::Other), span);
+        }
+        Argument { text, span, flows: expansion.flows }
     }
 
     pub(super) fn expand(&mut self, parts: &[Part], word: &Word, quoted: bool, expansion: &mut Expansion) {

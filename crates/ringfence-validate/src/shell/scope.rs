@@ -25,6 +25,12 @@ impl Value {
         Self::one(Text::hole(Hole::Variable(name.to_owned())))
     }
 
+    /// The same value, or a hole where it is longer than what is kept.
+    fn bounded(self, name: &str) -> Self {
+        let length: usize = self.fields.iter().map(|field| field.length() + 1).sum();
+        if length > Text::LONGEST { Self { flows: self.flows, ..Self::hole(name) } } else { self }
+    }
+
     /// The first field, which is what the plain name stands for.
     pub(crate) fn first(&self) -> Text {
         self.fields.first().cloned().unwrap_or_default()
@@ -66,6 +72,7 @@ impl Scope {
     /// Sets a variable.
     pub(crate) fn set(&mut self, name: String, value: Value) {
         if self.variables.len() < MOST || self.variables.contains_key(&name) {
+            let value = value.bounded(&name);
             Rc::make_mut(&mut self.variables).insert(name, value);
         }
     }

@@ -391,6 +391,30 @@ mod properties {
 }
 
 #[test]
+fn values_and_walks_that_grow_without_end_are_bounded() {
+    let doubled = format!("X=a; {}rm -rf /$X", "X=$X$X; ".repeat(40));
+    let joined = format!("X=aaaaaaaa; {}rm -rf /$X", "X+=$X; ".repeat(40));
+    let long = format!("X={}; rm -rf /{}", "a".repeat(60_000), "$X".repeat(60_000));
+    let fields = format!("A=(/); {}rm -rf \"${{A[@]}}\"", "A+=(\"${A[@]}\"); ".repeat(40));
+    let functions: String = (1..60).map(|number| format!("f{number}() {{ f{0}; f{0}; }}; ", number + 1)).collect();
+    let functions = format!("{functions}f60() {{ X=1; }}; f1");
+    let turns = format!("{}X=$a; {}", "for a in 1 2 3 4 5 6 7 8; do ".repeat(9), "done; ".repeat(9));
+    for line in [&doubled, &joined, &long, &fields, &functions, &turns] {
+        let start = std::time::Instant::now();
+        let analysis = read(line);
+        let unknown = analysis.facts().any(|act| match &act.fact {
+            Fact::Unknown { .. } => true,
+            Fact::Removes { path, .. } => path.has_hole(),
+            _ => false,
+        });
+        assert!(unknown, "{}", line.chars().take(100).collect::<String>());
+        assert!(start.elapsed().as_secs() < 3, "{}: {:?}", line.chars().take(60).collect::<String>(), start.elapsed());
+    }
+    runs("X=a; X=$X$X; X=$X$X; rm -rf /$X", "rm -rf /aaaa");
+    check("f() { g; g; }; g() { :; }; f", "group { group { : }; group { : } }");
+}
+
+#[test]
 fn hostile_nesting_is_refused_before_a_parser_sees_it() {
     for unit in [
         "(",

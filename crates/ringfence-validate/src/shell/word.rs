@@ -55,7 +55,9 @@ pub(super) fn joined(raw: &str) -> String {
                 at += 2;
                 continue;
             }
-            ('\\', Some(_)) => raw.get(at + 1..).and_then(|rest| rest.chars().next()).map(|next| at + 1 + next.len_utf8()),
+            ('\\', Some(_)) => {
+                raw.get(at + 1..).and_then(|rest| rest.chars().next()).map(|next| at + 1 + next.len_utf8())
+            }
             ('\'', _) if !double => raw.get(at + 1..).and_then(|rest| rest.find('\'')).map(|length| at + length + 2),
             ('"', _) => {
                 double = !double;
