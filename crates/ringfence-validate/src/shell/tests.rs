@@ -411,7 +411,7 @@ fn values_and_walks_that_grow_without_end_are_bounded() {
         assert!(start.elapsed().as_secs() < 3, "{}: {:?}", line.chars().take(60).collect::<String>(), start.elapsed());
     }
     runs("X=a; X=$X$X; X=$X$X; rm -rf /$X", "rm -rf /aaaa");
-    check("f() { g; g; }; g() { :; }; f", "group { group { : }; group { : } }");
+    runs("f() { g; g; }; g() { rm -rf /; }; f", "rm -rf /");
 }
 
 #[test]
