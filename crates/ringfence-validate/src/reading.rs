@@ -75,7 +75,7 @@ impl<'a> Reading<'a> {
         Self {
             surroundings,
             limits,
-            scope: Scope::default(),
+            scope: Scope::new(&surroundings.directory),
             depth: 0,
             steps: 0,
             facts: 0,

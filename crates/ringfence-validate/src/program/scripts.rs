@@ -121,7 +121,7 @@ fn awk(run: &mut Run<'_, '_>, _name: &str) {
     let mut from_file = false;
     for file in words.values(&["-f", "--file", "-E", "-i", "--include", "-l", "--load"]).cloned().collect::<Vec<_>>() {
         from_file = true;
-        let written = file.known().and_then(|path| run.reading.scope.files.get(path).cloned());
+        let written = file.known().and_then(|path| run.reading.scope.file(path).cloned());
         let from = written.map_or_else(|| vec![Flow::File { path: file.text.to_string() }], |stream| stream.flows);
         run.fact(file.span, Fact::Executes { from });
     }

@@ -281,7 +281,7 @@ impl Walker<'_, '_> {
                     let path = format!("/dev/fd/{}", 60 + self.reading.scope.files.len());
                     if !writes {
                         expansion.flows(&output.flows);
-                        self.reading.scope.keep(path.clone(), output);
+                        self.reading.scope.keep(&path, output);
                     }
                     expansion.fields.quoted(&path);
                 }
@@ -321,8 +321,16 @@ impl Walker<'_, '_> {
         let end = after.find('/').unwrap_or(after.len());
         let (user, rest) = after.split_at(end);
         let home = match user {
-            "" => self.reading.surroundings.home.clone(),
-            "+" => self.reading.surroundings.directory.clone(),
+            "" | "+" => {
+                let name = if user.is_empty() { "HOME" } else { "PWD" };
+                let value = parameter::lookup(self, name);
+                fields.append(value.map_or_else(|| Text::hole(Hole::Variable(name.to_owned())), |value| value.first()));
+                return rest;
+            }
+            "-" => {
+                fields.piece(Piece::Hole(Hole::Variable("OLDPWD".to_owned())));
+                return rest;
+            }
             "root" => "/root".to_owned(),
             user if user.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter)) => {
                 format!("/home/{user}")

