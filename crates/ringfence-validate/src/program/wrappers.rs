@@ -19,7 +19,10 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         | "caffeinate" | "daemonize" | "start-stop-daemon" | "chronic" | "ts" | "numactl" | "cpulimit" | "prlimit"
         | "softlimit" | "setuidgid" | "rlwrap" | "winpty" | "stap" | "noglob" | "nocorrect" | "coproc" | "doctest"
         | "ltrace" | "strace" | "valgrind" | "perf" | "heaptrack" | "hyperfine" | "dotenv" | "direnv" | "op"
-        | "aws-vault" | "envchain" | "honcho" | "foreman" => plain,
+        | "aws-vault" | "envchain" | "honcho" | "foreman" | "tini" | "dumb-init" | "faketime" | "chpst"
+        | "s6-setuidgid" | "doppler" => plain,
+        "concurrently" => lines,
+        "cmake" => cmake,
         "timeout" | "gtimeout" => timeout,
         "busybox" | "toybox" => busybox,
         "script" | "scriptreplay" => script,
@@ -45,6 +48,9 @@ const VALUES: &[(&str, &[&str])] = &[
     ("cpulimit", &["-l", "-p", "-e"]),
     ("fakeroot", &["-l", "-i", "-s", "-b"]),
     ("start-stop-daemon", &["--pidfile", "-p", "--chuid", "-c", "--exec", "-x", "--name", "-n", "-u"]),
+    ("chpst", &["-u", "-U", "-e", "-n", "-l", "-L", "-m", "-d", "-o", "-p", "-f", "-c", "-t", "-/", "-b"]),
+    ("tini", &["-p", "-e"]),
+    ("faketime", &["--date-prog", "-p"]),
     ("proxychains", &["-f"]),
     ("proxychains4", &["-f"]),
     ("xvfb-run", &["-s", "-n", "-e", "-f", "-p"]),
@@ -68,7 +74,25 @@ fn plain(run: &mut Run<'_, '_>, name: &str) {
         run.output = Stream::from(vec![Flow::Unknown]);
         return;
     }
+    if name == "start-stop-daemon"
+        && let Some(program) = words.value(&["--exec", "-x", "--startas", "-a"]).cloned()
+    {
+        let mut command = vec![program];
+        command.extend(words.operands);
+        run.output = run.start(command);
+        return;
+    }
     let skip = match name {
+        // What stands behind the dashes is the command, whatever comes before.
+        "op" | "aws-vault" | "direnv" | "dotenv" | "perf" | "doppler"
+            if run.rest().iter().any(|word| word.known() == Some("--")) =>
+        {
+            let command = run.rest().into_iter().skip_while(|word| word.known() != Some("--")).skip(1).collect();
+            run.output = run.start(command);
+            return;
+        }
+        "aws-vault" | "direnv" if words.operands.len() > 2 => 2,
+        "faketime" | "s6-setuidgid" | "setuidgid" => 1,
         "taskset" | "chrt" if !words.has(&["-p"]) => 1,
         "hyperfine" => {
             for line in words.operands {
@@ -76,7 +100,8 @@ fn plain(run: &mut Run<'_, '_>, name: &str) {
             }
             return;
         }
-        "op" | "aws-vault" | "direnv" | "dotenv" | "perf" => usize::from(words.operands.len() > 1),
+        "dotenv" => usize::from(words.operands.first().and_then(Argument::known) == Some("run")),
+        "op" | "aws-vault" | "direnv" | "perf" | "doppler" => usize::from(words.operands.len() > 1),
         _ => 0,
     };
     let operands: Vec<Argument> =
@@ -321,6 +346,24 @@ pub(super) fn fill(command: &[Argument], mark: &str, value: &Argument) -> Vec<Ar
         .collect()
 }
 
+/// Each operand is a line for a shell.
+fn lines(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-n", "--names", "-c", "--prefix-colors", "-m", "--max-processes"], Style::Usual);
+    for line in words.operands {
+        run.shell(&line);
+    }
+}
+
+/// `cmake -E` is a box of small programs, `rm` and `env` among them.
+fn cmake(run: &mut Run<'_, '_>, name: &str) {
+    let rest = run.rest();
+    if rest.first().and_then(Argument::known) == Some("-E") {
+        run.output = run.start(rest.into_iter().skip(1).collect());
+    } else if let Some(entry) = super::book().program(name) {
+        run.by_the_book(entry);
+    }
+}
+
 fn timeout(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(&["-k", "-s", "--kill-after", "--signal"], Style::Leading);
     run.output = run.start(words.operands.into_iter().skip(1).collect());
@@ -352,6 +395,10 @@ fn watch(run: &mut Run<'_, '_>, name: &str) {
         return;
     }
     if name == "inotifywait" {
+        return;
+    }
+    if let (Some(code), "entr") = (words.value(&["-s"]), name) {
+        run.output = run.shell(&code.clone());
         return;
     }
     if name == "entr" || words.has(&["-x"]) {
