@@ -275,7 +275,11 @@ fn xargs(run: &mut Run<'_, '_>, _name: &str) {
         Some(values) => values.into_iter().map(|value| Argument::new(Text::known(value), run.span)).collect(),
         None if input.flows.is_empty() => Vec::new(),
         None => vec![Argument {
-            text: input.text.clone().filter(Text::has_hole).unwrap_or_else(|| Text::hole(Hole::Output)),
+            text: input
+                .text
+                .clone()
+                .filter(|text| text.as_known().is_none())
+                .unwrap_or_else(|| Text::hole(Hole::Output)),
             span: run.span,
             flows: input.flows.clone(),
         }],
