@@ -247,11 +247,10 @@ fn shorten(text: &str) -> String {
     if text.len() <= MOST_SUBJECT {
         return text.to_owned();
     }
-    let mut end = MOST_SUBJECT;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}…", text.get(..end).unwrap_or_default())
+    // The beginning and the end: what matters may stand in either.
+    let start = text.floor_char_boundary(MOST_SUBJECT / 2);
+    let end = text.ceil_char_boundary(text.len() - MOST_SUBJECT / 2);
+    format!("{} … {}", text.get(..start).unwrap_or_default(), text.get(end..).unwrap_or_default())
 }
 
 #[cfg(test)]

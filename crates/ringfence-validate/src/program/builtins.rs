@@ -84,10 +84,7 @@ fn source(run: &mut Run<'_, '_>, _name: &str) {
         return;
     }
     let known = file.known().map(str::to_owned);
-    let written = known.as_deref().and_then(|path| {
-        let files = &run.reading.scope.files;
-        files.get(path).or_else(|| files.get(path.strip_prefix("./").unwrap_or(path))).cloned()
-    });
+    let written = known.as_deref().and_then(|path| run.reading.scope.file(path).cloned());
     match written {
         Some(stream) => run.output = run.execute(&stream, Language::Shell, file.span),
         None => {

@@ -25,6 +25,12 @@ impl Value {
         Self::one(Text::hole(Hole::Variable(name.to_owned())))
     }
 
+    /// The same value, or a hole where it is longer than what is kept.
+    fn bounded(self, name: &str) -> Self {
+        let length: usize = self.fields.iter().map(|field| field.length() + 1).sum();
+        if length > Text::LONGEST { Self { flows: self.flows, ..Self::hole(name) } } else { self }
+    }
+
     /// The first field, which is what the plain name stands for.
     pub(crate) fn first(&self) -> Text {
         self.fields.first().cloned().unwrap_or_default()
@@ -60,12 +66,20 @@ pub(crate) struct Scope {
     pub(crate) descriptors: BTreeMap<i32, Stream>,
     /// The working directory, where the text changed it.
     pub(crate) directory: Option<Text>,
+    /// The directory in which the request starts.
+    pub(crate) start: Rc<str>,
 }
 
 impl Scope {
+    /// Nothing is known but where the request starts.
+    pub(crate) fn new(start: &str) -> Self {
+        Self { start: start.into(), ..Self::default() }
+    }
+
     /// Sets a variable.
     pub(crate) fn set(&mut self, name: String, value: Value) {
         if self.variables.len() < MOST || self.variables.contains_key(&name) {
+            let value = value.bounded(&name);
             Rc::make_mut(&mut self.variables).insert(name, value);
         }
     }
@@ -76,10 +90,61 @@ impl Scope {
     }
 
     /// Remembers what a file holds.
-    pub(crate) fn keep(&mut self, path: String, contents: Stream) {
+    pub(crate) fn keep(&mut self, path: &str, contents: Stream) {
+        let path = self.key(path);
         if self.files.len() < MOST || self.files.contains_key(&path) {
             Rc::make_mut(&mut self.files).insert(path, contents);
         }
+    }
+
+    /// What a file holds that the text wrote, or a descriptor that it opened.
+    pub(crate) fn file(&self, path: &str) -> Option<&Stream> {
+        let key = self.key(path);
+        let number = key.strip_prefix("/dev/fd/").or_else(|| key.strip_prefix("/proc/self/fd/"));
+        let descriptor = number.and_then(|number| number.parse::<i32>().ok());
+        let found = self.files.get(&key).or_else(|| self.descriptors.get(&descriptor?));
+        if found.is_some() || !self.directory.as_ref().is_some_and(Text::has_hole) || path.starts_with('/') {
+            return found;
+        }
+        // Where the directory is not known, any file of that name may be the one.
+        let name = key.rsplit('/').next()?;
+        self.files.iter().find(|(path, _)| path.rsplit('/').next() == Some(name)).map(|(_, stream)| stream)
+    }
+
+    /// One spelling for all that lead to the same file.
+    pub(crate) fn key(&self, path: &str) -> String {
+        let seen = self.resolve(&Text::known(path)).to_string();
+        let whole = if seen.starts_with('/') { seen } else { format!("{}/{seen}", self.start) };
+        let mut parts: Vec<&str> = Vec::new();
+        for part in whole.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => {
+                    parts.pop();
+                }
+                part => parts.push(part),
+            }
+        }
+        format!("/{}", parts.join("/"))
+    }
+
+    /// Back from a program that was started: only what it wrote stays.
+    pub(crate) fn leave_child(&mut self, mut saved: Self) {
+        saved.files = std::mem::take(&mut self.files);
+        saved.pipes = std::mem::take(&mut self.pipes);
+        saved.called = std::mem::take(&mut self.called);
+        *self = saved;
+    }
+
+    /// What a child sees of the variables: it has those that are exported, which is not known.
+    pub(crate) fn enter_child(&mut self) {
+        if self.variables.is_empty() {
+            return;
+        }
+        let hidden = |(name, value): (&String, &Value)| {
+            (name.clone(), Value { flows: value.flows.clone(), ..Value::hole(name) })
+        };
+        self.variables = Rc::new(self.variables.iter().map(hidden).collect());
     }
 
     /// After a branch that may or may not have been taken: what differs is not known.
@@ -122,7 +187,7 @@ impl Scope {
                     joined.text = None;
                     joined.add_all(&here.flows);
                 }
-                self.keep(path.clone(), joined);
+                self.keep(path, joined);
             }
         }
         self.descriptors.extend(other.descriptors);

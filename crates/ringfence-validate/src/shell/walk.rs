@@ -6,7 +6,7 @@ use super::scan::{From, scan};
 use super::scope::{Function, Value};
 use super::tree::{Node, Place, Simple, Word};
 use super::word::Quotes;
-use crate::analysis::{Act, Does, Fact, Origin, Step, SystemAct, Trick, Unknown};
+use crate::analysis::{Act, Does, Fact, Flow, Origin, Step, SystemAct, Trick, Unknown};
 use crate::program::{self, Invocation};
 use crate::reading::Reading;
 use crate::span::Span;
@@ -62,6 +62,14 @@ impl<'w, 'a> Walker<'w, 'a> {
     }
 
     pub(super) fn node(&mut self, node: &Node, input: &Stream, steps: &mut Vec<Step>) -> Stream {
+        if self.reading.is_spent() {
+            return Stream::from(vec![Flow::Unknown]);
+        }
+        if let Err(unknown) = self.reading.count_visit() {
+            let span = self.place(Place::default());
+            steps.push(crate::reading::unknown_code(crate::Language::Shell, span, unknown));
+            return Stream::from(vec![Flow::Unknown]);
+        }
         match node {
             Node::Simple(simple) => self.simple(simple, input, steps),
             Node::Pipeline(commands, place) => self.pipeline(commands, *place, input, steps),
@@ -195,6 +203,10 @@ impl<'w, 'a> Walker<'w, 'a> {
         input: &Stream,
         steps: &mut Vec<Step>,
     ) -> Stream {
+        if let Err(unknown) = self.reading.count_step() {
+            steps.push(crate::reading::unknown_code(crate::Language::Shell, span, unknown));
+            return Stream::default();
+        }
         let name = arguments.first().and_then(|first| first.known()).map(str::to_owned);
         if let Some(name) = &name
             && let Some(function) = self.reading.scope.functions.get(name).cloned()
@@ -213,10 +225,6 @@ impl<'w, 'a> Walker<'w, 'a> {
             let output = self.function(name, &function, arguments.into_iter().skip(1).collect(), input, &mut inner);
             steps.push(Step { span, does: Does::Group, facts, inner });
             return output;
-        }
-        if let Err(unknown) = self.reading.count_step() {
-            steps.push(crate::reading::unknown_code(crate::Language::Shell, span, unknown));
-            return Stream::default();
         }
         let mut facts = std::mem::take(&mut self.facts);
         if let Err(unknown) = self.reading.count_facts(facts.len()) {
