@@ -3,9 +3,12 @@
 use super::{Handler, Run};
 use crate::analysis::{Fact, Flow, Trick};
 use crate::language::Language;
-use crate::shell::Value;
+use crate::shell::{Odd, Plainly, Value};
 use crate::stream::{Argument, Stream};
 use crate::text::{Hole, Text};
+
+/// Traps that are remembered; more are read at once.
+const MOST_TRAPS: usize = 32;
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
@@ -100,32 +103,51 @@ fn source(run: &mut Run<'_, '_>, _name: &str) {
 }
 
 fn declare(run: &mut Run<'_, '_>, name: &str) {
-    for word in run.rest() {
+    let rest = run.rest();
+    let letters: String =
+        rest.iter().filter_map(Argument::known).filter(|word| word.starts_with('-')).collect::<String>();
+    let local = name == "local" || matches!(name, "declare" | "typeset") && !letters.contains('g');
+    for word in rest {
         let start = word.text.known_start();
         let Some((variable, _)) = start.split_once('=') else {
+            let Some(known) = word.known().filter(|known| !known.starts_with(['-', '+'])) else { continue };
             // `export NAME` of what was set before.
-            if let (Some(known), "export") = (word.known(), name)
+            if name == "export"
                 && super::poisons(known)
                 && let Some(value) = run.reading.scope.variables.get(known).cloned()
             {
                 let facts = super::sets_environment(run.reading, known, &value, word.span, &mut run.inner);
                 run.facts.extend(facts);
             }
+            if local && run.reading.scope.is_within() {
+                run.reading.scope.make_local(known);
+                run.reading.scope.unset(known);
+            }
+            mark(run, name, &letters, known, None);
             continue;
         };
         if variable.starts_with('-') {
             continue;
         }
-        let variable = variable.trim_end_matches('+').to_owned();
-        let value = Value {
+        let (variable, adds) = variable.strip_suffix('+').map_or((variable, false), |variable| (variable, true));
+        let variable = variable.split('[').next().unwrap_or(variable).to_owned();
+        let mut value = Value {
             fields: vec![super::after(&word.text, start.find('=').unwrap_or(0) + 1)],
             flows: word.flows.clone(),
         };
+        if local {
+            run.reading.scope.make_local(&variable);
+        }
+        if adds {
+            value = Value { flows: value.flows, ..Value::hole(&variable) };
+        }
         if name == "export" || super::poisons(&variable) {
             let facts = super::sets_environment(run.reading, &variable, &value, word.span, &mut run.inner);
             run.facts.extend(facts);
         }
-        run.reading.scope.set(variable, value);
+        let target = value.first().as_known().map(str::to_owned);
+        run.reading.scope.set(variable.clone(), value);
+        mark(run, name, &letters, &variable, target);
     }
     // `export -p`, `declare -x`: everything is shown.
     if run.arguments.len() == 1
@@ -138,9 +160,32 @@ fn declare(run: &mut Run<'_, '_>, name: &str) {
     }
 }
 
+/// Variables that refer to others, change what they are given, or refuse it.
+fn mark(run: &mut Run<'_, '_>, name: &str, letters: &str, variable: &str, target: Option<String>) {
+    let scope = &mut run.reading.scope;
+    if letters.contains('n') {
+        scope.make_odd(variable.to_owned(), target.map_or(Odd::NamesAny, Odd::Names));
+        scope.set(variable.to_owned(), Value::hole(variable));
+    } else if letters.contains(['i', 'l', 'u', 'c']) {
+        scope.make_odd(variable.to_owned(), Odd::Changes);
+        scope.forget(variable);
+    } else if name == "readonly" || letters.contains('r') {
+        scope.make_odd(variable.to_owned(), Odd::Changes);
+    }
+}
+
 fn unset(run: &mut Run<'_, '_>, _name: &str) {
-    for word in run.rest() {
+    let rest = run.rest();
+    let functions = rest.iter().any(|word| word.known() == Some("-f"));
+    for word in rest {
         if let Some(name) = word.known() {
+            if functions {
+                run.reading.scope.unset_function(name, Plainly::Surely);
+                continue;
+            }
+            if !run.reading.scope.variables.contains_key(name) {
+                run.reading.scope.unset_function(name, Plainly::Perhaps);
+            }
             run.reading.scope.unset(name);
             if matches!(name, "HISTFILE" | "HISTSIZE" | "HISTFILESIZE" | "PROMPT_COMMAND") {
                 run.fact(word.span, Fact::System { act: crate::SystemAct::Traces, about: Text::known(name) });
@@ -184,11 +229,27 @@ fn mapfile(run: &mut Run<'_, '_>, _name: &str) {
     run.reading.scope.set(name, value);
 }
 
+/// A trap runs later, with what is known then; one for errors and the like may run at any time too.
 fn trap(run: &mut Run<'_, '_>, _name: &str) {
     let rest = run.rest();
-    let Some(code) = rest.iter().find(|word| !matches!(word.known(), Some("-l" | "-p" | "--" | "-"))) else { return };
-    if rest.len() > 1 && code.known() != Some("") {
-        run.shell(&code.clone());
+    let Some(at) = rest.iter().position(|word| !matches!(word.known(), Some("-l" | "-p" | "--" | "-"))) else { return };
+    let Some(code) = rest.get(at).cloned() else { return };
+    if rest.len() < 2 || code.known() == Some("") {
+        return;
+    }
+    let at_the_end = rest.iter().skip(at + 1).all(|signal| {
+        signal.known().is_some_and(|signal| {
+            let signal = signal.strip_prefix("SIG").unwrap_or(signal);
+            !matches!(signal.to_ascii_uppercase().as_str(), "ERR" | "DEBUG" | "RETURN")
+        })
+    });
+    if !at_the_end || code.known().is_none() {
+        let before = run.reading.scope.clone();
+        run.shell(&code);
+        run.reading.scope.join(before);
+    }
+    if code.known().is_some() && run.reading.scope.traps.len() < MOST_TRAPS {
+        run.reading.scope.traps.push(code);
     }
 }
 

@@ -12,12 +12,13 @@ mod redirect;
 mod scan;
 mod scope;
 mod second;
+mod sets;
 mod tree;
 mod walk;
 mod word;
 
 pub(crate) use parameter::looks_secret;
-pub(crate) use scope::{Scope, Value};
+pub(crate) use scope::{Odd, Plainly, Scope, Value};
 pub(crate) use word::unescape;
 
 use crate::analysis::{Flow, Origin, Step, Unknown};

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::scan::{From, scan};
-use super::scope::{Function, Value};
+use super::scope::{Function, Functions, Value};
 use super::tree::{Node, Place, Simple, Word};
 use super::word::Quotes;
 use crate::analysis::{Act, Does, Fact, Origin, Step, SystemAct, Trick, Unknown};
@@ -16,6 +16,9 @@ use crate::text::Text;
 /// Functions within functions, at most.
 const MOST_CALLS: usize = 16;
 
+/// Branches after which each case is followed by itself, within each other.
+const MOST_FORKS: usize = 4;
+
 /// One walk through one text.
 pub(super) struct Walker<'w, 'a> {
     pub(super) reading: &'w mut Reading<'a>,
@@ -26,35 +29,58 @@ pub(super) struct Walker<'w, 'a> {
     pub(super) late: Vec<Act>,
     /// Steps of the substitutions in those words.
     pub(super) inner: Vec<Step>,
+    /// Turns of the loops around, multiplied.
+    pub(super) turning: usize,
+    /// How often the rest of a list may still be walked twice, within each other.
+    pub(super) forks: usize,
 }
 
 impl<'w, 'a> Walker<'w, 'a> {
     pub(super) fn new(reading: &'w mut Reading<'a>, origin: Origin) -> Self {
-        Self { reading, origin, facts: Vec::new(), late: Vec::new(), inner: Vec::new() }
+        Self { reading, origin, facts: Vec::new(), late: Vec::new(), inner: Vec::new(), turning: 1, forks: MOST_FORKS }
     }
 
     /// The whole text; functions that it defines and never calls are walked last, since something else may call them.
     pub(super) fn all(&mut self, node: &Node, input: &Stream) -> (Vec<Step>, Stream) {
         let known: Vec<String> = self.reading.scope.functions.keys().cloned().collect();
+        let outside = std::mem::take(&mut self.reading.scope.uncalled);
+        let traps = self.reading.scope.traps.len();
         let mut steps = Vec::new();
         let output = self.node(node, input, &mut steps);
-        let waiting: Vec<(String, Rc<Function>)> = self
-            .reading
-            .scope
-            .functions
-            .iter()
-            .filter(|(name, _)| !known.contains(name) && !self.reading.scope.called.contains(name))
-            .map(|(name, function)| (name.clone(), Rc::clone(function)))
-            .collect();
+        self.run_traps(traps, &mut steps);
+        let scope = &mut self.reading.scope;
+        let mut waiting = std::mem::replace(&mut scope.uncalled, outside);
+        for (name, functions) in &scope.functions {
+            if !known.contains(name) && !scope.called.contains(name) {
+                waiting.extend(functions.bodies.iter().map(|body| (name.clone(), Rc::clone(body))));
+            }
+        }
         for (name, function) in waiting {
+            let saved = self.reading.scope.clone();
             let mut inner = Vec::new();
             self.function(&name, &function, Vec::new(), &Stream::default(), &mut inner);
+            self.leave_subshell(saved);
             if !inner.is_empty() {
                 let span = inner.first().map(|step| step.span).unwrap_or_default();
                 steps.push(Step { span, does: Does::Group, facts: Vec::new(), inner });
             }
         }
         (steps, output)
+    }
+
+    /// The traps that were set since there were `before` of them, at the end of the shell that set them.
+    pub(super) fn run_traps(&mut self, before: usize, steps: &mut Vec<Step>) {
+        let traps: Vec<Argument> = self.reading.scope.traps.iter().skip(before).cloned().collect();
+        for trap in traps {
+            let Some(code) = trap.known() else { continue };
+            let saved = self.reading.scope.clone();
+            self.reading.scope.as_a_trap_sees_it();
+            let (inner, _) = super::read_stream(self.reading, code, Origin::Made(trap.span), &Stream::default());
+            self.leave_subshell(saved);
+            if !inner.is_empty() {
+                steps.push(Step { span: trap.span, does: Does::Group, facts: Vec::new(), inner });
+            }
+        }
     }
 
     pub(super) fn place(&self, place: Place) -> Span {
@@ -85,12 +111,18 @@ impl<'w, 'a> Walker<'w, 'a> {
 
     fn define(&mut self, name: &str, body: &Rc<Node>, place: Place, steps: &mut Vec<Step>) {
         let function = Rc::new(Function { body: Rc::clone(body), origin: self.origin });
-        self.reading.scope.functions.insert(name.to_owned(), function);
+        self.reading.scope.functions.insert(name.to_owned(), Functions { bodies: vec![function], perhaps: false });
         if program::is_known(name) {
             let span = self.place(place);
             let fact = Fact::Tricks { trick: Trick::Redefines };
             steps.push(Step { span, does: Does::Group, facts: vec![Act { span, fact }], inner: Vec::new() });
         }
+    }
+
+    /// A definition that may have been reached.
+    pub(super) fn define_perhaps(&mut self, name: &str, body: &Rc<Node>) {
+        let function = Rc::new(Function { body: Rc::clone(body), origin: self.origin });
+        self.reading.scope.define_perhaps(name, function);
     }
 
     fn pipeline(&mut self, commands: &[Node], place: Place, input: &Stream, steps: &mut Vec<Step>) -> Stream {
@@ -110,9 +142,14 @@ impl<'w, 'a> Walker<'w, 'a> {
 
     fn through(&mut self, commands: &[Node], input: &Stream, steps: &mut Vec<Step>) -> Stream {
         let mut stream = input.clone();
-        for command in commands {
+        for (index, command) in commands.iter().enumerate() {
             let saved = self.reading.scope.clone();
             stream = self.node(command, &stream, steps);
+            if self.reading.scope.last_stays && index + 1 == commands.len() {
+                self.reading.scope.join(saved);
+                continue;
+            }
+            self.run_traps(saved.traps.len(), steps);
             self.leave_subshell(saved);
         }
         stream
@@ -124,8 +161,15 @@ impl<'w, 'a> Walker<'w, 'a> {
         saved.files = std::mem::take(&mut scope.files);
         saved.pipes = std::mem::take(&mut scope.pipes);
         saved.called = std::mem::take(&mut scope.called);
-        for (name, function) in std::mem::take(&mut scope.functions) {
-            saved.functions.entry(name).or_insert(function);
+        saved.uncalled = std::mem::take(&mut scope.uncalled);
+        for (name, functions) in std::mem::take(&mut scope.functions) {
+            let before = saved.functions.get(&name);
+            for body in functions.bodies {
+                let known = before.is_some_and(|before| before.bodies.iter().any(|known| Rc::ptr_eq(known, &body)));
+                if !known && !saved.called.contains(&name) {
+                    saved.uncalled.push((name.clone(), body));
+                }
+            }
         }
         *scope = saved;
     }
@@ -197,22 +241,90 @@ impl<'w, 'a> Walker<'w, 'a> {
     ) -> Stream {
         let name = arguments.first().and_then(|first| first.known()).map(str::to_owned);
         if let Some(name) = &name
-            && let Some(function) = self.reading.scope.functions.get(name).cloned()
+            && let Some(functions) = self.reading.scope.functions.get(name).cloned()
         {
-            let mut facts = std::mem::take(&mut self.facts);
-            let mut inner = std::mem::take(&mut self.inner);
-            if self.reading.scope.within.contains(name) {
-                // A function that starts itself, and not as its own last act, fills the machine.
-                facts.push(Act {
-                    span,
-                    fact: Fact::System { act: SystemAct::Exhaustion, about: Text::known(name.as_str()) },
-                });
-                steps.push(Step { span, does: Does::Group, facts, inner });
-                return Stream::default();
-            }
-            let output = self.function(name, &function, arguments.into_iter().skip(1).collect(), input, &mut inner);
+            return self.call(name, &functions, arguments, assignments, span, input, steps);
+        }
+        self.program(arguments, assignments, span, input, steps)
+    }
+
+    /// Each body that the name may stand for, from the same start; what they leave behind is joined.
+    #[allow(clippy::too_many_arguments, reason = "a command has this many sides")]
+    fn call(
+        &mut self,
+        name: &str,
+        functions: &Functions,
+        arguments: Vec<Argument>,
+        assignments: &[(String, Value, Span)],
+        span: Span,
+        input: &Stream,
+        steps: &mut Vec<Step>,
+    ) -> Stream {
+        let mut facts = std::mem::take(&mut self.facts);
+        let mut inner = std::mem::take(&mut self.inner);
+        if self.reading.scope.within.iter().any(|within| within == name) {
+            // A function that starts itself, and not as its own last act, fills the machine.
+            facts.push(Act { span, fact: Fact::System { act: SystemAct::Exhaustion, about: Text::known(name) } });
             steps.push(Step { span, does: Does::Group, facts, inner });
+            return Stream::default();
+        }
+        let mut output = Stream::default();
+        if let Err(unknown) = self.reading.count_step() {
+            steps.push(crate::reading::unknown_code(crate::Language::Shell, span, unknown));
             return output;
+        }
+        let before = self.reading.scope.clone();
+        let mut after: Option<super::Scope> = None;
+        for (index, function) in functions.bodies.iter().enumerate() {
+            if index > 0 {
+                self.reading.scope = before.clone();
+            }
+            let words = arguments.iter().skip(1).cloned().collect();
+            // Variables that stand before the name hold within the function.
+            for (name, value, _) in assignments {
+                self.reading.scope.set(name.clone(), value.clone());
+            }
+            let written = self.function(name, function, words, input, &mut inner);
+            for (name, _, _) in assignments {
+                self.reading.scope.forget(name);
+            }
+            if index == 0 {
+                output = written
+            } else {
+                output.add_all(&written.flows)
+            }
+            let ended = std::mem::replace(&mut self.reading.scope, before.clone());
+            match &mut after {
+                Some(after) => after.join(ended),
+                None => after = Some(ended),
+            }
+        }
+        steps.push(Step { span, does: Does::Group, facts, inner });
+        if functions.perhaps {
+            let written = self.program(arguments, assignments, span, input, steps);
+            output.add_all(&written.flows);
+        }
+        if functions.perhaps || functions.bodies.len() > 1 {
+            output.text = None;
+        }
+        match after {
+            Some(after) if functions.perhaps => self.reading.scope.join(after),
+            Some(after) => self.reading.scope = after,
+            None => {}
+        }
+        output
+    }
+
+    fn program(
+        &mut self,
+        arguments: Vec<Argument>,
+        assignments: &[(String, Value, Span)],
+        span: Span,
+        input: &Stream,
+        steps: &mut Vec<Step>,
+    ) -> Stream {
+        if matches!(arguments.first().and_then(Argument::known), Some("return" | "break" | "continue")) {
+            self.reading.scope.note_left();
         }
         if let Err(unknown) = self.reading.count_step() {
             steps.push(crate::reading::unknown_code(crate::Language::Shell, span, unknown));
@@ -248,11 +360,11 @@ impl<'w, 'a> Walker<'w, 'a> {
             return Stream::default();
         }
         let outer = std::mem::replace(&mut self.reading.scope.arguments, arguments);
-        self.reading.scope.within.push(name.to_owned());
+        let outside = self.reading.scope.enter(name);
         let origin = std::mem::replace(&mut self.origin, function.origin);
         let output = self.node(&function.body, input, steps);
         self.origin = origin;
-        self.reading.scope.within.pop();
+        self.reading.scope.leave(outside);
         self.reading.scope.arguments = outer;
         output
     }
