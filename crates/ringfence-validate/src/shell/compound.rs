@@ -3,7 +3,7 @@
 use super::sets::Sets;
 use super::tree::{Node, Redirect, Then, Word};
 use super::walk::Walker;
-use crate::analysis::{Does, Flow, Step};
+use crate::analysis::{Does, Fact, Flow, Step, Unknown};
 use crate::shell::scope::Value;
 use crate::stream::{Argument, Stream};
 use crate::text::{Hole, Text};
@@ -194,7 +194,10 @@ impl Walker<'_, '_> {
             Node::For { variable, words, body, .. } => self.turns(variable, words.as_deref(), node, body, input, steps),
             Node::ForArithmetic { parts, body, .. } => {
                 let place = Word { raw: String::new(), at: 0 };
-                parts.iter().for_each(|part| self.within_arithmetic(part, &place));
+                for part in parts {
+                    self.note_blind(part, &place);
+                    self.within_arithmetic(part, &place);
+                }
                 self.forget(node);
                 parts.iter().for_each(|part| self.set_by_arithmetic(part));
                 let before = self.reading.scope.clone();
@@ -234,6 +237,7 @@ impl Walker<'_, '_> {
             }
             Node::Arithmetic { text, place, .. } => {
                 let word = Word { raw: text.clone(), at: place.0.start };
+                self.note_blind(text, &word);
                 self.within_arithmetic(text, &word);
                 self.set_by_arithmetic(text);
                 Stream::default()
@@ -344,6 +348,16 @@ impl Walker<'_, '_> {
         }
         if sets.directory {
             self.reading.scope.directory = Some(Text::hole(Hole::Other));
+        }
+    }
+
+    /// Arithmetic is kept without its blanks: what a command in it would run cannot be told.
+    fn note_blind(&mut self, text: &str, word: &Word) {
+        let runs = text.contains('`')
+            || text.match_indices("$(").any(|(at, _)| !text.get(at + 2..).is_some_and(|rest| rest.starts_with('(')));
+        if runs {
+            let span = self.span(word);
+            self.fact(span, Fact::Unknown { unknown: Unknown::Program });
         }
     }
 

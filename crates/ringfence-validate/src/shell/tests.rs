@@ -219,6 +219,53 @@ fn a_trap_runs_at_the_end_with_what_is_known_then() {
 }
 
 #[test]
+fn an_empty_value_is_a_value_unless_a_colon_says_otherwise() {
+    twins(&[
+        ("X=; rm -rf ${X-build}/", "X=; rm -rf ${X:-build}/"),
+        ("X=; rm -rf ${X=build}/", "X=; rm -rf ${X:=build}/"),
+        ("X=; rm -rf ${X:+build}/", "X=a; rm -rf ${X:+build}/"),
+        ("X=/etc; rm -rf ${X#\\?}", "X=abuild; rm -rf ${X#?}"),
+        ("X=/etc; rm -rf ${X#'?'}", "X=a/etc; rm -rf ${X%'?'}"),
+        ("P='?'; X=/etc; rm -rf ${X#$P}", "P=.c; X=main.c; rm -f ${X%$P}.o"),
+        ("X='$(rm -rf /)'; echo ${X@P}", "X='$(date)'; echo ${X@P}"),
+    ]);
+}
+
+#[test]
+fn declarations_add_place_and_refer() {
+    twins(&[
+        ("X=/; export X+=etc; rm -rf $X", "X=bui; export X+=ld; rm -rf $X"),
+        ("X=/; declare X+=etc; rm -rf $X", "declare X=build; rm -rf $X"),
+        ("declare -a A=(build /); rm -rf \"${A[@]}\"", "declare -a A=(build dist); rm -rf \"${A[@]}\""),
+        ("A=([1]=/ [0]=build); rm -rf ${A[1]}", "A=(build dist); rm -rf ${A[1]}"),
+        ("X=build; declare -n Y=X; Y=/; rm -rf $X", "X=build; declare -n Y=Z; Y=/; rm -rf $X"),
+        ("X=build; shopt -s lastpipe; echo / | read X; rm -rf $X", "X=build; echo / | read X; rm -rf $X"),
+        ("X=build; . ./x.sh; rm -rf $X", ". ./x.sh; X=build; rm -rf $X"),
+        ("X=build; while getopts a X; do :; done; rm -rf $X", "while getopts a X; do rm -rf build; done"),
+    ]);
+}
+
+#[test]
+fn what_is_read_and_set_is_known_only_in_the_plain_case() {
+    twins(&[
+        ("read X <<< ' /'; rm -rf \"$X\"", "read X <<< build; rm -rf \"$X\""),
+        ("read X <<< '\\/etc'; rm -rf \"$X\"", "read -r X <<< build; rm -rf \"$X\""),
+        ("read -n 1 X <<< /build; rm -rf \"$X\"", "read -rp '? ' X <<< build; rm -rf \"$X\""),
+        ("set -- /; set -o pipefail -e; rm -rf $1", "set -- build; set -o pipefail -e; rm -rf $1"),
+        ("set -euo pipefail /; rm -rf $1", "set -euo pipefail build; rm -rf $1"),
+        ("set -- a; set --; rm -rf $1", "set -- / a; shift; rm -rf $1"),
+        ("set -- / a; shift 3; rm -rf $1", "set -- / b a; shift 2; rm -rf $1"),
+        ("((A[$(rm -rf /)]=1))", "((A[$((1 + 1))]=1))"),
+        ("d=$(mktemp -d /etc/foo.XXXX); rm -rf \"$d\"", "d=$(mktemp -d /tmp/foo.XXXX); rm -rf \"$d\""),
+        ("d=$(mktemp -d -p /etc foo.XXXX); rm -rf \"$d\"", "d=$(mktemp -d -t foo); rm -rf \"$d\""),
+        (
+            "D=$(cd \"$(dirname \"${BASH_SOURCE[0]}\")/..\" && pwd); rm -rf \"$D\"",
+            "D=\"$(cd \"$(dirname \"${BASH_SOURCE[0]}\")\" && pwd)\"; rm -rf \"$D/build\"",
+        ),
+    ]);
+}
+
+#[test]
 fn literal_output_becomes_part_of_the_command() {
     runs("$(echo cat) /etc/shadow", "cat /etc/shadow");
     runs("$(printf '\\x63\\x61\\x74') /etc/shadow", "cat /etc/shadow");

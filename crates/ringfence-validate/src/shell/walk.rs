@@ -11,7 +11,7 @@ use crate::program::{self, Invocation};
 use crate::reading::Reading;
 use crate::span::Span;
 use crate::stream::{Argument, Stream};
-use crate::text::Text;
+use crate::text::{Hole, Text};
 
 /// Functions within functions, at most.
 const MOST_CALLS: usize = 16;
@@ -189,7 +189,17 @@ impl<'w, 'a> Walker<'w, 'a> {
         let assignments: Vec<(String, Value, Span)> =
             simple.assignments.iter().filter_map(|word| self.assignment(word)).collect();
         let mut arguments = Vec::new();
+        let mut declared = Vec::new();
         for (index, word) in simple.words.iter().enumerate() {
+            if index > 0 && declaration(&simple.words) && is_intricate(&word.raw) {
+                if let Some((name, value, span)) = self.assignment(word) {
+                    let mut text = Text::known(format!("{name}="));
+                    text.append(value.first());
+                    arguments.push(Argument { text, span, flows: value.flows.clone() });
+                    declared.push((name, value));
+                    continue;
+                }
+            }
             // `export A="b c"` is one word: what follows a declaration is not cut.
             let declares = index > 0 && declaration(&simple.words) && is_assignment(&word.raw);
             if declares { arguments.push(self.single(word)) } else { arguments.extend(self.fields(word)) }
@@ -201,6 +211,12 @@ impl<'w, 'a> Walker<'w, 'a> {
         } else {
             self.run(arguments, &assignments, span, &input, steps)
         };
+        for (name, value) in declared {
+            self.reading.scope.set(name, value);
+        }
+        for word in simple.words.iter().chain(&simple.assignments).filter(|word| word.raw.contains("$((")) {
+            self.set_by_arithmetic(&word.raw);
+        }
         let output = self.deliver(redirection, output);
         let late = std::mem::take(&mut self.late);
         if let Some(step) = steps.last_mut() {
@@ -397,8 +413,11 @@ impl<'w, 'a> Walker<'w, 'a> {
                     all
                 }
                 (None, Ok(0)) => value,
-                _ => Value::hole(name),
+                _ => Value { flows: value.flows, ..Value::hole(name) },
             };
+            if adds {
+                value = Value { flows: value.flows, ..Value::hole(name) };
+            }
         } else if adds {
             let mut all = before.cloned().unwrap_or_else(|| Value::hole(name));
             if right.starts_with('(') {
@@ -415,7 +434,9 @@ impl<'w, 'a> Walker<'w, 'a> {
     /// The elements of `(a "b c")`.
     fn array(&mut self, list: &str, word: &Word) -> Value {
         let mut value = Value::default();
+        let mut placed = false;
         for element in elements(list) {
+            placed |= element.starts_with('[') && element.contains("]=") || element.contains("]+=");
             let part = Word { raw: element, at: word.at };
             for argument in self.fields(&part) {
                 value.fields.push(argument.text);
@@ -423,6 +444,10 @@ impl<'w, 'a> Walker<'w, 'a> {
             }
         }
         value.flows.dedup();
+        if placed {
+            // Elements that say where they stand: not followed.
+            value.fields = vec![Text::hole(Hole::Value)];
+        }
         value
     }
 
@@ -466,6 +491,15 @@ fn declaration(words: &[Word]) -> bool {
     words
         .first()
         .is_some_and(|word| matches!(word.raw.as_str(), "export" | "declare" | "local" | "typeset" | "readonly"))
+}
+
+/// Whether it adds to a variable, or sets one or all elements of an array.
+fn is_intricate(raw: &str) -> bool {
+    raw.split_once('=').is_some_and(|(left, right)| {
+        let name = left.split(['+', '[']).next().unwrap_or_default();
+        let plain = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        plain && (left.ends_with(['+', ']']) || right.starts_with('('))
+    })
 }
 
 fn is_assignment(raw: &str) -> bool {
