@@ -312,12 +312,13 @@ fn trap(run: &mut Run<'_, '_>, _name: &str) {
             !matches!(signal.to_ascii_uppercase().as_str(), "ERR" | "DEBUG" | "RETURN")
         })
     });
-    if !at_the_end || code.known().is_none() {
+    let full = run.reading.scope.traps.len() >= MOST_TRAPS;
+    if !at_the_end || full || code.known().is_none() {
         let before = run.reading.scope.clone();
         run.shell(&code);
         run.reading.scope.join(before);
     }
-    if code.known().is_some() && run.reading.scope.traps.len() < MOST_TRAPS {
+    if !full && code.known().is_some() {
         run.reading.scope.traps.push(code);
     }
 }

@@ -33,7 +33,9 @@ impl Walker<'_, '_> {
             }
             let Some(other) = other else { continue };
             let rest = items.get(walked..).unwrap_or_default();
-            if self.forks > 0 && !rest.is_empty() && rest.len() <= MOST_FORKED && self.reading.scope.differs(&other) {
+            let may = self.forks > 0 && !rest.is_empty() && rest.len() <= MOST_FORKED;
+            // A fork counts as a step, so that their number is bounded too.
+            if may && self.reading.scope.differs(&other) && self.reading.count_step().is_ok() {
                 return self.fork(rest, other, output, input, steps);
             }
             self.reading.scope.join(other);

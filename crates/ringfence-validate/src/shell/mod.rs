@@ -3,6 +3,7 @@
 //! [`scan`] bounds the text, [`first`] and [`second`] parse it into the same [`tree`], [`walk`] goes through it with what [`scope`] knows.
 
 mod arithmetic;
+mod assign;
 mod braces;
 mod compound;
 mod expand;
@@ -77,3 +78,5 @@ fn unreadable(why: &str) -> Unknown {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twins;
