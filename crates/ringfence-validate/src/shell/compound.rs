@@ -89,19 +89,20 @@ impl Walker<'_, '_> {
         let mut success = Some(self.reading.scope.clone());
         let mut failure = None;
         let mut before = Then::And;
-        for (node, then) in items {
+        for (index, (node, then)) in items.iter().enumerate() {
             let from = if before == Then::Or { failure.take() } else { success.take() };
             if let Some(mut from) = from {
                 // What was written stays for the next one to see.
-                from.files.clone_from(&self.reading.scope.files);
-                from.called.clone_from(&self.reading.scope.called);
-                from.uncalled.clone_from(&self.reading.scope.uncalled);
+                from.take_left(&self.reading.scope);
                 self.reading.scope = from;
             }
             output.then(self.node(node, input, steps));
             let after = (!leaves(node)).then(|| self.reading.scope.clone());
             let other = if before == Then::Or { success.take() } else { failure.take() };
+            let last = index + 1 == items.len();
             let both = match (other, after.clone()) {
+                // At the end the two are told apart as they are.
+                (Some(other), Some(_)) if last => Some(other),
                 (Some(mut other), Some(after)) => {
                     other.join(after);
                     Some(other)

