@@ -7,6 +7,9 @@ use crate::shell::{Odd, Plainly, Value};
 use crate::stream::{Argument, Stream};
 use crate::text::{Hole, Text};
 
+/// What `mktemp` fills in, at least.
+const FILLED_IN: [char; 3] = ['X'; 3];
+
 /// Traps that are remembered; more are read at once.
 const MOST_TRAPS: usize = 32;
 
@@ -77,7 +80,11 @@ fn mktemp(run: &mut Run<'_, '_>, _name: &str) {
             if temporary || below {
                 name.append(Text::known("/"));
             }
-            match template.known().and_then(|known| known.split_once("XXX")).filter(|(start, _)| !start.is_empty()) {
+            match template
+                .known()
+                .and_then(|known| known.split_once(&String::from_iter(FILLED_IN)))
+                .filter(|(start, _)| !start.is_empty())
+            {
                 Some((start, _)) => name.append(Text::known(start)),
                 None if temporary && template.known().is_some() => name.append(template.text.clone()),
                 None => name = Text::default(),

@@ -1,8 +1,8 @@
 //! Assignments: plain ones, those that add, and arrays.
 
 use super::scan::{From, scan};
-use super::scope::Value;
 use super::tree::Word;
+use super::value::Value;
 use super::walk::Walker;
 use super::word::Quotes;
 use crate::span::Span;

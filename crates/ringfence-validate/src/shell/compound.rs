@@ -4,7 +4,7 @@ use super::sets::Sets;
 use super::tree::{Node, Redirect, Then, Word};
 use super::walk::Walker;
 use crate::analysis::{Does, Fact, Flow, Step, Unknown};
-use crate::shell::scope::Value;
+use crate::shell::value::Value;
 use crate::stream::{Argument, Stream};
 use crate::text::{Hole, Text};
 

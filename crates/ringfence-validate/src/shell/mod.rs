@@ -15,11 +15,13 @@ mod scope;
 mod second;
 mod sets;
 mod tree;
+mod value;
 mod walk;
 mod word;
 
 pub(crate) use parameter::looks_secret;
-pub(crate) use scope::{Odd, Plainly, Scope, Value};
+pub(crate) use scope::{Odd, Plainly, Scope};
+pub(crate) use value::Value;
 pub(crate) use word::unescape;
 
 use crate::analysis::{Flow, Origin, Step, Unknown};

@@ -6,7 +6,7 @@ use super::walk::Walker;
 use super::word::Quotes;
 use crate::analysis::{Fact, Flow};
 use crate::glob;
-use crate::shell::scope::Value;
+use crate::shell::value::Value;
 use crate::text::{Hole, Piece, Text};
 
 /// How an expansion stands in its word.

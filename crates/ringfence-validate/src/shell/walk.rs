@@ -3,8 +3,9 @@
 use std::rc::Rc;
 
 use super::assign::{declaration, is_assignment, is_intricate};
-use super::scope::{Function, Functions, Value};
+use super::scope::{Function, Functions};
 use super::tree::{Node, Place, Simple, Word};
+use super::value::Value;
 use crate::analysis::{Act, Does, Fact, Flow, Origin, Step, SystemAct, Trick, Unknown};
 use crate::program::{self, Invocation};
 use crate::reading::Reading;
