@@ -89,7 +89,7 @@ fn question(ask: &Ask) -> String {
         line(&ask.subject),
         line(&ask.reason),
         line(&ask.rule),
-        if may_stand(ask) { "yes to allow it, or always for this rule in this session" } else { "yes to allow it" }
+        if ask.may_stand() { "yes to allow it, or always for this rule in this session" } else { "yes to allow it" }
     )
 }
 
@@ -98,16 +98,11 @@ fn said(typed: &str, ask: &Ask) -> Said {
     let typed = typed.trim();
     if typed.eq_ignore_ascii_case("yes") {
         Said::Yes
-    } else if typed.eq_ignore_ascii_case("always") && may_stand(ask) {
+    } else if typed.eq_ignore_ascii_case("always") && ask.may_stand() {
         Said::Always
     } else {
         Said::No
     }
-}
-
-/// A question about a host is about that host alone, whichever rule asks.
-fn may_stand(ask: &Ask) -> bool {
-    !ask.rule.starts_with("net.")
 }
 
 /// Denies all that would need asking, because what a program writes would not be held back while a question stands.
@@ -197,6 +192,7 @@ mod tests {
         }
         assert_eq!(said("always\n", &ask), Said::Always);
         assert_eq!(said("always\n", &about("net.unknown")), Said::No, "hosts are asked about one by one");
+        assert_eq!(said("always\n", &about("execute.unknown")), Said::No, "the next one may be anything");
         for no in ["", "\n", "y\n", "ye", "yess", "y e s", "yes yes", "no", "alway", "always yes", "yes\u{0}"] {
             assert_eq!(said(no, &ask), Said::No, "{no:?}");
         }

@@ -59,7 +59,7 @@ impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable { why } => write!(f, "cannot be read: {why}"),
-            Self::Disagreement => f.write_str("two parsers read it differently"),
+            Self::Disagreement => f.write_str("is read differently by two parsers"),
             Self::TooMuch { bound } => write!(f, "is more than is read ({bound})"),
             Self::Program => f.write_str("starts a program whose name is only known when it runs"),
             Self::Language => f.write_str("runs code in a language that is not read"),

@@ -74,7 +74,8 @@ pub struct Finding {
 
 /// Holds the rules against `analysis`.
 pub fn judge(analysis: &Analysis, circumstances: &Circumstances<'_>) -> Judgement {
-    let reads_only = crate::is_read_only(analysis);
+    // Not looked at where it makes no difference: the list would have to be read.
+    let reads_only = rules::reading_may_pass() && crate::is_read_only(analysis);
     let mut judging = Judging { circumstances, reads_only, findings: Vec::new(), verdict: Verdict::Allow };
     match (circumstances.level, rules::all()) {
         (ValidateLevel::Off, _) => {}
@@ -246,11 +247,10 @@ fn shorten(text: &str) -> String {
     if text.len() <= MOST_SUBJECT {
         return text.to_owned();
     }
-    let mut end = MOST_SUBJECT;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}…", text.get(..end).unwrap_or_default())
+    // The beginning and the end: what matters may stand in either.
+    let start = text.floor_char_boundary(MOST_SUBJECT / 2);
+    let end = text.ceil_char_boundary(text.len() - MOST_SUBJECT / 2);
+    format!("{} … {}", text.get(..start).unwrap_or_default(), text.get(end..).unwrap_or_default())
 }
 
 #[cfg(test)]

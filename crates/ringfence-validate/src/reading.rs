@@ -61,11 +61,30 @@ pub(crate) struct Reading<'a> {
     facts: usize,
     shell_bytes: usize,
     circles: usize,
+    visits: usize,
+    texts: usize,
+    /// A bound is passed, and it was told: nothing more is read.
+    spent: bool,
 }
+
+/// Bytes that words may become by expansion, all together.
+const MOST_TEXT: usize = 16 * 1024 * 1024;
 
 impl<'a> Reading<'a> {
     fn new(surroundings: &'a Surroundings, limits: &'a Limits) -> Self {
-        Self { surroundings, limits, scope: Scope::default(), depth: 0, steps: 0, facts: 0, shell_bytes: 0, circles: 0 }
+        Self {
+            surroundings,
+            limits,
+            scope: Scope::new(&surroundings.directory),
+            depth: 0,
+            steps: 0,
+            facts: 0,
+            shell_bytes: 0,
+            circles: 0,
+            visits: 0,
+            texts: 0,
+            spent: false,
+        }
     }
 
     /// The steps of a shell text.
@@ -115,13 +134,39 @@ impl<'a> Reading<'a> {
     /// Counts a step; over the bound, what is unknown instead.
     pub(crate) fn count_step(&mut self) -> Result<(), Unknown> {
         self.steps += 1;
-        if self.steps > self.limits.steps { Err(Unknown::TooMuch { bound: "steps" }) } else { Ok(()) }
+        let over = self.steps > self.limits.steps;
+        self.within(over, "steps")
+    }
+
+    /// Counts a part of a shell text that is walked, each time that it is; over the bound, what is unknown instead.
+    pub(crate) fn count_visit(&mut self) -> Result<(), Unknown> {
+        self.visits += 1;
+        let over = self.visits > self.limits.steps.saturating_mul(8);
+        self.within(over, "steps")
+    }
+
+    /// Counts what words become; over the bound, what is unknown instead.
+    pub(crate) fn count_text(&mut self, bytes: usize) -> Result<(), Unknown> {
+        self.texts = self.texts.saturating_add(bytes);
+        let over = self.texts > MOST_TEXT;
+        self.within(over, "text")
+    }
+
+    fn within(&mut self, over: bool, bound: &'static str) -> Result<(), Unknown> {
+        self.spent |= over;
+        if over { Err(Unknown::TooMuch { bound }) } else { Ok(()) }
+    }
+
+    /// Whether a bound is passed: the answer is known then, and walking on would only take time.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.spent
     }
 
     /// Counts facts; over the bound, what is unknown instead.
     pub(crate) fn count_facts(&mut self, facts: usize) -> Result<(), Unknown> {
         self.facts += facts;
-        if self.facts > self.limits.facts { Err(Unknown::TooMuch { bound: "facts" }) } else { Ok(()) }
+        let over = self.facts > self.limits.facts;
+        self.within(over, "facts")
     }
 
     /// Counts bytes of shell texts, those within others too: each level is parsed anew.

@@ -4,6 +4,9 @@ use crate::analysis::Flow;
 use crate::span::Span;
 use crate::text::Text;
 
+/// Bytes that are kept of what a stream says, at most.
+const MOST_TEXT: usize = 1024 * 1024;
+
 /// Standard input or output, the value of a substitution, the contents of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Stream {
@@ -49,7 +52,7 @@ impl Stream {
         self.text = match (self.text.take(), other.text) {
             (Some(mut before), Some(after)) => {
                 before.append(after);
-                Some(before)
+                (before.length() <= MOST_TEXT).then_some(before)
             }
             _ => None,
         };

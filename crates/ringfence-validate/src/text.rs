@@ -38,6 +38,19 @@ pub enum Hole {
 }
 
 impl Text {
+    /// Bytes that are kept of one text, at most: a line that doubles a value again and again would fill the memory.
+    pub(crate) const LONGEST: usize = 64 * 1024;
+
+    /// Bytes that it takes, about.
+    pub(crate) fn length(&self) -> usize {
+        let piece = |piece: &Piece| match piece {
+            Piece::Known(text) | Piece::Pattern(text) => text.len(),
+            Piece::Hole(Hole::Variable(name)) => name.len() + 1,
+            Piece::Hole(Hole::Output | Hole::Value | Hole::Other) => 1,
+        };
+        self.pieces.iter().map(piece).sum()
+    }
+
     /// These very characters.
     pub fn known(text: impl Into<String>) -> Self {
         let mut whole = Self::default();

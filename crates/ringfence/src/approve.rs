@@ -19,6 +19,14 @@ pub struct Ask {
     pub reason: String,
 }
 
+impl Ask {
+    /// Whether one answer may stand for the whole rule. A question about a host is about that host alone, and a rule about what is
+    /// not known says nothing of what the next request will be.
+    pub fn may_stand(&self) -> bool {
+        !self.rule.split('.').any(|part| part == "net" || part == "unreadable" || part.starts_with("unknown"))
+    }
+}
+
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Approval {
@@ -110,6 +118,17 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_known_is_asked_about_each_time() {
+        let ask = |rule: &str| Ask { subject: "x".to_owned(), rule: rule.to_owned(), reason: "y".to_owned() };
+        for rule in ["net.unknown", "execute.unknown", "delete.unknown", "commands.unknown-words", "unknown.program"] {
+            assert!(!ask(rule).may_stand(), "{rule}");
+        }
+        for rule in ["delete.workspace", "commands.ask echo"] {
+            assert!(ask(rule).may_stand(), "{rule}");
+        }
+    }
 
     #[test]
     fn always_is_for_one_rule_under_one_policy_and_ends() {

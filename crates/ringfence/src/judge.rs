@@ -142,14 +142,18 @@ impl Judge<'_> {
                 let (rule, subject, request) = (rule.clone(), subject.clone(), request.clone());
                 approvals.push(Approved { rule, subject, by, request, standing });
             };
-            if let Some(by) = self.standing.find(rule, &policy, Instant::now()) {
+            let may_stand = question.ask.may_stand();
+            if let Some(by) = self.standing.find(rule, &policy, Instant::now()).filter(|_| may_stand) {
                 approved(by, true);
                 continue;
             }
             match self.approver.decide(&question.ask).await {
                 Approval::Granted { by } => approved(by, false),
                 Approval::GrantedAlways { by } => {
-                    self.standing.keep(rule, &policy, &by, Instant::now());
+                    // Whoever answers may offer "always" for any rule: it is held to those that may stand here.
+                    if may_stand {
+                        self.standing.keep(rule, &policy, &by, Instant::now());
+                    }
                     approved(by, false);
                 }
                 Approval::Denied { reason } => return Err(not_approved(question, &reason)),
@@ -355,15 +359,14 @@ pub(crate) fn describe(work: &Work) -> String {
     })
 }
 
+/// The beginning and the end: what matters may stand in either.
 fn shorten(text: &str) -> String {
     if text.len() <= MOST_SUBJECT {
         return text.to_owned();
     }
-    let mut end = MOST_SUBJECT;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}… ({} bytes)", &text[..end], text.len())
+    let start = text.floor_char_boundary(MOST_SUBJECT / 2);
+    let end = text.ceil_char_boundary(text.len() - MOST_SUBJECT / 2);
+    format!("{} … ({} bytes in all) … {}", &text[..start], text.len(), &text[end..])
 }
 
 #[cfg(test)]

@@ -51,8 +51,8 @@ pub struct WallDescriptors<'a> {
     pub trees: &'a [OwnedFd],
 }
 
-/// How often a session is looked through for what forked away.
-const PASSES: usize = 60;
+/// How often a session is looked through for what forked away. On a busy machine even what was killed takes its time to go.
+const PASSES: usize = 600;
 /// So many times in a row nothing of it must be found.
 const EMPTY_PASSES: usize = 5;
 const BETWEEN_PASSES: Duration = Duration::from_micros(500);

@@ -49,59 +49,73 @@ pub(super) struct Entry {
     pub(super) long_words: bool,
 }
 
-/// The book, read once.
+/// The book: an index that is made once, and lines that are read when somebody asks for them. A run mostly asks for one.
 pub(super) struct Book {
-    programs: HashMap<&'static str, Entry>,
-    subcommands: HashMap<&'static str, HashMap<&'static str, Entry>>,
+    lines: Vec<Line>,
+    /// The line of a program. Nothing, where only subcommands have lines.
+    programs: HashMap<&'static str, Option<usize>>,
+    subcommands: HashMap<&'static str, Vec<(&'static str, usize)>>,
+    plain: Entry,
+}
+
+struct Line {
+    words: &'static str,
+    /// Nothing for a line that is not understood.
+    entry: OnceLock<Option<Entry>>,
+}
+
+impl Line {
+    fn entry(&self) -> Option<&Entry> {
+        self.entry.get_or_init(|| entry(self.words)).as_ref()
+    }
 }
 
 static BOOK: OnceLock<Book> = OnceLock::new();
 
 /// The book.
 pub(super) fn book() -> &'static Book {
-    BOOK.get_or_init(|| read(include_str!("../../data/programs.txt")).0)
+    BOOK.get_or_init(|| index(include_str!("../../data/programs.txt")))
 }
 
 impl Book {
     pub(super) fn program(&self, name: &str) -> Option<&Entry> {
-        self.programs.get(name)
+        match self.programs.get(name)? {
+            Some(line) => self.lines.get(*line)?.entry(),
+            None => Some(&self.plain),
+        }
     }
 
     pub(super) fn subcommand(&self, name: &str, subcommand: &str) -> Option<&Entry> {
-        self.subcommands.get(name)?.get(subcommand)
+        let lines = self.subcommands.get(name)?;
+        let (_, line) = lines.iter().rfind(|(known, _)| *known == subcommand)?;
+        self.lines.get(*line)?.entry()
     }
 }
 
-/// Reads the text of the book; the lines that are not understood come back, for the test.
-fn read(text: &'static str) -> (Book, Vec<&'static str>) {
-    let mut book = Book { programs: HashMap::new(), subcommands: HashMap::new() };
-    let mut wrong = Vec::new();
+/// Finds out which line is whose. Of two lines for one name, the later counts.
+fn index(text: &'static str) -> Book {
+    let (programs, subcommands) = (HashMap::with_capacity(512), HashMap::new());
+    let mut book = Book { lines: Vec::new(), programs, subcommands, plain: plain() };
     for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-        let Some((left, right)) = line.split_once('|') else {
-            wrong.push(line);
-            continue;
-        };
-        let Some(entry) = entry(right) else {
-            wrong.push(line);
-            continue;
-        };
+        let (left, words) = line.split_once('|').unwrap_or((line, "not understood"));
+        let number = book.lines.len();
+        book.lines.push(Line { words, entry: OnceLock::new() });
         let mut left = left.split_whitespace();
-        let names: Vec<&'static str> = left.next().unwrap_or_default().split(',').collect();
+        let names = left.next().unwrap_or_default().split(',');
         match left.next() {
-            None => names.iter().for_each(|name| {
-                book.programs.insert(name, entry.clone());
+            None => names.for_each(|name| {
+                book.programs.insert(name, Some(number));
             }),
             Some(subcommands) => {
                 for name in names {
-                    for subcommand in subcommands.split(',') {
-                        book.subcommands.entry(name).or_default().insert(subcommand, entry.clone());
-                    }
-                    book.programs.entry(name).or_insert_with(plain);
+                    let known = book.subcommands.entry(name).or_default();
+                    known.extend(subcommands.split(',').map(|subcommand| (subcommand, number)));
+                    book.programs.entry(name).or_insert(None);
                 }
             }
         }
     }
-    (book, wrong)
+    book
 }
 
 /// A program of which nothing more is said.
@@ -235,7 +249,8 @@ mod tests {
 
     #[test]
     fn every_line_of_the_book_is_understood() {
-        let (book, wrong) = read(include_str!("../../data/programs.txt"));
+        let book = book();
+        let wrong: Vec<&str> = book.lines.iter().filter(|line| line.entry().is_none()).map(|line| line.words).collect();
         assert_eq!(wrong, Vec::<&str>::new());
         assert!(book.programs.len() > 350, "{}", book.programs.len());
     }

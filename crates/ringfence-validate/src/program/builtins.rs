@@ -3,9 +3,15 @@
 use super::{Handler, Run};
 use crate::analysis::{Fact, Flow, Trick};
 use crate::language::Language;
-use crate::shell::Value;
+use crate::shell::{Odd, Plainly, Value};
 use crate::stream::{Argument, Stream};
 use crate::text::{Hole, Text};
+
+/// What `mktemp` fills in, at least.
+const FILLED_IN: [char; 3] = ['X'; 3];
+
+/// Traps that are remembered; more are read at once.
+const MOST_TRAPS: usize = 32;
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
@@ -17,12 +23,15 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "read" => read,
         "trap" => trap,
         "alias" => alias,
+        "shopt" => shopt,
+        "getopts" | "let" | "wait" => sets_names,
         "set" => set,
         "shift" => shift,
         "pwd" => pwd,
         "enable" => enable,
         "mapfile" | "readarray" => mapfile,
         "mktemp" => mktemp,
+        "dirname" => dirname,
         "ssh-agent" | "pyenv" | "rbenv" | "nodenv" | "goenv" | "jenv" | "direnv" | "starship" | "zoxide" | "fnm"
         | "mise" | "dircolors" | "keychain" | "minikube" | "docker-machine" | "lesspipe" => own_words,
         _ => return None,
@@ -45,16 +54,74 @@ fn own_words(run: &mut Run<'_, '_>, _name: &str) {
     run.output = Stream::literal(Text::default());
 }
 
-/// A new name below the folder for such; with words of its own it may be anywhere.
+/// A new name: below the folder for such, or where the template says.
 fn mktemp(run: &mut Run<'_, '_>, _name: &str) {
-    let is_plain = |word: &Argument| matches!(word.known(), Some("-d" | "-q" | "-u" | "--directory" | "-dq" | "-qd"));
-    run.output = if run.rest().iter().all(is_plain) {
-        let mut name = Text::known("/tmp/");
+    let words = run.words(&["-p", "--suffix"], super::Style::Usual);
+    let temporary = run.rest().iter().any(|word| matches!(word.known(), Some("-t" | "-dt" | "-td" | "--tmpdir")));
+    let mut name = match words.value(&["-p"]) {
+        Some(folder) => folder.text.clone(),
+        None => Text::default(),
+    };
+    let rest = run.rest();
+    let known = rest.iter().filter_map(Argument::known).find_map(|word| {
+        word.strip_prefix("--tmpdir=").or_else(|| word.strip_prefix("-p").filter(|folder| !folder.is_empty()))
+    });
+    if let Some(folder) = known {
+        name = Text::known(folder);
+    }
+    let below = !name.pieces().is_empty();
+    match words.operands.as_slice() {
+        [] if !below => name = Text::known("/tmp/"),
+        [] => name.append(Text::known("/")),
+        [template] => {
+            if temporary && !below {
+                name = Text::known("/tmp");
+            }
+            if temporary || below {
+                name.append(Text::known("/"));
+            }
+            match template
+                .known()
+                .and_then(|known| known.split_once(&String::from_iter(FILLED_IN)))
+                .filter(|(start, _)| !start.is_empty())
+            {
+                Some((start, _)) => name.append(Text::known(start)),
+                None if temporary && template.known().is_some() => name.append(template.text.clone()),
+                None => name = Text::default(),
+            }
+        }
+        _ => name = Text::default(),
+    }
+    run.output = if name.known_start().is_empty() {
+        Stream::from(vec![Flow::Unknown])
+    } else {
         name.append(Text::hole(Hole::Output));
         Stream { flows: vec![Flow::Literal], text: Some(name) }
-    } else {
-        Stream::from(vec![Flow::Unknown])
     };
+}
+
+/// The folder of a known path is known: scripts find their own so.
+fn dirname(run: &mut Run<'_, '_>, name: &str) {
+    let rest = run.rest();
+    let known = match rest.as_slice() {
+        [only] => only.known().filter(|path| !path.starts_with('-')),
+        [dashes, only] if dashes.known() == Some("--") => only.known(),
+        _ => None,
+    };
+    let Some(path) = known else {
+        if let Some(entry) = super::book().program(name) {
+            run.by_the_book(entry);
+        }
+        return;
+    };
+    let bare = path.trim_end_matches('/');
+    let folder = match bare.rsplit_once('/') {
+        _ if bare.is_empty() && !path.is_empty() => "/",
+        Some((folder, _)) if folder.trim_end_matches('/').is_empty() => "/",
+        Some((folder, _)) => folder.trim_end_matches('/'),
+        None => ".",
+    };
+    run.output = Stream::literal(Text::known(format!("{folder}\n")));
 }
 
 fn pwd(run: &mut Run<'_, '_>, _name: &str) {
@@ -72,6 +139,7 @@ fn eval(run: &mut Run<'_, '_>, _name: &str) {
         if !matches!(line.text.pieces(), [crate::Piece::Hole(_)]) {
             run.fact(line.span, Fact::Executes { from });
         }
+        run.reading.scope.forget_all();
     }
     run.output = run.shell(&line);
 }
@@ -84,10 +152,7 @@ fn source(run: &mut Run<'_, '_>, _name: &str) {
         return;
     }
     let known = file.known().map(str::to_owned);
-    let written = known.as_deref().and_then(|path| {
-        let files = &run.reading.scope.files;
-        files.get(path).or_else(|| files.get(path.strip_prefix("./").unwrap_or(path))).cloned()
-    });
+    let written = known.as_deref().and_then(|path| run.reading.scope.file(path).cloned());
     match written {
         Some(stream) => run.output = run.execute(&stream, Language::Shell, file.span),
         None => {
@@ -95,37 +160,58 @@ fn source(run: &mut Run<'_, '_>, _name: &str) {
             let mut from = vec![Flow::File { path: path.to_string() }];
             from.extend(crate::stream::telling(&file.flows));
             run.fact(file.span, Fact::Executes { from });
+            // The file may set any of them.
+            run.reading.scope.forget_all();
         }
     }
 }
 
 fn declare(run: &mut Run<'_, '_>, name: &str) {
-    for word in run.rest() {
+    let rest = run.rest();
+    let letters: String =
+        rest.iter().filter_map(Argument::known).filter(|word| word.starts_with('-')).collect::<String>();
+    let local = name == "local" || matches!(name, "declare" | "typeset") && !letters.contains('g');
+    for word in rest {
         let start = word.text.known_start();
         let Some((variable, _)) = start.split_once('=') else {
+            let Some(known) = word.known().filter(|known| !known.starts_with(['-', '+'])) else { continue };
             // `export NAME` of what was set before.
-            if let (Some(known), "export") = (word.known(), name)
+            if name == "export"
                 && super::poisons(known)
                 && let Some(value) = run.reading.scope.variables.get(known).cloned()
             {
                 let facts = super::sets_environment(run.reading, known, &value, word.span, &mut run.inner);
                 run.facts.extend(facts);
             }
+            if local && run.reading.scope.is_within() {
+                run.reading.scope.make_local(known);
+                run.reading.scope.unset(known);
+            }
+            mark(run, name, &letters, known, None);
             continue;
         };
         if variable.starts_with('-') {
             continue;
         }
-        let variable = variable.trim_end_matches('+').to_owned();
-        let value = Value {
+        let (variable, adds) = variable.strip_suffix('+').map_or((variable, false), |variable| (variable, true));
+        let variable = variable.split('[').next().unwrap_or(variable).to_owned();
+        let mut value = Value {
             fields: vec![super::after(&word.text, start.find('=').unwrap_or(0) + 1)],
             flows: word.flows.clone(),
         };
+        if local {
+            run.reading.scope.make_local(&variable);
+        }
+        if adds {
+            value = Value { flows: value.flows, ..Value::hole(&variable) };
+        }
         if name == "export" || super::poisons(&variable) {
             let facts = super::sets_environment(run.reading, &variable, &value, word.span, &mut run.inner);
             run.facts.extend(facts);
         }
-        run.reading.scope.set(variable, value);
+        let target = value.first().as_known().map(str::to_owned);
+        run.reading.scope.set(variable.clone(), value);
+        mark(run, name, &letters, &variable, target);
     }
     // `export -p`, `declare -x`: everything is shown.
     if run.arguments.len() == 1
@@ -138,9 +224,32 @@ fn declare(run: &mut Run<'_, '_>, name: &str) {
     }
 }
 
+/// Variables that refer to others, change what they are given, or refuse it.
+fn mark(run: &mut Run<'_, '_>, name: &str, letters: &str, variable: &str, target: Option<String>) {
+    let scope = &mut run.reading.scope;
+    if letters.contains('n') {
+        scope.make_odd(variable.to_owned(), target.map_or(Odd::NamesAny, Odd::Names));
+        scope.set(variable.to_owned(), Value::hole(variable));
+    } else if letters.contains(['i', 'l', 'u', 'c']) {
+        scope.make_odd(variable.to_owned(), Odd::Changes);
+        scope.forget(variable);
+    } else if name == "readonly" || letters.contains('r') {
+        scope.make_odd(variable.to_owned(), Odd::Changes);
+    }
+}
+
 fn unset(run: &mut Run<'_, '_>, _name: &str) {
-    for word in run.rest() {
+    let rest = run.rest();
+    let functions = rest.iter().any(|word| word.known() == Some("-f"));
+    for word in rest {
         if let Some(name) = word.known() {
+            if functions {
+                run.reading.scope.unset_function(name, Plainly::Surely);
+                continue;
+            }
+            if !run.reading.scope.variables.contains_key(name) {
+                run.reading.scope.unset_function(name, Plainly::Perhaps);
+            }
             run.reading.scope.unset(name);
             if matches!(name, "HISTFILE" | "HISTSIZE" | "HISTFILESIZE" | "PROMPT_COMMAND") {
                 run.fact(word.span, Fact::System { act: crate::SystemAct::Traces, about: Text::known(name) });
@@ -159,11 +268,20 @@ fn read(run: &mut Run<'_, '_>, _name: &str) {
     };
     let names: Vec<String> = words.operands.iter().filter_map(|word| word.known().map(str::to_owned)).collect();
     let names = if names.is_empty() { vec!["REPLY".to_owned()] } else { names };
-    // One line of known input into one variable is known too.
+    // One line of known input into one variable is known too, where nothing is cut off or taken out of it.
+    let options: Vec<Argument> = run.rest();
+    let plain = options
+        .iter()
+        .filter_map(Argument::known)
+        .filter(|word| word.starts_with('-'))
+        .all(|word| matches!(word, "-r" | "-s" | "-p" | "-u" | "-rs" | "-sr" | "-rp"));
+    let raw = options.iter().filter_map(Argument::known).any(|word| word.starts_with('-') && word.contains('r'));
     let single = input
         .known()
         .map(|known| known.trim_end_matches('\n'))
-        .filter(|known| !known.contains('\n') && names.len() == 1);
+        .filter(|known| !known.contains('\n') && names.len() == 1 && known.trim() == *known)
+        .filter(|known| plain && (raw || !known.contains('\\')))
+        .filter(|_| !run.reading.scope.variables.contains_key("IFS"));
     for name in &names {
         let value = match single {
             Some(known) => Value { fields: vec![Text::known(known)], flows: input.flows.clone() },
@@ -184,11 +302,28 @@ fn mapfile(run: &mut Run<'_, '_>, _name: &str) {
     run.reading.scope.set(name, value);
 }
 
+/// A trap runs later, with what is known then; one for errors and the like may run at any time too.
 fn trap(run: &mut Run<'_, '_>, _name: &str) {
     let rest = run.rest();
-    let Some(code) = rest.iter().find(|word| !matches!(word.known(), Some("-l" | "-p" | "--" | "-"))) else { return };
-    if rest.len() > 1 && code.known() != Some("") {
-        run.shell(&code.clone());
+    let Some(at) = rest.iter().position(|word| !matches!(word.known(), Some("-l" | "-p" | "--" | "-"))) else { return };
+    let Some(code) = rest.get(at).cloned() else { return };
+    if rest.len() < 2 || code.known() == Some("") {
+        return;
+    }
+    let at_the_end = rest.iter().skip(at + 1).all(|signal| {
+        signal.known().is_some_and(|signal| {
+            let signal = signal.strip_prefix("SIG").unwrap_or(signal);
+            !matches!(signal.to_ascii_uppercase().as_str(), "ERR" | "DEBUG" | "RETURN")
+        })
+    });
+    let full = run.reading.scope.traps.len() >= MOST_TRAPS;
+    if !at_the_end || full || code.known().is_none() {
+        let before = run.reading.scope.clone();
+        run.shell(&code);
+        run.reading.scope.join(before);
+    }
+    if !full && code.known().is_some() {
+        run.reading.scope.traps.push(code);
     }
 }
 
@@ -214,20 +349,64 @@ fn set(run: &mut Run<'_, '_>, _name: &str) {
         run.output = Stream::from(vec![Flow::Environment]);
         return;
     }
-    let words: Vec<Argument> = match rest.iter().position(|word| word.known() == Some("--")) {
-        Some(at) => rest.into_iter().skip(at + 1).collect(),
-        None => rest.into_iter().skip_while(|word| word.text.known_start().starts_with(['-', '+'])).collect(),
-    };
-    if !words.is_empty() {
-        run.reading.scope.arguments = words;
+    let mut words = rest.into_iter().peekable();
+    while let Some(word) = words.next_if(|word| word.text.known_start().starts_with(['-', '+'])) {
+        if matches!(word.known(), Some("--" | "-")) {
+            run.reading.scope.arguments = words.collect();
+            return;
+        }
+        // The last letter of `-euo` takes a name.
+        if word.text.known_end().ends_with('o') {
+            words.next_if(|name| !name.text.known_start().starts_with(['-', '+']));
+        }
+    }
+    if words.peek().is_some() {
+        run.reading.scope.arguments = words.collect();
     }
 }
 
 fn shift(run: &mut Run<'_, '_>, _name: &str) {
-    let count =
-        run.rest().first().and_then(|word| word.known().and_then(|word| word.parse::<usize>().ok())).unwrap_or(1);
+    let first = run.rest().into_iter().next();
+    let count = match &first {
+        None => Some(1),
+        Some(word) => word.known().and_then(|word| word.parse::<usize>().ok()),
+    };
     let arguments = &mut run.reading.scope.arguments;
-    arguments.drain(..count.min(arguments.len()));
+    match count {
+        Some(count) if count <= arguments.len() => {
+            arguments.drain(..count);
+        }
+        // The shell refuses, and nothing moves.
+        Some(_) => {}
+        None => arguments.iter_mut().for_each(|argument| argument.text = Text::hole(Hole::Value)),
+    }
+}
+
+/// `shopt -s lastpipe`: the last command of a pipeline sets the shell's own variables.
+fn shopt(run: &mut Run<'_, '_>, _name: &str) {
+    if run.rest().iter().any(|word| word.known().is_none_or(|word| word == "lastpipe")) {
+        run.reading.scope.last_stays = true;
+    }
+}
+
+/// Builtins that set the variables they name to what is only known when they run.
+fn sets_names(run: &mut Run<'_, '_>, name: &str) {
+    for word in run.rest() {
+        let Some(known) = word.known() else {
+            run.reading.scope.forget_all();
+            continue;
+        };
+        for part in known.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
+            if run.reading.scope.variables.contains_key(part) {
+                run.reading.scope.forget(part);
+            }
+        }
+    }
+    if name == "getopts" {
+        for set in ["OPTARG", "OPTIND"] {
+            run.reading.scope.set(set.to_owned(), Value::hole(set));
+        }
+    }
 }
 
 /// `enable -f FILE NAME` loads native code into the shell.

@@ -78,7 +78,7 @@ fn write_into(run: &mut Run<'_, '_>, target: &Argument, sources: &[Argument], co
         && let Some(name) = source.known().and_then(|path| path.rsplit('/').next())
     {
         let inside = format!("{}/{name}", folder.trim_end_matches('/'));
-        run.reading.scope.keep(inside, contents.clone());
+        run.reading.scope.keep(&inside, contents.clone());
     }
     run.writes(target, contents);
 }
@@ -89,7 +89,7 @@ fn mv(run: &mut Run<'_, '_>, _name: &str) {
     let mut contents = Stream::default();
     for source in &sources {
         run.removes(source, Removal::One);
-        let known = source.known().and_then(|path| run.reading.scope.files.get(path).cloned());
+        let known = source.known().and_then(|path| run.reading.scope.file(path).cloned());
         let path = run.reading.scope.resolve(&source.text).to_string();
         contents.then(known.unwrap_or_else(|| Stream::from(vec![Flow::File { path }])));
     }
@@ -116,9 +116,9 @@ fn ln(run: &mut Run<'_, '_>, _name: &str) {
         if let Some(name) = place.known() {
             let stream = source
                 .known()
-                .and_then(|path| run.reading.scope.files.get(path).cloned())
+                .and_then(|path| run.reading.scope.file(path).cloned())
                 .unwrap_or_else(|| Stream::from(vec![Flow::File { path: source.text.to_string() }]));
-            run.reading.scope.keep(name.to_owned(), stream);
+            run.reading.scope.keep(name, stream);
         }
     }
 }
@@ -185,7 +185,8 @@ fn mknod(run: &mut Run<'_, '_>, name: &str) {
         let count = if name == "mkfifo" { words.operands.len() } else { 1 };
         for pipe in words.operands.iter().take(count.min(8)) {
             run.writes(pipe, Stream::default());
-            run.reading.scope.pipes.extend(pipe.known().map(str::to_owned));
+            let key = pipe.known().map(|path| run.reading.scope.key(path));
+            run.reading.scope.pipes.extend(key);
         }
         return;
     }
@@ -229,7 +230,7 @@ fn tee(run: &mut Run<'_, '_>, _name: &str) {
     let adds = words.has(&["-a", "--append"]);
     for file in words.operands {
         let mut contents = run.input.clone();
-        if adds && let Some(before) = file.known().and_then(|path| run.reading.scope.files.get(path)) {
+        if adds && let Some(before) = file.known().and_then(|path| run.reading.scope.file(path)) {
             let mut whole = before.clone();
             whole.then(contents);
             contents = whole;

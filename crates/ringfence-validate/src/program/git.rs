@@ -127,7 +127,7 @@ fn git(run: &mut Run<'_, '_>, _name: &str) {
         run.fact(folder.span, Fact::Executes { from: vec![Flow::File { path: folder.text.to_string() }] });
     }
     let saved = run.reading.scope.directory.clone();
-    if let Some(folder) = words.value(&["-C", "--work-tree"]) {
+    for folder in words.values(&["-C", "--work-tree"]) {
         run.reading.scope.directory = Some(run.reading.scope.resolve(&folder.text));
     }
     let mut operands = words.operands.into_iter();
@@ -302,7 +302,9 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
         "clean" if !words.has(&["-n", "--dry-run"]) => {
             // Only what is not under version control goes.
             let removal = if words.has(&["-d", "-x", "-X"]) { Removal::Tree } else { Removal::One };
-            run.fact(span, Fact::Removes { path: Text::known("untracked files"), removal });
+            // Where the text went elsewhere first, that is where they go.
+            let path = run.reading.scope.directory.clone().unwrap_or_else(|| Text::known("untracked files"));
+            run.fact(span, Fact::Removes { path, removal });
         }
         "rm" => {
             let tree = words.has(&["-r"]);

@@ -1,6 +1,5 @@
 //! Shells and interpreters of languages: code in an argument is read, code in a file or from a pipe is executed.
 
-use super::options::Style;
 use super::{Handler, Run};
 use crate::analysis::{Fact, Flow, Unknown};
 use crate::language::Language;
@@ -22,32 +21,91 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     })
 }
 
+/// The words of a shell, told apart: options end at the first word that is neither one nor the value of one.
+#[derive(Debug, Default)]
+struct ShellWords {
+    /// `-c`: the first operand is the code.
+    wants_code: bool,
+    /// `-s`: the input is the code, whatever the operands are.
+    reads_input: bool,
+    /// Files that are read first.
+    files: Vec<Argument>,
+    /// Code that stands in an option, as fish has it.
+    codes: Vec<Argument>,
+    operands: Vec<Argument>,
+}
+
+fn shell_words(rest: &[Argument]) -> ShellWords {
+    let is_code = |word: &Argument| {
+        word.known().is_some_and(|word| word.starts_with('-') && !word.starts_with("--") && word.contains('c'))
+    };
+    let mut found = ShellWords::default();
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        let later = rest.get(at + 1..).unwrap_or_default();
+        let Some(known) = word.known() else {
+            // A variable may hold options, or nothing: what comes behind it is looked at too.
+            if word.text.known_start().is_empty() && !found.wants_code && later.iter().any(is_code) {
+                at += 1;
+                continue;
+            }
+            break;
+        };
+        at += 1;
+        match known {
+            "--" | "-" => break,
+            "--rcfile" | "--init-file" => {
+                found.files.extend(later.first().cloned());
+                at += 1;
+            }
+            "--command" | "--init-command" => {
+                found.codes.extend(later.first().cloned());
+                at += 1;
+            }
+            long if long.starts_with("--command=") || long.starts_with("--init-command=") => {
+                found.codes.push(cut(word, long.find('=').unwrap_or(0) + 1));
+            }
+            long if long.starts_with("--") => {}
+            flags if flags.len() > 1 && flags.starts_with(['-', '+']) => {
+                found.wants_code |= flags.starts_with('-') && flags.contains('c');
+                found.reads_input |= flags.starts_with('-') && flags.contains('s');
+                // `-o` and `-O` take the next word, even from among joined flags.
+                at += flags.matches(['o', 'O']).count();
+            }
+            _ => {
+                at -= 1;
+                break;
+            }
+        }
+    }
+    found.operands = rest.get(at..).unwrap_or_default().to_vec();
+    found
+}
+
 fn shell(run: &mut Run<'_, '_>, _name: &str) {
-    let words = run.words(&["-o", "-O", "-c", "--rcfile", "--init-file"], Style::Leading);
-    // `-c` takes no value of its own: the first operand is the code, whatever flags come between.
-    let wants_code = run
-        .rest()
-        .iter()
-        .map_while(|word| word.known())
-        .take_while(|word| word.starts_with(['-', '+']))
-        .any(|word| !word.starts_with("--") && word.contains('c'));
-    for file in words.values(&["--rcfile", "--init-file"]) {
+    let words = shell_words(&run.rest());
+    for file in &words.files {
         let stream = run.reads(file);
         run.execute(&stream, Language::Shell, file.span);
     }
-    if wants_code {
-        let (code, arguments) = code_and_arguments(run);
-        if let Some(code) = code {
-            let saved = std::mem::replace(&mut run.reading.scope.arguments, arguments);
+    for code in &words.codes {
+        run.output = run.shell(code);
+    }
+    if words.wants_code {
+        let mut operands = words.operands.into_iter();
+        if let Some(code) = operands.next() {
+            run.enter(operands.next(), operands.collect());
             run.output = run.shell(&code);
-            run.reading.scope.arguments = saved;
         }
         return;
     }
-    let reads_input = words.has(&["-s"]) || words.operands.is_empty();
-    if reads_input {
+    if !words.codes.is_empty() {
+        return;
+    }
+    if words.reads_input || words.operands.is_empty() {
         let input = run.input.clone();
         let span = run.span;
+        run.enter(None, words.operands);
         if input.flows != [Flow::Input] {
             run.output = run.execute(&input, Language::Shell, span);
         } else {
@@ -56,37 +114,11 @@ fn shell(run: &mut Run<'_, '_>, _name: &str) {
         }
         return;
     }
-    if let Some(script) = words.operands.first() {
-        let saved =
-            std::mem::replace(&mut run.reading.scope.arguments, words.operands.iter().skip(1).cloned().collect());
-        script_file(run, script, Language::Shell);
-        run.reading.scope.arguments = saved;
+    let mut operands = words.operands.into_iter();
+    if let Some(script) = operands.next() {
+        run.enter(Some(script.clone()), operands.collect());
+        script_file(run, &script, Language::Shell);
     }
-}
-
-/// The code behind `-c`, and the arguments behind it (the first is the shell's own name).
-fn code_and_arguments(run: &Run<'_, '_>) -> (Option<Argument>, Vec<Argument>) {
-    let rest = run.rest();
-    let mut seen = false;
-    for (index, word) in rest.iter().enumerate() {
-        let start = word.text.known_start();
-        if start.starts_with(['-', '+']) && word.known().is_some() && start.len() > 1 {
-            let flags = !start.starts_with("--");
-            seen |= flags && start.contains('c') && start.starts_with('-');
-            continue;
-        }
-        // The value of `-o` before the code.
-        let before = index.checked_sub(1).and_then(|before| rest.get(before)).and_then(|word| word.known());
-        if before.is_some_and(|before| before.ends_with('o') || before.ends_with('O'))
-            && !before.is_some_and(|word| word.contains('c'))
-        {
-            continue;
-        }
-        if seen {
-            return (Some(word.clone()), rest.into_iter().skip(index + 2).collect());
-        }
-    }
-    (None, Vec::new())
 }
 
 /// A script in a file: what this text wrote there is read.
@@ -97,10 +129,7 @@ fn script_file(run: &mut Run<'_, '_>, script: &Argument, language: Language) {
         run.output = run.execute(&input, language, script.span);
         return;
     }
-    let written = known.as_deref().and_then(|path| {
-        let files = &run.reading.scope.files;
-        files.get(path).or_else(|| files.get(path.strip_prefix("./").unwrap_or(path))).cloned()
-    });
+    let written = known.as_deref().and_then(|path| run.reading.scope.file(path).cloned());
     match written {
         Some(stream) => run.output = run.execute(&stream, language, script.span),
         None => {

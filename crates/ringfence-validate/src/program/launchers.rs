@@ -136,7 +136,10 @@ fn parallel(run: &mut Run<'_, '_>, _name: &str) {
     } else {
         values
     };
-    for value in values.iter().take(16) {
+    for value in &values {
+        if run.reading.is_spent() {
+            break;
+        }
         let has_mark = command.iter().any(|word| {
             word.text.pieces().iter().any(|piece| matches!(piece, crate::Piece::Known(known) if known.contains("{}")))
         });

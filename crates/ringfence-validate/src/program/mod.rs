@@ -64,12 +64,13 @@ pub(crate) fn run(reading: &mut Reading<'_>, invocation: Invocation<'_>) -> (Ste
         facts: Vec::new(),
         inner: Vec::new(),
         output: Stream::default(),
+        runs: Runs::Here,
     };
     for (name, value, place) in environment {
         let facts = sets_environment(run.reading, name, value, *place, &mut run.inner);
         run.facts.extend(facts);
     }
-    run.dispatch();
+    run.dispatch_in_place();
     let Run { reading, mut facts, inner, output, .. } = run;
     if let Err(unknown) = reading.count_facts(facts.len()) {
         facts = vec![Act { span, fact: Fact::Unknown { unknown } }];
@@ -88,7 +89,7 @@ pub(crate) fn read_file(reading: &Reading<'_>, argument: &Argument, facts: &mut 
     if known.is_some_and(|path| path == "/dev/stdin" || path == "-") {
         return Stream::from(vec![Flow::Input]);
     }
-    if let Some(stream) = known.and_then(|path| reading.scope.files.get(path)) {
+    if let Some(stream) = known.and_then(|path| reading.scope.file(path)) {
         return stream.clone();
     }
     if known.is_some_and(|path| path.starts_with("/dev/null") || path.starts_with("/dev/fd/")) {
@@ -129,6 +130,36 @@ struct Run<'r, 'a> {
     facts: Vec<Act>,
     inner: Vec<Step>,
     output: Stream,
+    runs: Runs,
+}
+
+/// Where a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    /// In the shell itself: what it sets stays.
+    Here,
+    /// As a program of its own: nothing that it sets comes back.
+    Apart,
+}
+
+/// Whether a command of this name runs in the shell itself, or starts one that does.
+fn runs(name: &str) -> Runs {
+    let here = builtins::handler(name).is_some()
+        || matches!(
+            name,
+            "command"
+                | "builtin"
+                | "time"
+                | "exec"
+                | "noglob"
+                | "nocorrect"
+                | "printf"
+                | "popd"
+                | "let"
+                | "getopts"
+                | "wait"
+        );
+    if here { Runs::Here } else { Runs::Apart }
 }
 
 type Handler = fn(&mut Run<'_, '_>, &str);
@@ -169,6 +200,30 @@ fn bare_name(path: &str) -> &str {
 }
 
 impl Run<'_, '_> {
+    /// Reads the command; what a program of its own sets is forgotten again.
+    fn dispatch_in_place(&mut self) {
+        self.runs = self.arguments.first().and_then(Argument::known).map_or(Runs::Here, runs);
+        match self.runs {
+            Runs::Here => self.dispatch(),
+            Runs::Apart => {
+                let saved = self.reading.scope.clone();
+                self.dispatch();
+                self.reading.scope.leave_child(saved);
+            }
+        }
+    }
+
+    /// The words of a shell that is about to read code: its own name, and its arguments.
+    fn enter(&mut self, name: Option<Argument>, arguments: Vec<Argument>) {
+        self.reading.scope.enter_child();
+        let name = name.unwrap_or_else(|| {
+            self.arguments.first().cloned().unwrap_or_else(|| Argument::new("sh".into(), self.span))
+        });
+        self.reading.scope.set("0".to_owned(), Value { fields: vec![name.text], flows: name.flows });
+        self.reading.scope.arguments = arguments;
+        self.runs = Runs::Here;
+    }
+
     fn dispatch(&mut self) {
         let Some(first) = self.arguments.first().cloned() else { return };
         let Some(path) = first.known() else {
@@ -203,8 +258,7 @@ impl Run<'_, '_> {
         if !path.contains('/') {
             return;
         }
-        let bare = path.strip_prefix("./").unwrap_or(path);
-        let written = self.reading.scope.files.get(path).or_else(|| self.reading.scope.files.get(bare)).cloned();
+        let written = self.reading.scope.file(path).cloned();
         if let Some(stream) = written {
             self.execute(&stream, Language::Shell, span);
         }
@@ -252,7 +306,7 @@ impl Run<'_, '_> {
         let path = self.reading.scope.resolve(&argument.text);
         self.fact(argument.span, Fact::Writes { path });
         if let Some(path) = argument.known() {
-            self.reading.scope.keep(path.to_owned(), contents);
+            self.reading.scope.keep(path, contents);
         }
     }
 
@@ -308,6 +362,9 @@ impl Run<'_, '_> {
     /// Reads a text that is given to a shell.
     fn shell(&mut self, code: &Argument) -> Stream {
         let input = self.input.clone();
+        if self.runs == Runs::Apart {
+            self.reading.scope.enter_child();
+        }
         if let [Piece::Hole(_)] = code.text.pieces() {
             let from = if code.flows.is_empty() { vec![Flow::Unknown] } else { code.flows.clone() };
             self.fact(code.span, Fact::Executes { from });

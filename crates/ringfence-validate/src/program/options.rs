@@ -54,7 +54,8 @@ pub(super) fn words<'t>(arguments: &[Argument], takes: impl Fn(&str) -> Option<R
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let start = argument.text.known_start();
-        let is_option = start.len() > 1 && start.starts_with('-') && !number(start);
+        // Before a command, `-5` and `-0` are options like others: no program is called so.
+        let is_option = start.len() > 1 && start.starts_with('-') && (style == Style::Leading || !number(start));
         if start == "--" && argument.known().is_some() {
             found.operands.extend(rest.cloned());
             break;

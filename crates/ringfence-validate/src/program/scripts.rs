@@ -79,7 +79,7 @@ fn sed_script(run: &mut Run<'_, '_>, script: &Argument) {
 
 fn substitution(run: &mut Run<'_, '_>, script: &Argument, rest: &str) {
     let Some(delimiter) = rest.chars().next() else { return };
-    let parts: Vec<&str> = rest.split(delimiter).collect();
+    let parts = split_escaped(rest, delimiter);
     let (Some(replacement), Some(flags)) = (parts.get(2), parts.get(3)) else { return };
     let flags = flags.split(['#', '\n']).next().unwrap_or_default();
     if let Some((before, file)) = flags.split_once('w')
@@ -91,10 +91,27 @@ fn substitution(run: &mut Run<'_, '_>, script: &Argument, rest: &str) {
         return;
     }
     if flags.contains('e') && flags.chars().all(|letter| "gIipem0123456789".contains(letter)) {
-        let code = Argument::new(Text::known(*replacement), script.span);
+        let code = Argument::new(Text::known(replacement.as_str()), script.span);
         run.shell(&code);
         run.fact(script.span, Fact::Executes { from: vec![Flow::Unknown] });
     }
+}
+
+/// The parts between the delimiters; one behind a backslash is a letter.
+fn split_escaped(text: &str, delimiter: char) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        let next = if letter == '\\' { letters.next() } else { None };
+        let Some(part) = parts.last_mut() else { break };
+        match next {
+            Some(next) if next == delimiter => part.push(next),
+            Some(next) => part.extend([letter, next]),
+            None if letter == delimiter => parts.push(String::new()),
+            None => part.push(letter),
+        }
+    }
+    parts
 }
 
 fn awk(run: &mut Run<'_, '_>, _name: &str) {
@@ -121,7 +138,7 @@ fn awk(run: &mut Run<'_, '_>, _name: &str) {
     let mut from_file = false;
     for file in words.values(&["-f", "--file", "-E", "-i", "--include", "-l", "--load"]).cloned().collect::<Vec<_>>() {
         from_file = true;
-        let written = file.known().and_then(|path| run.reading.scope.files.get(path).cloned());
+        let written = file.known().and_then(|path| run.reading.scope.file(path).cloned());
         let from = written.map_or_else(|| vec![Flow::File { path: file.text.to_string() }], |stream| stream.flows);
         run.fact(file.span, Fact::Executes { from });
     }

@@ -113,7 +113,12 @@ fn formatted(format: &str, values: &[Argument]) -> (Text, bool) {
     let mut text = Text::default();
     let mut values = values.iter();
     let mut disguised = false;
-    for _ in 0..64 {
+    for turn in 0..=4096 {
+        if turn == 4096 || text.length() > Text::LONGEST {
+            // More than what is kept: the rest is not known.
+            text.push(Piece::Hole(Hole::Value));
+            break;
+        }
         let before = values.len();
         let mut letters = format.chars().peekable();
         let mut plain = String::new();

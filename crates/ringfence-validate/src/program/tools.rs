@@ -216,7 +216,7 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
             run.fact(file.span, Fact::Executes { from });
             continue;
         }
-        let written = file.known().and_then(|path| run.reading.scope.files.get(path).cloned());
+        let written = file.known().and_then(|path| run.reading.scope.file(path).cloned());
         if let Some(stream) = written {
             run.fact(file.span, Fact::Executes { from: stream.flows });
         }
@@ -326,7 +326,7 @@ fn java(run: &mut Run<'_, '_>, _name: &str) {
     let words =
         run.words(&["-cp", "-classpath", "-jar", "--module-path", "-p", "-m", "--add-modules"], Style::LongWords);
     if let Some(jar) = words.value(&["-jar"]).cloned() {
-        let written = jar.known().and_then(|path| run.reading.scope.files.get(path).cloned());
+        let written = jar.known().and_then(|path| run.reading.scope.file(path).cloned());
         let from = written.map_or_else(|| vec![Flow::File { path: jar.text.to_string() }], |stream| stream.flows);
         run.fact(jar.span, Fact::Executes { from });
     }

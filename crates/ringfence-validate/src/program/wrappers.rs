@@ -19,12 +19,16 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         | "caffeinate" | "daemonize" | "start-stop-daemon" | "chronic" | "ts" | "numactl" | "cpulimit" | "prlimit"
         | "softlimit" | "setuidgid" | "rlwrap" | "winpty" | "stap" | "noglob" | "nocorrect" | "coproc" | "doctest"
         | "ltrace" | "strace" | "valgrind" | "perf" | "heaptrack" | "hyperfine" | "dotenv" | "direnv" | "op"
-        | "aws-vault" | "envchain" | "honcho" | "foreman" => plain,
+        | "aws-vault" | "envchain" | "honcho" | "foreman" | "tini" | "dumb-init" | "faketime" | "chpst"
+        | "s6-setuidgid" | "doppler" => plain,
+        "concurrently" => lines,
+        "cmake" => cmake,
         "timeout" | "gtimeout" => timeout,
         "busybox" | "toybox" => busybox,
         "script" | "scriptreplay" => script,
         "watch" | "entr" | "inotifywait" | "watchexec" | "nodemon" => watch,
         "flock" => flock,
+        "cd" | "pushd" | "popd" => folder,
         _ => return None,
     })
 }
@@ -44,6 +48,9 @@ const VALUES: &[(&str, &[&str])] = &[
     ("cpulimit", &["-l", "-p", "-e"]),
     ("fakeroot", &["-l", "-i", "-s", "-b"]),
     ("start-stop-daemon", &["--pidfile", "-p", "--chuid", "-c", "--exec", "-x", "--name", "-n", "-u"]),
+    ("chpst", &["-u", "-U", "-e", "-n", "-l", "-L", "-m", "-d", "-o", "-p", "-f", "-c", "-t", "-/", "-b"]),
+    ("tini", &["-p", "-e"]),
+    ("faketime", &["--date-prog", "-p"]),
     ("proxychains", &["-f"]),
     ("proxychains4", &["-f"]),
     ("xvfb-run", &["-s", "-n", "-e", "-f", "-p"]),
@@ -67,7 +74,25 @@ fn plain(run: &mut Run<'_, '_>, name: &str) {
         run.output = Stream::from(vec![Flow::Unknown]);
         return;
     }
+    if name == "start-stop-daemon"
+        && let Some(program) = words.value(&["--exec", "-x", "--startas", "-a"]).cloned()
+    {
+        let mut command = vec![program];
+        command.extend(words.operands);
+        run.output = run.start(command);
+        return;
+    }
     let skip = match name {
+        // What stands behind the dashes is the command, whatever comes before.
+        "op" | "aws-vault" | "direnv" | "dotenv" | "perf" | "doppler"
+            if run.rest().iter().any(|word| word.known() == Some("--")) =>
+        {
+            let command = run.rest().into_iter().skip_while(|word| word.known() != Some("--")).skip(1).collect();
+            run.output = run.start(command);
+            return;
+        }
+        "aws-vault" | "direnv" if words.operands.len() > 2 => 2,
+        "faketime" | "s6-setuidgid" | "setuidgid" => 1,
         "taskset" | "chrt" if !words.has(&["-p"]) => 1,
         "hyperfine" => {
             for line in words.operands {
@@ -75,7 +100,8 @@ fn plain(run: &mut Run<'_, '_>, name: &str) {
             }
             return;
         }
-        "op" | "aws-vault" | "direnv" | "dotenv" | "perf" => usize::from(words.operands.len() > 1),
+        "dotenv" => usize::from(words.operands.first().and_then(Argument::known) == Some("run")),
+        "op" | "aws-vault" | "direnv" | "perf" | "doppler" => usize::from(words.operands.len() > 1),
         _ => 0,
     };
     let operands: Vec<Argument> =
@@ -86,9 +112,26 @@ fn plain(run: &mut Run<'_, '_>, name: &str) {
     run.output = run.start(operands);
 }
 
+/// The shell goes to another folder: where that is not one plain word, it is not known which.
+fn folder(run: &mut Run<'_, '_>, name: &str) {
+    let operands: Vec<Argument> =
+        run.rest().into_iter().filter(|word| !matches!(word.known(), Some("-P" | "-L" | "-e" | "-n" | "--"))).collect();
+    let start = operands.first().map(|word| word.text.known_start().to_owned()).unwrap_or_default();
+    let searched = run.reading.scope.variables.contains_key("CDPATH") && !start.starts_with(['/', '.']);
+    let turned = name == "pushd" && (operands.is_empty() || start.starts_with(['+', '-']));
+    if name == "popd" || turned || searched && !operands.is_empty() {
+        run.reading.scope.directory = Some(Text::hole(Hole::Other));
+    } else if let Some(cd) = super::builtins::handler("cd") {
+        cd(run, name);
+    }
+}
+
 fn env(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(&["-u", "--unset", "-C", "--chdir", "-S", "--split-string"], Style::Leading);
     let mut operands = words.operands.clone();
+    if let Some(folder) = words.value(&["-C", "--chdir"]) {
+        run.reading.scope.directory = Some(run.reading.scope.resolve(&folder.text));
+    }
     if let Some(line) = words.value(&["-S", "--split-string"]) {
         let mut whole = line.clone();
         for operand in &operands {
@@ -209,25 +252,46 @@ fn xargs(run: &mut Run<'_, '_>, _name: &str) {
     if command.is_empty() {
         command.push(Argument::new("echo".into(), run.span));
     }
-    let given = match input.known() {
-        Some(known) => {
-            let known = known.to_owned();
-            known.split_whitespace().take(64).map(|word| Argument::new(Text::known(word), run.span)).collect()
-        }
+    let marker = words.value(&["-I", "--replace"]).and_then(|value| value.known().map(str::to_owned));
+    let cuts = if words.has(&["-0", "--null"]) {
+        Cuts::At('\0')
+    } else if let Some(delimiter) = words.value(&["-d", "--delimiter"]) {
+        delimiter.known().map_or(Cuts::Unknown, |known| {
+            let (text, _) = crate::shell::unescape(known);
+            let mut letters = text.chars();
+            match (letters.next(), letters.next()) {
+                (Some(letter), None) => Cuts::At(letter),
+                _ => Cuts::Unknown,
+            }
+        })
+    } else if words.has(&["-E", "-e", "--eof"]) {
+        Cuts::Unknown
+    } else if marker.is_some() {
+        Cuts::Lines
+    } else {
+        Cuts::Blanks
+    };
+    let given: Vec<Argument> = match input.known().and_then(|known| cut_input(known, cuts)) {
+        Some(values) => values.into_iter().map(|value| Argument::new(Text::known(value), run.span)).collect(),
         None if input.flows.is_empty() => Vec::new(),
         None => vec![Argument {
-            text: input.text.clone().unwrap_or_else(|| Text::hole(Hole::Output)),
+            text: input
+                .text
+                .clone()
+                .filter(|text| text.as_known().is_none())
+                .unwrap_or_else(|| Text::hole(Hole::Output)),
             span: run.span,
             flows: input.flows.clone(),
         }],
     };
-    let marker = words.value(&["-I", "--replace"]).and_then(|value| value.known().map(str::to_owned));
     match marker {
         Some(marker) => {
             let marker = if marker.is_empty() { "{}".to_owned() } else { marker };
-            let all: Vec<Vec<Argument>> = given.iter().take(8).map(|value| fill(&command, &marker, value)).collect();
-            for words in all {
-                let output = run.start_with(words, &Stream::default());
+            for value in &given {
+                if run.reading.is_spent() {
+                    break;
+                }
+                let output = run.start_with(fill(&command, &marker, value), &Stream::default());
                 run.output.then(output);
             }
         }
@@ -235,6 +299,29 @@ fn xargs(run: &mut Run<'_, '_>, _name: &str) {
             command.extend(given);
             run.output = run.start_with(command, &Stream::default());
         }
+    }
+}
+
+/// What cuts the input of `xargs` into values.
+#[derive(Debug, Clone, Copy)]
+enum Cuts {
+    At(char),
+    Lines,
+    Blanks,
+    Unknown,
+}
+
+/// The values of a known input; nothing where quotes would have to be read.
+fn cut_input(known: &str, cuts: Cuts) -> Option<Vec<&str>> {
+    let quoted = known.contains(['\'', '"', '\\']);
+    match cuts {
+        Cuts::At(letter) => {
+            let known = known.strip_suffix(letter).unwrap_or(known);
+            Some(if known.is_empty() { Vec::new() } else { known.split(letter).collect() })
+        }
+        Cuts::Lines if !quoted => Some(known.lines().map(str::trim_start).filter(|line| !line.is_empty()).collect()),
+        Cuts::Blanks if !quoted => Some(known.split_whitespace().collect()),
+        Cuts::Lines | Cuts::Blanks | Cuts::Unknown => None,
     }
 }
 
@@ -261,6 +348,24 @@ pub(super) fn fill(command: &[Argument], mark: &str, value: &Argument) -> Vec<Ar
             filled
         })
         .collect()
+}
+
+/// Each operand is a line for a shell.
+fn lines(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-n", "--names", "-c", "--prefix-colors", "-m", "--max-processes"], Style::Usual);
+    for line in words.operands {
+        run.shell(&line);
+    }
+}
+
+/// `cmake -E` is a box of small programs, `rm` and `env` among them.
+fn cmake(run: &mut Run<'_, '_>, name: &str) {
+    let rest = run.rest();
+    if rest.first().and_then(Argument::known) == Some("-E") {
+        run.output = run.start(rest.into_iter().skip(1).collect());
+    } else if let Some(entry) = super::book().program(name) {
+        run.by_the_book(entry);
+    }
 }
 
 fn timeout(run: &mut Run<'_, '_>, _name: &str) {
@@ -294,6 +399,10 @@ fn watch(run: &mut Run<'_, '_>, name: &str) {
         return;
     }
     if name == "inotifywait" {
+        return;
+    }
+    if let (Some(code), "entr") = (words.value(&["-s"]), name) {
+        run.output = run.shell(&code.clone());
         return;
     }
     if name == "entr" || words.has(&["-x"]) {

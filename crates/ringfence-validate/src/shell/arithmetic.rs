@@ -10,6 +10,30 @@ pub(super) fn fold(text: &str) -> Option<i64> {
     folding.rest.trim_start().is_empty().then_some(value)
 }
 
+/// The names that an arithmetic text may set: all of them where it sets any.
+pub(super) fn sets(text: &str) -> Vec<String> {
+    let bytes = text.as_bytes();
+    let assigns = bytes.iter().enumerate().any(|(at, byte)| {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at)).copied();
+        let after = bytes.get(at + 1).copied();
+        match byte {
+            b'=' if after == Some(b'=') || matches!(before, Some(b'=' | b'!')) => false,
+            // `<=` compares and `<<=` sets.
+            b'=' if matches!(before, Some(b'<' | b'>')) => at >= 2 && bytes.get(at - 2).copied() == before,
+            b'=' => true,
+            b'+' | b'-' => after == Some(*byte),
+            _ => false,
+        }
+    });
+    if !assigns {
+        return Vec::new();
+    }
+    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .filter(|name| name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_'))
+        .map(str::to_owned)
+        .collect()
+}
+
 struct Folding<'a> {
     rest: &'a str,
     depth: usize,

@@ -2,7 +2,7 @@
 
 use super::word::Part;
 
-/// Words that one word may become, at most; beyond, braces stay as they are.
+/// Words that one word may become, at most.
 const MOST: usize = 256;
 
 /// Letters of a word in which braces are looked for, at most: the search is quadratic.
@@ -15,26 +15,24 @@ enum Unit {
     Part(Part),
 }
 
-/// The words that `parts` become.
-pub(super) fn expand(parts: Vec<Part>) -> Vec<Vec<Part>> {
+/// The words that `parts` become; nothing where they are too many to know.
+pub(super) fn expand(parts: &[Part]) -> Option<Vec<Vec<Part>>> {
     let has_braces = parts.iter().any(|part| matches!(part, Part::Plain(text) if text.contains('{')));
     if !has_braces {
-        return vec![parts];
+        return Some(vec![parts.to_vec()]);
     }
     let mut units = Vec::new();
-    for part in &parts {
+    for part in parts {
         match part {
             Part::Plain(text) => units.extend(text.chars().map(Unit::Letter)),
             other => units.push(Unit::Part(other.clone())),
         }
     }
     if units.len() > LONGEST {
-        return vec![parts];
+        return None;
     }
-    match words(&units, 0) {
-        Some(all) if all.len() <= MOST => all.into_iter().map(join).collect(),
-        _ => vec![parts],
-    }
+    let all = words(&units, 0)?;
+    (all.len() <= MOST).then(|| all.into_iter().map(join).collect())
 }
 
 fn join(units: Vec<Unit>) -> Vec<Part> {
@@ -52,7 +50,7 @@ fn join(units: Vec<Unit>) -> Vec<Part> {
 /// All words of `units`; nothing if there are too many.
 fn words(units: &[Unit], depth: usize) -> Option<Vec<Vec<Unit>>> {
     if depth > 8 {
-        return Some(vec![units.to_vec()]);
+        return None;
     }
     let mut from = 0;
     while let Some(open) =
@@ -65,8 +63,9 @@ fn words(units: &[Unit], depth: usize) -> Option<Vec<Vec<Unit>>> {
         let inner = units.get(open + 1..close)?;
         let choices: Vec<Vec<Unit>> = if commas.is_empty() {
             match sequence(inner) {
-                Some(choices) => choices,
-                None => {
+                Sequence::Words(choices) => choices,
+                Sequence::Unknown => return None,
+                Sequence::None => {
                     from = open + 1;
                     continue;
                 }
@@ -116,27 +115,55 @@ fn closing(units: &[Unit], open: usize) -> Option<(usize, Vec<usize>)> {
     None
 }
 
+/// What stands between braces without a comma.
+enum Sequence {
+    Words(Vec<Vec<Unit>>),
+    /// It is one, of too many words or of a form that is not followed.
+    Unknown,
+    /// The braces stand for themselves.
+    None,
+}
+
 /// `1..5` and `a..e`.
-fn sequence(units: &[Unit]) -> Option<Vec<Vec<Unit>>> {
-    let text: String = units
-        .iter()
-        .map(|unit| if let Unit::Letter(letter) = unit { Some(*letter) } else { None })
-        .collect::<Option<_>>()?;
-    let (start, end) = text.split_once("..")?;
-    let letters = |text: String| text.chars().map(Unit::Letter).collect::<Vec<_>>();
-    if let (Ok(start), Ok(end)) = (start.parse::<i32>(), end.parse::<i32>()) {
-        if usize::try_from(start.abs_diff(end)).ok()? >= MOST {
-            return None;
+fn sequence(units: &[Unit]) -> Sequence {
+    let letters: Option<String> =
+        units.iter().map(|unit| if let Unit::Letter(letter) = unit { Some(*letter) } else { None }).collect();
+    let Some(text) = letters else { return Sequence::None };
+    let parts: Vec<&str> = text.split("..").collect();
+    let is_number = |text: &str| text.parse::<i64>().is_ok();
+    let is_letter = |text: &str| text.len() == 1 && text.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let (start, end) = match parts.as_slice() {
+        [start, end] => (*start, *end),
+        [start, end, _] if is_number(start) && is_number(end) || is_letter(start) && is_letter(end) => {
+            return Sequence::Unknown;
         }
-        let numbers: Vec<i32> = if start <= end { (start..=end).collect() } else { (end..=start).rev().collect() };
-        return Some(numbers.into_iter().map(|number| letters(number.to_string())).collect());
+        _ => return Sequence::None,
+    };
+    if is_number(start) && is_number(end) {
+        let padded = |text: &str| {
+            text.trim_start_matches(['-', '+']).len() > 1 && text.trim_start_matches(['-', '+']).starts_with('0')
+        };
+        let (Ok(start_number), Ok(end_number)) = (start.parse::<i32>(), end.parse::<i32>()) else {
+            return Sequence::Unknown;
+        };
+        let many = usize::try_from(start_number.abs_diff(end_number)).is_ok_and(|count| count >= MOST);
+        if many || padded(start) || padded(end) {
+            return Sequence::Unknown;
+        }
+        let numbers: Vec<i32> = if start_number <= end_number {
+            (start_number..=end_number).collect()
+        } else {
+            (end_number..=start_number).rev().collect()
+        };
+        let words = numbers.into_iter().map(|number| number.to_string().chars().map(Unit::Letter).collect());
+        return Sequence::Words(words.collect());
     }
-    let mut ends = (start.chars(), end.chars());
-    match (ends.0.next(), ends.0.next(), ends.1.next(), ends.1.next()) {
-        (Some(start), None, Some(end), None) if start.is_ascii_alphabetic() && end.is_ascii_alphabetic() => {
-            let range: Vec<char> = if start <= end { (start..=end).collect() } else { (end..=start).rev().collect() };
-            Some(range.into_iter().map(|letter| vec![Unit::Letter(letter)]).collect())
+    match (start.chars().next(), end.chars().next()) {
+        (Some(first), Some(last)) if is_letter(start) && is_letter(end) => {
+            let range: Vec<char> =
+                if first <= last { (first..=last).collect() } else { (last..=first).rev().collect() };
+            Sequence::Words(range.into_iter().map(|letter| vec![Unit::Letter(letter)]).collect())
         }
-        _ => None,
+        _ => Sequence::None,
     }
 }

@@ -5,7 +5,7 @@ use super::parameter;
 use super::tree::Word;
 use super::walk::Walker;
 use super::word::{Part, Quotes, parts};
-use crate::analysis::{Act, Does, Fact, Flow, Origin, Step, Trick};
+use crate::analysis::{Act, Does, Fact, Flow, Origin, Step, Trick, Unknown};
 use crate::span::Span;
 use crate::stream::{Argument, Stream};
 use crate::text::{Hole, Piece, Text};
@@ -17,6 +17,8 @@ pub(super) struct Fields {
     current: Text,
     /// Whether there is a field at all: quotes make one of nothing.
     started: bool,
+    /// Bytes of the values that were put in.
+    grown: usize,
 }
 
 impl Fields {
@@ -141,6 +143,14 @@ impl Expansion {
         if quoted {
             self.fields.started = true;
         }
+        self.fields.grown = self.fields.grown.saturating_add(text.length());
+        if self.fields.grown > Text::LONGEST {
+            // Longer than what is kept: what follows is not known.
+            if !matches!(self.fields.current.pieces().last(), Some(Piece::Hole(_))) {
+                self.fields.piece(Piece::Hole(Hole::Other));
+            }
+            return;
+        }
         match &self.separators {
             Some(separators) if !quoted => self.fields.split(text, separators),
             _ => self.fields.append(text.clone()),
@@ -175,11 +185,17 @@ impl Walker<'_, '_> {
     pub(super) fn fields(&mut self, word: &Word) -> Vec<Argument> {
         let span = self.span(word);
         let Some(taken) = parts(&word.raw, Quotes::Mean) else {
-            return vec![Argument::new(Text::hole(Hole::Other), span)];
+            return vec![self.unreadable(span)];
         };
         let mut arguments = Vec::new();
         let mut hidden = disguised(&taken);
-        for parts in braces::expand(taken) {
+        let Some(words) = braces::expand(&taken) else {
+            // Too many words to know; what runs within them is read once.
+            let mut expansion = Expansion::new(None);
+            self.expand(&taken, word, true, &mut expansion);
+            return vec![Argument { text: Text::hole(Hole::Other), span, flows: expansion.flows }];
+        };
+        for parts in words {
             let mut expansion = Expansion::new(Some(self.separators()));
             self.expand(&parts, word, false, &mut expansion);
             hidden |= expansion.disguised;
@@ -193,7 +209,18 @@ impl Walker<'_, '_> {
         if hidden {
             self.fact(span, Fact::Tricks { trick: Trick::Obscured });
         }
+        if let Err(unknown) = self.reading.count_text(arguments.iter().map(|argument| argument.text.length()).sum()) {
+            self.fact(span, Fact::Unknown { unknown });
+            return vec![Argument::new(Text::hole(Hole::Other), span)];
+        }
         arguments
+    }
+
+    /// A word that cannot be taken apart: what runs within it is not known.
+    fn unreadable(&mut self, span: Span) -> Argument {
+        let unknown = Unknown::Unreadable { why: "a word that cannot be taken apart".to_owned() };
+        self.fact(span, Fact::Unknown { unknown });
+        Argument::new(Text::hole(Hole::Other), span)
     }
 
     /// The one argument that a word becomes where it is not cut: values, targets, here-strings.
@@ -204,7 +231,7 @@ impl Walker<'_, '_> {
     /// Like [`Walker::single`], for a text that stands within `word`.
     pub(super) fn single_of(&mut self, raw: &str, word: &Word, quotes: Quotes) -> Argument {
         let span = self.span(word);
-        let Some(parts) = parts(raw, quotes) else { return Argument::new(Text::hole(Hole::Other), span) };
+        let Some(parts) = parts(raw, quotes) else { return self.unreadable(span) };
         let mut expansion = Expansion::new(None);
         // Places within are those of the word only where the text is the word.
         let place =
@@ -216,7 +243,12 @@ impl Walker<'_, '_> {
         if expansion.disguised || quotes == Quotes::Mean && disguised(&parts) {
             self.fact(span, Fact::Tricks { trick: Trick::Obscured });
         }
-        Argument { text: expansion.fields.finish_as_one(), span, flows: expansion.flows }
+        let text = expansion.fields.finish_as_one();
+        if let Err(unknown) = self.reading.count_text(text.length()) {
+            self.fact(span, Fact::Unknown { unknown });
+            return Argument::new(Text::hole(Hole::Other), span);
+        }
+        Argument { text, span, flows: expansion.flows }
     }
 
     pub(super) fn expand(&mut self, parts: &[Part], word: &Word, quoted: bool, expansion: &mut Expansion) {
@@ -255,7 +287,7 @@ impl Walker<'_, '_> {
                     let path = format!("/dev/fd/{}", 60 + self.reading.scope.files.len());
                     if !writes {
                         expansion.flows(&output.flows);
-                        self.reading.scope.keep(path.clone(), output);
+                        self.reading.scope.keep(&path, output);
                     }
                     expansion.fields.quoted(&path);
                 }
@@ -295,8 +327,16 @@ impl Walker<'_, '_> {
         let end = after.find('/').unwrap_or(after.len());
         let (user, rest) = after.split_at(end);
         let home = match user {
-            "" => self.reading.surroundings.home.clone(),
-            "+" => self.reading.surroundings.directory.clone(),
+            "" | "+" => {
+                let name = if user.is_empty() { "HOME" } else { "PWD" };
+                let value = parameter::lookup(self, name);
+                fields.append(value.map_or_else(|| Text::hole(Hole::Variable(name.to_owned())), |value| value.first()));
+                return rest;
+            }
+            "-" => {
+                fields.piece(Piece::Hole(Hole::Variable("OLDPWD".to_owned())));
+                return rest;
+            }
             "root" => "/root".to_owned(),
             user if user.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter)) => {
                 format!("/home/{user}")

@@ -54,8 +54,17 @@ impl<'a> Source<'a> {
     fn word(&self, word: &ast::Word) -> Word {
         let Some(location) = &word.loc else { return Word { raw: word.value.clone(), at: 0 } };
         let span = self.span(location);
-        match self.text.get(span.start..span.end) {
-            Some(raw) if !raw.is_empty() => Word { raw: raw.to_owned(), at: span.start },
+        // Behind a continued line or a here-document the place starts too early: no word starts with a blank.
+        let mut start = span.start;
+        while let Some(rest) = self.text.get(start..span.end) {
+            match rest.as_bytes() {
+                [b'\\', b'\n', ..] => start += 2,
+                [b' ' | b'\t' | b'\n', ..] => start += 1,
+                _ => break,
+            }
+        }
+        match self.text.get(start..span.end) {
+            Some(raw) if !raw.is_empty() => Word { raw: super::word::joined(raw), at: start },
             _ => Word { raw: word.value.clone(), at: span.start },
         }
     }

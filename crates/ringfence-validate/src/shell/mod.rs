@@ -3,6 +3,7 @@
 //! [`scan`] bounds the text, [`first`] and [`second`] parse it into the same [`tree`], [`walk`] goes through it with what [`scope`] knows.
 
 mod arithmetic;
+mod assign;
 mod braces;
 mod compound;
 mod expand;
@@ -12,12 +13,15 @@ mod redirect;
 mod scan;
 mod scope;
 mod second;
+mod sets;
 mod tree;
+mod value;
 mod walk;
 mod word;
 
 pub(crate) use parameter::looks_secret;
-pub(crate) use scope::{Scope, Value};
+pub(crate) use scope::{Odd, Plainly, Scope};
+pub(crate) use value::Value;
 pub(crate) use word::unescape;
 
 use crate::analysis::{Flow, Origin, Step, Unknown};
@@ -76,3 +80,5 @@ fn unreadable(why: &str) -> Unknown {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twins;

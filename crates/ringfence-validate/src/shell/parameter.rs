@@ -6,7 +6,7 @@ use super::walk::Walker;
 use super::word::Quotes;
 use crate::analysis::{Fact, Flow};
 use crate::glob;
-use crate::shell::scope::Value;
+use crate::shell::value::Value;
 use crate::text::{Hole, Piece, Text};
 
 /// How an expansion stands in its word.
@@ -87,7 +87,7 @@ pub(super) fn expand(
         (Some(value), None) => Some(value.first()),
         (None, _) => None,
     };
-    let unset = || Text::hole(Hole::Variable(name.clone()));
+    let unset = || Value::hole(&name).first();
     let offset = at + (body.len() - operation.len()) + usize::from(indirect);
     let text = match Operation::of(operation) {
         Operation::None => match (name.as_str(), value) {
@@ -97,12 +97,23 @@ pub(super) fn expand(
             }
             (_, value) => value.unwrap_or_else(unset),
         },
-        Operation::Default(default) => match value {
-            Some(value) if value.as_known() != Some("") => value,
+        Operation::Default(empty, default) => match value {
+            Some(value) if !empty.counts(&value) => {
+                // It may still be empty where it is not known: what stands behind may run.
+                if value.has_hole() {
+                    inner(walker, default, word, offset, expansion);
+                }
+                value
+            }
             _ => inner(walker, default, word, offset, expansion),
         },
-        Operation::Assign(default) => match value {
-            Some(value) if value.as_known() != Some("") => value,
+        Operation::Assign(empty, default) => match value {
+            Some(value) if !empty.counts(&value) => {
+                if value.has_hole() {
+                    inner(walker, default, word, offset, expansion);
+                }
+                value
+            }
             _ => {
                 let text = inner(walker, default, word, offset, expansion);
                 walker.reading.scope.set(name.clone(), Value::one(text.clone()));
@@ -113,9 +124,11 @@ pub(super) fn expand(
             inner(walker, message, word, offset, expansion);
             value.unwrap_or_else(unset)
         }
-        Operation::Instead(other) => {
+        Operation::Instead(empty, other) => {
             let text = inner(walker, other, word, offset, expansion);
             match value {
+                Some(value) if empty.counts(&value) => Text::default(),
+                Some(value) if value.has_hole() => unset(),
                 Some(_) => text,
                 None if text.as_known().is_some() => unset(),
                 None => text,
@@ -238,30 +251,45 @@ pub(super) fn lookup(walker: &Walker<'_, '_>, name: &str) -> Option<Value> {
             walker.reading.scope.directory.clone().unwrap_or_else(|| Text::known(surroundings.directory.clone())),
         )),
         "SHELL" | "BASH" => Some(Value::one(Text::known("/bin/bash"))),
+        // Of a line there is no file: its folder is the one it starts in.
+        "BASH_SOURCE" => Some(Value::one(Text::default())),
         "0" => Some(Value::one(Text::known("bash"))),
         _ => None,
     }
 }
 
+/// Whether an empty value counts as none: that is what the colon of `:-` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Empty {
+    IsNone,
+    IsAValue,
+}
+
+impl Empty {
+    fn counts(self, value: &Text) -> bool {
+        self == Self::IsNone && value.as_known() == Some("")
+    }
+}
+
 enum Operation<'a> {
     None,
-    Default(&'a str),
-    Assign(&'a str),
+    Default(Empty, &'a str),
+    Assign(Empty, &'a str),
     Complain(&'a str),
-    Instead(&'a str),
+    Instead(Empty, &'a str),
     Change(&'a str),
 }
 
 impl<'a> Operation<'a> {
     fn of(text: &'a str) -> Self {
-        let bare = text.strip_prefix(':').unwrap_or(text);
+        let (empty, bare) = text.strip_prefix(':').map_or((Empty::IsAValue, text), |bare| (Empty::IsNone, bare));
         let Some(sign) = bare.chars().next() else { return Self::None };
         let rest = bare.get(sign.len_utf8()..).unwrap_or_default();
         match sign {
-            '-' => Self::Default(rest),
-            '=' => Self::Assign(rest),
+            '-' => Self::Default(empty, rest),
+            '=' => Self::Assign(empty, rest),
             '?' => Self::Complain(rest),
-            '+' => Self::Instead(rest),
+            '+' => Self::Instead(empty, rest),
             _ => Self::Change(text),
         }
     }
@@ -278,12 +306,26 @@ fn inner(walker: &mut Walker<'_, '_>, text: &str, word: &Word, _at: usize, expan
     argument.text
 }
 
-fn known_inner(walker: &mut Walker<'_, '_>, text: &str, word: &Word, expansion: &mut Expansion) -> Option<String> {
-    let text = inner(walker, text, word, 0, expansion);
+/// A pattern: what was quoted in it stands for itself.
+fn pattern_of(walker: &mut Walker<'_, '_>, raw: &str, word: &Word, expansion: &mut Expansion) -> Option<String> {
+    let text = inner(walker, raw, word, 0, expansion);
     let mut whole = String::new();
     for piece in text.pieces() {
         match piece {
-            Piece::Known(text) | Piece::Pattern(text) => whole.push_str(text),
+            Piece::Known(known) => {
+                for letter in known.chars() {
+                    if matches!(letter, '*' | '?' | '[' | ']' | '\\') {
+                        // In the value of a variable it would be a pattern, or not: that depends on quotes.
+                        if raw.contains(['$', '`']) {
+                            return None;
+                        }
+                        whole.push('\\');
+                    }
+                    whole.push(letter);
+                }
+            }
+            Piece::Pattern(pattern) if pattern.contains('(') => return None,
+            Piece::Pattern(pattern) => whole.push_str(pattern),
             Piece::Hole(_) => return None,
         }
     }
@@ -325,19 +367,32 @@ fn change(
             let first = if operation == "^" { first.to_uppercase() } else { first.to_lowercase() };
             return Some(first + &letters.get(1..)?.iter().collect::<String>());
         }
-        "@Q" | "@E" | "@P" | "@A" => return None,
+        "@P" => {
+            // As a prompt is shown: substitutions in the value run.
+            walker.single_of(known, word, Quotes::Plain);
+            return None;
+        }
+        "@Q" | "@E" | "@A" => return None,
         _ => {}
     }
     for (sign, prefix, longest) in [("##", true, true), ("#", true, false), ("%%", false, true), ("%", false, false)] {
         if let Some(pattern) = operation.strip_prefix(sign) {
-            let pattern = known_inner(walker, pattern, word, expansion)?;
+            let pattern = pattern_of(walker, pattern, word, expansion)?;
             return Some(glob::strip(known, &pattern, glob::Strip { prefix, longest }).to_owned());
         }
     }
     let rest = operation.strip_prefix('/')?;
     let (all, rest) = rest.strip_prefix('/').map_or((false, rest), |rest| (true, rest));
+    // A quoted slash does not end the pattern, and `&` may stand for what was found.
+    if rest.contains(['\'', '"', '\\', '&']) {
+        return None;
+    }
     let (pattern, replacement) = rest.split_once('/').unwrap_or((rest, ""));
-    let pattern = known_inner(walker, pattern, word, expansion)?;
-    let replacement = known_inner(walker, replacement, word, expansion)?;
+    let pattern = pattern_of(walker, pattern, word, expansion)?;
+    let replacement = inner(walker, replacement, word, 0, expansion);
+    let replacement = replacement.pieces().iter().try_fold(String::new(), |whole, piece| match piece {
+        Piece::Known(text) | Piece::Pattern(text) => Some(whole + text),
+        Piece::Hole(_) => None,
+    })?;
     glob::replace(known, &pattern, &replacement, all)
 }

@@ -178,12 +178,12 @@ impl Walker<'_, '_> {
             Some(Output::Gone) => Stream::default(),
             Some(Output::File { path, adds }) => {
                 let mut contents = output;
-                if adds && let Some(before) = self.reading.scope.files.get(&path) {
+                if adds && let Some(before) = self.reading.scope.file(&path) {
                     let mut whole = before.clone();
                     whole.then(contents);
                     contents = whole;
                 }
-                self.reading.scope.keep(path, contents);
+                self.reading.scope.keep(&path, contents);
                 Stream::default()
             }
             Some(Output::Socket(span, place)) => {

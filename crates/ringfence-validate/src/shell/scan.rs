@@ -311,7 +311,15 @@ impl Scanner<'_> {
 
     /// A word or a bracket starts here: nothing before belongs to it.
     fn starts_word(&self) -> bool {
-        match self.at.checked_sub(1).and_then(|before| self.bytes.get(before)) {
+        // A continued line does not start a word.
+        let mut end = self.at;
+        while let Some(rest) = self.bytes.get(..end).and_then(|before| before.strip_suffix(b"\\\n")) {
+            if rest.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1 {
+                break;
+            }
+            end = rest.len();
+        }
+        match end.checked_sub(1).and_then(|before| self.bytes.get(before)) {
             None => true,
             Some(before) => before.is_ascii_whitespace() || b";&|()`".contains(before),
         }

@@ -4,38 +4,46 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::tree::Node;
-use crate::analysis::{Flow, Origin};
+use super::value::Value;
+use crate::analysis::Origin;
 use crate::stream::{Argument, Stream};
 use crate::text::{Hole, Piece, Text};
-
-/// The value of a variable: one field, or those of an array.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Value {
-    pub(crate) fields: Vec<Text>,
-    pub(crate) flows: Vec<Flow>,
-}
-
-impl Value {
-    pub(crate) fn one(text: Text) -> Self {
-        Self { fields: vec![text], flows: Vec::new() }
-    }
-
-    /// Only known when it runs.
-    pub(crate) fn hole(name: &str) -> Self {
-        Self::one(Text::hole(Hole::Variable(name.to_owned())))
-    }
-
-    /// The first field, which is what the plain name stands for.
-    pub(crate) fn first(&self) -> Text {
-        self.fields.first().cloned().unwrap_or_default()
-    }
-}
 
 /// A function and the text that it stands in.
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(super) body: Rc<Node>,
     pub(super) origin: Origin,
+}
+
+/// What a name may stand for: several bodies after branches.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Functions {
+    pub(super) bodies: Vec<Rc<Function>>,
+    /// It may as well not be defined: then the program of this name runs.
+    pub(super) perhaps: bool,
+}
+
+impl Functions {
+    fn add(&mut self, other: &Self) {
+        for body in &other.bodies {
+            if !self.bodies.iter().any(|known| Rc::ptr_eq(&known.body, &body.body)) {
+                self.bodies.push(Rc::clone(body));
+            }
+        }
+        self.perhaps |= other.perhaps;
+    }
+}
+
+/// A variable that does not simply take what it is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Odd {
+    /// The value is changed on the way, or refused.
+    Changes,
+    /// Another variable takes it.
+    Names(String),
+    /// Some other variable takes it.
+    NamesAny,
 }
 
 /// Variables and files that are remembered, at most; what is beyond is not known.
@@ -47,7 +55,9 @@ pub(crate) struct Scope {
     pub(crate) variables: Rc<BTreeMap<String, Value>>,
     /// The arguments of the function or script that is walked; nothing at the top, where there are none.
     pub(crate) arguments: Vec<Argument>,
-    pub(super) functions: BTreeMap<String, Rc<Function>>,
+    pub(super) functions: BTreeMap<String, Functions>,
+    /// Functions of subshells that nothing called there.
+    pub(super) uncalled: Vec<(String, Rc<Function>)>,
     pub(super) called: Vec<String>,
     /// Functions that are being walked, to find those that call themselves.
     pub(super) within: Vec<String>,
@@ -60,55 +70,294 @@ pub(crate) struct Scope {
     pub(crate) descriptors: BTreeMap<i32, Stream>,
     /// The working directory, where the text changed it.
     pub(crate) directory: Option<Text>,
+    /// The directory in which the request starts.
+    pub(crate) start: Rc<str>,
+    /// Variables of the function that is walked, with what they were outside; `false` where only a branch made them its own.
+    locals: BTreeMap<String, (Option<Value>, bool)>,
+    odd: BTreeMap<String, Odd>,
+    /// What was known where a `return`, `break` or `continue` left.
+    left: Option<Rc<Self>>,
+    /// Code that runs at the end, and the values that variables had since.
+    pub(crate) traps: Vec<Argument>,
+    passed: BTreeMap<String, Vec<Value>>,
+    /// The last command of a pipeline runs in the shell itself.
+    pub(crate) last_stays: bool,
+}
+
+/// Whether something is done for certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plainly {
+    Surely,
+    Perhaps,
+}
+
+/// What belongs to the function around the one that is walked.
+pub(super) struct Outside {
+    locals: BTreeMap<String, (Option<Value>, bool)>,
+    left: Option<Rc<Scope>>,
 }
 
 impl Scope {
+    /// Nothing is known but where the request starts.
+    pub(crate) fn new(start: &str) -> Self {
+        Self { start: start.into(), ..Self::default() }
+    }
+
     /// Sets a variable.
     pub(crate) fn set(&mut self, name: String, value: Value) {
+        let value = match self.odd.get(&name).cloned() {
+            None => value,
+            Some(Odd::Changes) => Value { flows: value.flows, ..Value::hole(&name) },
+            Some(Odd::Names(other)) => {
+                self.place(other.clone(), Value { flows: value.flows, ..Value::hole(&other) });
+                Value::hole(&name)
+            }
+            Some(Odd::NamesAny) => {
+                self.forget_all();
+                Value::hole(&name)
+            }
+        };
+        self.place(name, value);
+    }
+
+    fn place(&mut self, name: String, value: Value) {
+        if !self.traps.is_empty() {
+            let before = self.variables.get(&name).filter(|before| before.first().as_known() != Some("")).cloned();
+            let passed = self.passed.entry(name.clone()).or_insert_with(|| before.into_iter().collect());
+            if passed.len() < 2 && !passed.contains(&value) {
+                passed.push(value.clone());
+            }
+        }
         if self.variables.len() < MOST || self.variables.contains_key(&name) {
+            let value = value.bounded(&name);
             Rc::make_mut(&mut self.variables).insert(name, value);
         }
     }
 
     /// Forgets a variable.
     pub(crate) fn unset(&mut self, name: &str) {
-        Rc::make_mut(&mut self.variables).remove(name);
+        if matches!(name, "HOME" | "PWD" | "SHELL" | "BASH") || self.odd.contains_key(name) {
+            self.set(name.to_owned(), Value::hole(name));
+        } else {
+            Rc::make_mut(&mut self.variables).remove(name);
+        }
+    }
+
+    /// Forgets a function; the plain `unset NAME` takes one only where there is no variable.
+    pub(crate) fn unset_function(&mut self, name: &str, plainly: Plainly) {
+        match plainly {
+            Plainly::Surely => {
+                self.functions.remove(name);
+            }
+            Plainly::Perhaps => {
+                if let Some(functions) = self.functions.get_mut(name) {
+                    functions.perhaps = true;
+                }
+            }
+        }
+    }
+
+    /// A definition that may have been reached.
+    pub(super) fn define_perhaps(&mut self, name: &str, function: Rc<Function>) {
+        let known =
+            self.functions.entry(name.to_owned()).or_insert_with(|| Functions { bodies: Vec::new(), perhaps: true });
+        known.add(&Functions { bodies: vec![function], perhaps: false });
+    }
+
+    /// Whether the two say something else to what comes next.
+    pub(super) fn differs(&self, other: &Self) -> bool {
+        let same = |one: &Functions, two: &Functions| {
+            one.perhaps == two.perhaps
+                && one.bodies.len() == two.bodies.len()
+                && one.bodies.iter().zip(&two.bodies).all(|(one, two)| Rc::ptr_eq(one, two))
+        };
+        self.variables != other.variables
+            || self.directory != other.directory
+            || self.arguments != other.arguments
+            || self.aliases != other.aliases
+            || self.functions.len() != other.functions.len()
+            || self.functions.iter().any(|(name, one)| other.functions.get(name).is_none_or(|two| !same(one, two)))
+    }
+
+    /// What left early elsewhere left here too.
+    pub(super) fn take_left(&mut self, other: &Self) {
+        self.files.clone_from(&other.files);
+        self.called.clone_from(&other.called);
+        self.uncalled.clone_from(&other.uncalled);
+        if let Some(left) = &other.left
+            && !self.left.as_ref().is_some_and(|here| Rc::ptr_eq(here, left))
+        {
+            let mut left = Self::clone(left);
+            if let Some(here) = self.left.take() {
+                left.join(Self::clone(&here));
+            }
+            self.left = Some(Rc::new(left));
+        }
+    }
+
+    /// The value of this variable is not known any more; where it comes from is.
+    pub(crate) fn forget(&mut self, name: &str) {
+        let flows = self.variables.get(name).map(|value| value.flows.clone()).unwrap_or_default();
+        self.set(name.to_owned(), Value { flows, ..Value::hole(name) });
+    }
+
+    /// No variable is known any more.
+    pub(crate) fn forget_all(&mut self) {
+        let names: Vec<String> = self.variables.keys().cloned().collect();
+        for name in names {
+            let flows = self.variables.get(&name).map(|value| value.flows.clone()).unwrap_or_default();
+            let value = Value { flows, ..Value::hole(&name) };
+            self.place(name, value);
+        }
+    }
+
+    /// From here on the variable does not simply take what it is given.
+    pub(crate) fn make_odd(&mut self, name: String, odd: Odd) {
+        if self.odd.len() < MOST {
+            self.odd.insert(name, odd);
+        }
+    }
+
+    /// Whether a function is walked.
+    pub(crate) fn is_within(&self) -> bool {
+        !self.within.is_empty()
+    }
+
+    /// The variable is the function's own until it ends.
+    pub(crate) fn make_local(&mut self, name: &str) {
+        if self.is_within() && !self.locals.contains_key(name) && self.locals.len() < MOST {
+            let before = self.variables.get(name).cloned();
+            self.locals.insert(name.to_owned(), (before, true));
+        }
+    }
+
+    /// A function begins: what is kept for the one around it.
+    pub(super) fn enter(&mut self, name: &str) -> Outside {
+        self.within.push(name.to_owned());
+        Outside { locals: std::mem::take(&mut self.locals), left: self.left.take() }
+    }
+
+    /// A function ends: it may have returned early, and its own variables are gone.
+    pub(super) fn leave(&mut self, outside: Outside) {
+        self.within.pop();
+        self.join_left();
+        self.left = outside.left;
+        for (name, (before, surely)) in std::mem::replace(&mut self.locals, outside.locals) {
+            match before {
+                Some(before) if surely => self.place(name, before),
+                None if surely => {
+                    Rc::make_mut(&mut self.variables).remove(&name);
+                }
+                before => {
+                    let value = Value::either(&name, before.as_ref(), self.variables.get(&name));
+                    self.place(name, value);
+                }
+            }
+        }
+    }
+
+    /// A `return`, `break` or `continue`: what is known here may hold at the end.
+    pub(super) fn note_left(&mut self) {
+        let mut here = self.clone();
+        if let Some(before) = here.left.take() {
+            here.join(Self::clone(&before));
+        }
+        here.left = None;
+        self.left = Some(Rc::new(here));
+    }
+
+    /// The end of what a `return`, `break` or `continue` leaves.
+    pub(super) fn join_left(&mut self) {
+        if let Some(left) = self.left.clone() {
+            self.join(Self::clone(&left));
+        }
+    }
+
+    /// As a trap sees it: variables that had several values since it was set may have any.
+    pub(super) fn as_a_trap_sees_it(&mut self) {
+        for (name, values) in std::mem::take(&mut self.passed) {
+            if values.len() > 1 {
+                self.forget(&name);
+            }
+        }
     }
 
     /// Remembers what a file holds.
-    pub(crate) fn keep(&mut self, path: String, contents: Stream) {
+    pub(crate) fn keep(&mut self, path: &str, contents: Stream) {
+        let path = self.key(path);
         if self.files.len() < MOST || self.files.contains_key(&path) {
             Rc::make_mut(&mut self.files).insert(path, contents);
         }
     }
 
+    /// What a file holds that the text wrote, or a descriptor that it opened.
+    pub(crate) fn file(&self, path: &str) -> Option<&Stream> {
+        let key = self.key(path);
+        let number = key.strip_prefix("/dev/fd/").or_else(|| key.strip_prefix("/proc/self/fd/"));
+        let descriptor = number.and_then(|number| number.parse::<i32>().ok());
+        let found = self.files.get(&key).or_else(|| self.descriptors.get(&descriptor?));
+        if found.is_some() || !self.directory.as_ref().is_some_and(Text::has_hole) || path.starts_with('/') {
+            return found;
+        }
+        // Where the directory is not known, any file of that name may be the one.
+        let name = key.rsplit('/').next()?;
+        self.files.iter().find(|(path, _)| path.rsplit('/').next() == Some(name)).map(|(_, stream)| stream)
+    }
+
+    /// One spelling for all that lead to the same file.
+    pub(crate) fn key(&self, path: &str) -> String {
+        let seen = self.resolve(&Text::known(path)).to_string();
+        let whole = if seen.starts_with('/') { seen } else { format!("{}/{seen}", self.start) };
+        let mut parts: Vec<&str> = Vec::new();
+        for part in whole.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => {
+                    parts.pop();
+                }
+                part => parts.push(part),
+            }
+        }
+        format!("/{}", parts.join("/"))
+    }
+
+    /// Back from a program that was started: only what it wrote stays.
+    pub(crate) fn leave_child(&mut self, mut saved: Self) {
+        saved.files = std::mem::take(&mut self.files);
+        saved.pipes = std::mem::take(&mut self.pipes);
+        saved.called = std::mem::take(&mut self.called);
+        *self = saved;
+    }
+
+    /// What a child sees of the variables: it has those that are exported, which is not known.
+    pub(crate) fn enter_child(&mut self) {
+        if self.variables.is_empty() {
+            return;
+        }
+        let hidden = |(name, value): (&String, &Value)| {
+            (name.clone(), Value { flows: value.flows.clone(), ..Value::hole(name) })
+        };
+        self.variables = Rc::new(self.variables.iter().map(hidden).collect());
+    }
+
     /// After a branch that may or may not have been taken: what differs is not known.
-    pub(super) fn join(&mut self, other: Self) {
+    pub(crate) fn join(&mut self, other: Self) {
         if Rc::ptr_eq(&self.variables, &other.variables) {
             return self.join_rest(other);
         }
         let mut names: Vec<&String> = self.variables.keys().chain(other.variables.keys()).collect();
         names.sort_unstable();
         names.dedup();
-        let mut joined = BTreeMap::new();
-        for name in names {
-            let value = match (self.variables.get(name), other.variables.get(name)) {
-                (Some(one), Some(two)) if one == two => one.clone(),
-                (one, two) => {
-                    let mut value = Value::hole(name);
-                    value.flows = one.into_iter().chain(two).flat_map(|value| value.flows.clone()).collect();
-                    value.flows.dedup();
-                    value
-                }
-            };
-            joined.insert(name.clone(), value);
-        }
+        let joined = names
+            .into_iter()
+            .map(|name| (name.clone(), Value::either(name, self.variables.get(name), other.variables.get(name))))
+            .collect();
         self.variables = Rc::new(joined);
         self.join_rest(other);
     }
 
     fn join_rest(&mut self, other: Self) {
-        self.functions.extend(other.functions);
+        self.join_functions(&other);
         for name in other.called {
             if !self.called.contains(&name) {
                 self.called.push(name);
@@ -122,13 +371,88 @@ impl Scope {
                     joined.text = None;
                     joined.add_all(&here.flows);
                 }
-                self.keep(path.clone(), joined);
+                self.keep(path, joined);
             }
         }
         self.descriptors.extend(other.descriptors);
         if self.directory != other.directory {
             self.directory = Some(Text::hole(Hole::Other));
         }
+        self.join_arguments(other.arguments);
+        for (name, local) in &mut self.locals {
+            local.1 &= other.locals.get(name).is_some_and(|other| other.1);
+        }
+        for (name, (before, _)) in other.locals {
+            self.locals.entry(name).or_insert((before, false));
+        }
+        for (name, odd) in other.odd {
+            match self.odd.get(&name) {
+                Some(here) if *here != odd => self.odd.insert(name, Odd::NamesAny),
+                _ => self.odd.insert(name, odd),
+            };
+        }
+        self.left = match (self.left.take(), other.left) {
+            (Some(here), Some(there)) if !Rc::ptr_eq(&here, &there) => {
+                let mut left = Self::clone(&there);
+                left.join(Self::clone(&here));
+                Some(Rc::new(left))
+            }
+            (here, there) => here.or(there),
+        };
+        for trap in other.traps {
+            if !self.traps.contains(&trap) {
+                self.traps.push(trap);
+            }
+        }
+        for (name, values) in other.passed {
+            let passed = self.passed.entry(name).or_default();
+            for value in values {
+                if passed.len() < 2 && !passed.contains(&value) {
+                    passed.push(value);
+                }
+            }
+        }
+        self.last_stays |= other.last_stays;
+    }
+
+    fn join_functions(&mut self, other: &Self) {
+        for (name, functions) in &mut self.functions {
+            match other.functions.get(name) {
+                Some(others) => functions.add(others),
+                None => functions.perhaps = true,
+            }
+        }
+        for (name, functions) in &other.functions {
+            if !self.functions.contains_key(name) {
+                self.functions.insert(name.clone(), Functions { perhaps: true, ..functions.clone() });
+            }
+        }
+        for (name, function) in &other.uncalled {
+            if !self.uncalled.iter().any(|(_, known)| Rc::ptr_eq(&known.body, &function.body)) {
+                self.uncalled.push((name.clone(), Rc::clone(function)));
+            }
+        }
+    }
+
+    fn join_arguments(&mut self, others: Vec<Argument>) {
+        if self.arguments == others {
+            return;
+        }
+        let same = self.arguments.len() == others.len();
+        let (mut all, fewer) = if self.arguments.len() >= others.len() {
+            (std::mem::take(&mut self.arguments), others)
+        } else {
+            (others, std::mem::take(&mut self.arguments))
+        };
+        for (index, argument) in all.iter_mut().enumerate() {
+            let other = fewer.get(index);
+            if !same || other.is_none_or(|other| other.text != argument.text) {
+                argument.text = Text::hole(Hole::Value);
+            }
+            argument.flows.extend(other.into_iter().flat_map(|other| other.flows.clone()));
+            argument.flows.dedup();
+        }
+        self.arguments = all;
     }
 
     /// A path as seen from where the request starts.

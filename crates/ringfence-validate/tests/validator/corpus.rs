@@ -32,6 +32,22 @@ const FILES: [(Language, Label, &str); 8] = [
     (Language::TypeScript, Label::Ordinary, include_str!("../../corpus/typescript.ordinary.txt")),
 ];
 
+/// Written by somebody who had not seen the rules, and not looked at while those were made.
+const APART: [(Language, Label, &str); 7] = [
+    (Language::Shell, Label::Dangerous, include_str!("../../corpus/apart/shell.dangerous.txt")),
+    (Language::Python, Label::Dangerous, include_str!("../../corpus/apart/python.dangerous.txt")),
+    (Language::JavaScript, Label::Dangerous, include_str!("../../corpus/apart/javascript.dangerous.txt")),
+    (Language::Shell, Label::Ordinary, include_str!("../../corpus/apart/shell.ordinary.txt")),
+    (Language::Python, Label::Ordinary, include_str!("../../corpus/apart/python.ordinary.txt")),
+    (Language::JavaScript, Label::Ordinary, include_str!("../../corpus/apart/javascript.ordinary.txt")),
+    (Language::TypeScript, Label::Ordinary, include_str!("../../corpus/apart/typescript.ordinary.txt")),
+];
+
+/// Every case that was written apart.
+pub(crate) fn apart() -> Vec<Case> {
+    APART.iter().flat_map(|(language, label, text)| read(*language, *label, text)).collect()
+}
+
 /// Every case.
 pub(crate) fn cases() -> Vec<Case> {
     FILES.iter().flat_map(|(language, label, text)| read(*language, *label, text)).collect()

@@ -7,7 +7,7 @@ use std::path::Path;
 use ringfence_policy::ValidateLevel;
 use ringfence_validate::Language;
 
-use crate::corpus::{Case, Label, cases, is_alarm, judged};
+use crate::corpus::{Case, Label, apart, cases, is_alarm, judged};
 
 /// What `strict` is measured with.
 pub(crate) const COMMANDS: &str = "ls cat head tail grep rg find sed awk sort uniq wc cut tr diff jq git make cmake cargo go npm npx \
@@ -54,6 +54,19 @@ fn measured() -> String {
         };
         writeln!(page, "| {level} | {} | {} |", row(Label::Dangerous), row(Label::Ordinary)).unwrap();
     }
+    let apart = apart();
+    let row = |label: Label| {
+        let all: Vec<&Case> = apart.iter().filter(|case| case.label == label).collect();
+        let found = all.iter().filter(|case| is_found(case, ValidateLevel::Standard)).count();
+        format!("{found} of {} ({})", all.len(), share(found, all.len()))
+    };
+    writeln!(
+        page,
+        "\nOf a second set, written apart from the rules, at `standard`: found {}, false alarms {}.",
+        row(Label::Dangerous),
+        row(Label::Ordinary)
+    )
+    .unwrap();
     page.push_str("\nAt `standard`, by language and category:\n\n| category | requests | stopped or asked about |\n|---|---|---|\n");
     let mut rows: BTreeMap<(String, String, String), (usize, usize)> = BTreeMap::new();
     for case in &cases {
@@ -78,11 +91,10 @@ fn measured() -> String {
     page
 }
 
-#[test]
-fn at_standard_nearly_all_that_is_dangerous_is_found_and_daily_work_is_left_alone() {
-    let cases = cases();
+/// How many of each label came out wrong, out of how many, and which.
+fn wrong(cases: &[Case]) -> ([(usize, usize); 2], String) {
     let mut told = String::new();
-    let mut wrong = |label: Label, expected: bool| {
+    let counts = [(Label::Dangerous, true), (Label::Ordinary, false)].map(|(label, expected)| {
         let all: Vec<&Case> = cases.iter().filter(|case| case.label == label).collect();
         let mut count = 0;
         for case in &all {
@@ -95,11 +107,22 @@ fn at_standard_nearly_all_that_is_dangerous_is_found_and_daily_work_is_left_alon
             }
         }
         (count, all.len())
-    };
-    let (missed, dangerous) = wrong(Label::Dangerous, true);
-    let (alarms, ordinary) = wrong(Label::Ordinary, false);
+    });
+    (counts, told)
+}
+
+#[test]
+fn at_standard_nearly_all_that_is_dangerous_is_found_and_daily_work_is_left_alone() {
+    let ([(missed, dangerous), (alarms, ordinary)], told) = wrong(&cases());
     let summary = format!("missed {missed} of {dangerous}, false alarms {alarms} of {ordinary}");
     assert!(missed * 100 <= dangerous * 3 && alarms * 100 <= ordinary, "{summary}\n{told}");
+}
+
+#[test]
+fn what_was_written_apart_from_the_rules_comes_out_nearly_as_well() {
+    let ([(missed, dangerous), (alarms, ordinary)], told) = wrong(&apart());
+    let summary = format!("missed {missed} of {dangerous}, false alarms {alarms} of {ordinary}");
+    assert!(missed * 100 <= dangerous * 5 && alarms * 100 <= ordinary, "{summary}\n{told}");
 }
 
 #[test]

@@ -1,0 +1,147 @@
+//! Assignments: plain ones, those that add, and arrays.
+
+use super::scan::{From, scan};
+use super::tree::Word;
+use super::value::Value;
+use super::walk::Walker;
+use super::word::Quotes;
+use crate::span::Span;
+use crate::text::{Hole, Text};
+
+impl Walker<'_, '_> {
+    /// A name and its value, from `name=value`, `name+=value` or `name=(a b)`.
+    pub(super) fn assignment(&mut self, word: &Word) -> Option<(String, Value, Span)> {
+        let (left, right) = word.raw.split_once('=')?;
+        let (left, adds) = left.strip_suffix('+').map_or((left, false), |left| (left, true));
+        let (name, index) = left.split_once('[').map_or((left, None), |(name, index)| (name, Some(index)));
+        let span = self.span(word);
+        let mut value = if let Some(list) = right.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+            self.array(list, word)
+        } else {
+            let argument = self.single_of(right, word, Quotes::Mean);
+            Value { fields: vec![argument.text], flows: argument.flows }
+        };
+        let before = self.reading.scope.variables.get(name);
+        if let Some(index) = index {
+            value = match (before, index.trim_end_matches(']').parse::<usize>()) {
+                (Some(before), Ok(index)) if index < before.fields.len() => {
+                    let mut all = before.clone();
+                    if let (Some(place), Some(field)) = (all.fields.get_mut(index), value.fields.pop()) {
+                        *place = field;
+                    }
+                    all
+                }
+                (Some(before), Ok(index)) if index == before.fields.len() => {
+                    let mut all = before.clone();
+                    all.fields.extend(value.fields);
+                    all
+                }
+                (None, Ok(0)) => value,
+                _ => Value { flows: value.flows, ..Value::hole(name) },
+            };
+            if adds {
+                value = Value { flows: value.flows, ..Value::hole(name) };
+            }
+        } else if adds {
+            let mut all = before.cloned().unwrap_or_else(|| Value::hole(name));
+            if right.starts_with('(') {
+                all.fields.extend(value.fields);
+            } else if let (Some(first), Some(more)) = (all.fields.first_mut(), value.fields.pop()) {
+                first.append(more);
+            }
+            all.flows.extend(value.flows);
+            value = all;
+        }
+        Some((name.to_owned(), value, span))
+    }
+
+    /// The elements of `(a "b c")`.
+    fn array(&mut self, list: &str, word: &Word) -> Value {
+        let mut value = Value::default();
+        let mut placed = false;
+        for element in elements(list) {
+            placed |= element.starts_with('[') && element.contains("]=") || element.contains("]+=");
+            let part = Word { raw: element, at: word.at };
+            for argument in self.fields(&part) {
+                value.fields.push(argument.text);
+                value.flows.extend(argument.flows);
+            }
+        }
+        value.flows.dedup();
+        if placed {
+            // Elements that say where they stand: not followed.
+            value.fields = vec![Text::hole(Hole::Value)];
+        }
+        value
+    }
+}
+
+/// Whether the command sets variables by words such as `export A=b`.
+pub(super) fn declaration(words: &[Word]) -> bool {
+    words
+        .first()
+        .is_some_and(|word| matches!(word.raw.as_str(), "export" | "declare" | "local" | "typeset" | "readonly"))
+}
+
+/// Whether it adds to a variable, or sets one or all elements of an array.
+pub(super) fn is_intricate(raw: &str) -> bool {
+    raw.split_once('=').is_some_and(|(left, right)| {
+        let name = left.split(['+', '[']).next().unwrap_or_default();
+        let plain = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        plain && (left.ends_with(['+', ']']) || right.starts_with('('))
+    })
+}
+
+pub(super) fn is_assignment(raw: &str) -> bool {
+    raw.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    })
+}
+
+/// The words of an array's list.
+fn elements(list: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut start = None;
+    let bytes = list.as_bytes();
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        if byte.is_ascii_whitespace() {
+            if let Some(start) = start.take() {
+                found.extend(list.get(start..at).map(str::to_owned));
+            }
+            at += 1;
+            continue;
+        }
+        start.get_or_insert(at);
+        let next = bytes.get(at + 1).copied();
+        let end = match (byte, next) {
+            (b'\\', _) => at + 2,
+            (b'\'', _) => {
+                list.get(at + 1..).and_then(|rest| rest.find('\'')).map_or(list.len(), |length| at + length + 2)
+            }
+            (b'"', _) => double_quotes(list, at + 1),
+            (b'$' | b'<' | b'>', Some(b'(')) => scan(list, at + 2, From::Command).map_or(list.len(), |scan| scan.end),
+            (b'$', Some(b'{')) => scan(list, at + 2, From::Parameter).map_or(list.len(), |scan| scan.end),
+            _ => at + 1,
+        };
+        at = end;
+    }
+    if let Some(start) = start {
+        found.extend(list.get(start..).map(str::to_owned));
+    }
+    found
+}
+
+/// The end of double quotes that open before `at`.
+fn double_quotes(list: &str, mut at: usize) -> usize {
+    let bytes = list.as_bytes();
+    while let Some(&byte) = bytes.get(at) {
+        match (byte, bytes.get(at + 1)) {
+            (b'"', _) => return at + 1,
+            (b'\\', _) => at += 2,
+            (b'$', Some(b'(')) => at = scan(list, at + 2, From::Command).map_or(list.len(), |scan| scan.end),
+            _ => at += 1,
+        }
+    }
+    list.len()
+}
