@@ -387,7 +387,7 @@ mod tests {
     fn a_witness_sees_a_process_by_its_mark() {
         let mark = secret().unwrap();
         let witness = Witness::start(mark.clone());
-        let status = Command::new("sh").args(["-c", "sleep 0.3; :", &mark]).status().unwrap();
+        let status = Command::new("sh").args(["-c", "sleep 2; :", &mark]).status().unwrap();
         assert!(status.success());
         assert!(witness.finish().unwrap().status.contains_key("NoNewPrivs"));
         assert_eq!(Witness::start("nobody has this".to_owned()).finish(), None);

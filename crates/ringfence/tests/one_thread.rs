@@ -78,7 +78,13 @@ async fn a_process_with_one_thread_raises_one_wall_with_a_way_out_beside_another
 async fn one_wall_with_a_thread(home: &Path) {
     let engine = engine(home, Launcher::here().for_one_wall());
     let run = started(&engine).await;
-    assert!(threads().iter().any(|name| name == "ringfence-egres"), "{:?}", threads());
+    // A new thread says its name itself.
+    let has_proxy = || threads().iter().any(|name| name == "ringfence-egres");
+    let begun = std::time::Instant::now();
+    while !has_proxy() && begun.elapsed() < std::time::Duration::from_secs(10) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(has_proxy(), "{:?}", threads());
     run.cancel();
     run.outcome().await.unwrap();
     assert_eq!(threads(), ["one_thread"]);

@@ -41,7 +41,8 @@ const ALL: &str = "binary(engines) + (binary(conformance) & test(engine)) + bina
 
 /// Those that the ordinary user runs: where a wall's way differs for it, and the whole conformance suite. All others would ask
 /// the same of the same code.
-const CHOSEN: &str = "(binary(engines) & test(/^(runs|workspace|sessions|secrets)::/)) + (binary(conformance) & test(engine)) + binary(warm)";
+const CHOSEN: &str =
+    "(binary(engines) & test(/^(runs|workspace|sessions|secrets)::/)) + (binary(conformance) & test(engine))";
 
 /// Those that are run once more in gVisor, whose containers start slower: the whole conformance suite, and what differs with a kernel
 /// of its own.
