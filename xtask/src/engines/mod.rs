@@ -37,7 +37,7 @@ const PACKAGES: Packages = &[
 const GVISOR: Packages = &[("runsc", "runsc")];
 
 /// The tests that are about engines: root runs all of them.
-const ALL: &str = "binary(engines) + (binary(conformance) & test(engine)) + binary(warm)";
+const ALL: &str = "binary(engines) + (binary(conformance) & test(engine))";
 
 /// Those that the ordinary user runs: where a wall's way differs for it, and the whole conformance suite. All others would ask
 /// the same of the same code.
@@ -47,7 +47,7 @@ const CHOSEN: &str =
 /// Those that are run once more in gVisor, whose containers start slower: the whole conformance suite, and what differs with a kernel
 /// of its own.
 const IN_GVISOR: &str =
-    "(binary(engines) & test(/^(runs|processes|secrets)::/)) + (binary(conformance) & test(engine)) + binary(warm)";
+    "(binary(engines) & test(/^(runs|processes|secrets)::/)) + (binary(conformance) & test(engine))";
 /// What leads tests to gVisor, which is a runtime of an engine.
 const GVISOR_HOST: &str = "RINGFENCE_TEST_GVISOR_HOST";
 const GVISOR_ENGINE: &str = "docker";
