@@ -99,7 +99,6 @@ pub fn judge(analysis: &Analysis, circumstances: &Circumstances<'_>) -> Judgemen
     };
     let mut findings = judging.findings;
     findings.sort_by_key(|finding| (finding.span, std::cmp::Reverse(finding.verdict)));
-    findings.truncate(MOST_FINDINGS);
     Judgement { verdict, findings }
 }
 
@@ -213,8 +212,17 @@ impl<'a> Judging<'a> {
     fn add(&mut self, finding: Finding) {
         self.verdict = self.verdict.max(finding.verdict);
         let is_known = |known: &Finding| known.rule == finding.rule && known.subject == finding.subject;
-        if self.findings.len() < MOST_FINDINGS && !self.findings.iter().any(is_known) {
-            self.findings.push(finding);
+        if self.findings.iter().any(is_known) {
+            return;
+        }
+        if self.findings.len() < MOST_FINDINGS {
+            return self.findings.push(finding);
+        }
+        // Nobody can say yes to what is not told: a question that does not fit is a denial. A denial takes the place of a question.
+        let weaker = self.findings.iter_mut().find(|known| known.verdict < finding.verdict);
+        self.verdict = Verdict::Deny;
+        if let Some(weaker) = weaker {
+            *weaker = finding;
         }
     }
 }
@@ -319,5 +327,20 @@ mod tests {
         let (verdict, findings) = judged(&command(&["git"], facts), ValidateLevel::Standard);
         assert_eq!(verdict, Verdict::Deny);
         assert!(findings.len() <= MOST_FINDINGS);
+    }
+
+    #[test]
+    fn a_denial_behind_many_questions_is_told_and_questions_that_cannot_be_told_are_denials() {
+        let question = |n: usize| Fact::Reads { path: Text::known(format!("{n}/.env")) };
+        let few: Vec<Fact> = (0..3).map(question).collect();
+        let (verdict, findings) = judged(&command(&["cat"], few), ValidateLevel::Standard);
+        assert_eq!((verdict, findings.len()), (Verdict::Ask, 3), "the twin: these are questions");
+        let mut many: Vec<Fact> = (0..MOST_FINDINGS + 9).map(question).collect();
+        let (verdict, _) = judged(&command(&["cat"], many.clone()), ValidateLevel::Standard);
+        assert_eq!(verdict, Verdict::Deny, "some would be asked about by nobody");
+        many.push(Fact::Removes { path: Text::known("/usr/lib"), removal: crate::Removal::Tree });
+        let (verdict, findings) = judged(&command(&["cat"], many), ValidateLevel::Standard);
+        assert_eq!((verdict, findings.len()), (Verdict::Deny, MOST_FINDINGS));
+        assert!(findings.iter().any(|rule| rule.starts_with("delete.")), "{findings:?}");
     }
 }

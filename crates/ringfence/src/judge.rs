@@ -76,13 +76,15 @@ impl Judge<'_> {
         }
         let judgement = validate(analysis, self.policy, self.surroundings);
         let findings: Vec<Finding> = judgement.findings.into_iter().map(redacted).collect();
-        if judgement.verdict == Verdict::Deny
-            && let Some(finding) = findings.iter().find(|finding| finding.verdict == Verdict::Deny)
-        {
-            return Err(self.deny_finding(finding));
-        }
-        if judgement.verdict == Verdict::Ask {
-            questions.extend(findings.iter().filter(|finding| finding.verdict == Verdict::Ask).map(ask_about));
+        match judgement.verdict {
+            Verdict::Allow => {}
+            Verdict::Ask => {
+                questions.extend(findings.iter().filter(|finding| finding.verdict == Verdict::Ask).map(ask_about));
+            }
+            Verdict::Deny => {
+                let denied = findings.iter().find(|finding| finding.verdict == Verdict::Deny);
+                return Err(denied.map_or_else(|| self.deny_too_many(work), |finding| self.deny_finding(finding)));
+            }
         }
         let approvals = self.ask_all(work, questions).await?;
         Ok(Cleared { approvals, findings })
@@ -160,6 +162,15 @@ impl Judge<'_> {
             }
         }
         Ok(approvals)
+    }
+
+    /// More would have to be asked about than can be told.
+    fn deny_too_many(&self, work: &Work) -> Refusal {
+        let reason = "it does more that is doubtful than anybody could be asked about";
+        Refusal::new("validate.too-many", format!("`{}` may not be run", describe(work)), reason)
+            .at(&self.policy.validate.level.origin)
+            .hint("run it in smaller parts, or read requests at a lower level of `validate`")
+            .instead("Do it in several smaller requests.")
     }
 
     fn deny_finding(&self, finding: &Finding) -> Refusal {
@@ -273,7 +284,10 @@ fn not_approved(question: Question<'_>, reason: &str) -> Refusal {
     let Question { ask, origin, instead, .. } = question;
     let refusal =
         Refusal::new(&ask.rule, format!("`{}` needs approval", ask.subject), format!("{}, and {reason}", ask.reason))
-            .hint("allow it by a rule under `commands`, or run it where somebody can answer")
+            .hint(match ask.rule.starts_with("commands.") {
+                true => "allow it by a rule under `commands`, or run it where somebody can answer",
+                false => "run it where somebody can answer, or read requests at a lower level of `validate`",
+            })
             .instead(
                 instead.unwrap_or_else(|| {
                     "Use another command, or tell the person you work for what you need.".to_owned()
