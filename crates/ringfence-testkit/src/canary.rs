@@ -182,7 +182,7 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// A loop for a shell that beats in its working directory.
     pub const LOOP: &'static str =
-        "n=0; while [ $n -lt 300 ] && [ ! -e stop ]; do n=$((n+1)); echo $n > beat || exit; sleep 0.1; done";
+        ": > go; n=0; while [ $n -lt 300 ] && [ -e go ]; do n=$((n+1)); echo $n > beat || exit; sleep 0.1; done";
 
     /// Watches the file `beat` in `folder`.
     pub fn watch(folder: impl Into<PathBuf>) -> Self {
@@ -206,8 +206,10 @@ impl Heartbeat {
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        // The folder may be gone, and then the loop cannot write either.
-        File::create(self.folder.join("stop")).ok();
+        // What goes on has seen it before its folder is removed; a file that it makes meanwhile would be left behind.
+        if fs::remove_file(self.folder.join("go")).is_ok() {
+            thread::sleep(Duration::from_millis(300));
+        }
     }
 }
 
