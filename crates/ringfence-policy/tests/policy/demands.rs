@@ -270,8 +270,9 @@ fn a_second_operators_file_changes_nothing_of_the_first_that_has_no_order() {
     let own = resolved(&[(Layer::Operator, "extends: [preset:ci]\nproc: { env: { set: { CI: \"mine\" } } }")]);
     assert_eq!(own.proc.env.set["CI"].value, "mine");
     // A stronger wall is narrower, whoever names it.
-    let stronger = resolved(&[(Layer::Operator, "backend: docker"), (Layer::Operator, "backend: microvm")]);
-    assert_eq!(stronger.backend.choice.value.to_string(), "microvm");
+    let stronger =
+        [(Layer::Project, "backend: none"), (Layer::Operator, "backend: spawn"), (Layer::Operator, "backend: docker")];
+    assert_eq!(resolved(&stronger).backend.choice.value.to_string(), "docker");
 }
 
 #[test]
