@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,7 +22,8 @@ const BUNDLES: [&str; 5] = [
 /// A longer file is read certificate by certificate, as one that is not there.
 const LONGEST_BUNDLE: u64 = 8 * 1024 * 1024;
 /// Variables that lead to other roots.
-const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+const FILE_VARIABLE: &str = "SSL_CERT_FILE";
+const FOLDER_VARIABLE: &str = "SSL_CERT_DIR";
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
@@ -37,8 +39,11 @@ pub(crate) enum Roots {
 impl Roots {
     /// Those of this system.
     pub(crate) fn of_system() -> Self {
-        let is_elsewhere = VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
-        let bundle = if is_elsewhere { None } else { BUNDLES.iter().find_map(|path| read_bundle(path)) };
+        let bundle = match (std::env::var_os(FILE_VARIABLE), std::env::var_os(FOLDER_VARIABLE)) {
+            (Some(file), _) => read_bundle(file),
+            (None, Some(_)) => None,
+            (None, None) => BUNDLES.iter().find_map(read_bundle),
+        };
         match bundle {
             Some(bundle) => Self::System { bundle },
             None => Self::These(load()),
@@ -92,7 +97,7 @@ fn load() -> Vec<CertificateDer<'static>> {
 }
 
 /// The system's roots in one file. Nothing when it is none, or holds anything besides certificates that are told apart.
-fn read_bundle(path: &str) -> Option<String> {
+fn read_bundle(path: impl AsRef<Path>) -> Option<String> {
     let mut text = String::new();
     File::open(path).ok()?.take(LONGEST_BUNDLE + 1).read_to_string(&mut text).ok()?;
     let is_whole = u64::try_from(text.len()).is_ok_and(|length| length <= LONGEST_BUNDLE);
@@ -157,7 +162,7 @@ mod tests {
         let file = folder.path().join("bundle.pem");
         let check = |text: &str, expected: bool| {
             std::fs::write(&file, text).unwrap();
-            assert_eq!(read_bundle(file.to_str().unwrap()).is_some(), expected, "{text}");
+            assert_eq!(read_bundle(&file).is_some(), expected, "{text}");
         };
         let good = pem(&certificate(b"good"));
         check(&good, true);
