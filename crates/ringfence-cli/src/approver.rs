@@ -47,7 +47,8 @@ impl Approver for AtTerminal {
     }
 }
 
-fn person() -> String {
+/// Who answers here, for the ledger.
+pub(crate) fn person() -> String {
     format!("uid {} at the terminal", rustix::process::getuid().as_raw())
 }
 
@@ -113,7 +114,7 @@ impl Approver for NotHeldBack {
     fn decide<'a>(&'a self, _ask: &'a Ask) -> BoxFuture<'a, Approval> {
         let reason = "nobody is asked while standard output is neither a terminal nor a file: the program's output could stand \
                       below the question; write it to a file, or use --json or --events";
-        Box::pin(async move { Approval::Denied { reason: reason.to_owned() } })
+        Box::pin(async move { Approval::Absent { reason: reason.to_owned() } })
     }
 }
 

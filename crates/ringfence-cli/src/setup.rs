@@ -159,6 +159,15 @@ pub(crate) fn engine(context: Context, launcher: Launcher) -> Result<Engine, Set
     Ok(Engine::new(engine_setup(context, launcher)?)?)
 }
 
+/// Likewise, with somebody who is asked.
+pub(crate) fn engine_asking(
+    context: Context,
+    launcher: Launcher,
+    approver: Arc<dyn Approver>,
+) -> Result<Engine, SetupFailure> {
+    Ok(Engine::with_approver(engine_setup(context, launcher)?, approver)?)
+}
+
 /// Likewise, with the person at our terminal as the one who is asked, where there is a terminal and `output` does not go around what
 /// is held back.
 pub(crate) fn engine_at_terminal(
@@ -173,7 +182,7 @@ pub(crate) fn engine_at_terminal(
         true => Arc::new(AtTerminal::default()),
         false => Arc::new(NotHeldBack),
     };
-    Ok(Engine::with_approver(engine_setup(context, launcher)?, approver)?)
+    engine_asking(context, launcher, approver)
 }
 
 /// What an engine for a context is made from.

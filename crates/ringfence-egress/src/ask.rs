@@ -47,6 +47,11 @@ pub enum Answer {
         /// Why, for whoever asked.
         why: String,
     },
+    /// Nobody was shown the question. It may not now, and somebody may be asked when it is wanted again.
+    Absent {
+        /// Why, for whoever asked.
+        why: String,
+    },
 }
 
 /// The questions of one sandbox, each asked once.
@@ -101,7 +106,7 @@ impl Asking {
         match answer {
             // Deny rules are in it, too, and still beat what somebody said.
             Answer::Yes { .. } => decide(&rules, target),
-            Answer::No { why } => Decision::Denied(refuse(&rules, target, &why)),
+            Answer::No { why } | Answer::Absent { why } => Decision::Denied(refuse(&rules, target, &why)),
         }
     }
 
@@ -132,6 +137,10 @@ impl Asking {
                 let mut book = inner.book();
                 let rules = Rules::clone(&book.rules).allow(Rule::new(net, name));
                 book.rules = Arc::new(rules);
+            }
+            // A no is remembered, or asking again and again would get a yes at last. This was none: nobody saw the question.
+            if let Answer::Absent { .. } = answer {
+                inner.book().answers.remove(&(host, port));
             }
             // Nobody waits any more when the sandbox is gone.
             sender.send(Some(answer)).ok();

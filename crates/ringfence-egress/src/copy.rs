@@ -5,8 +5,9 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, ready};
 use std::time::Duration;
@@ -27,6 +28,8 @@ const BUFFER: usize = 64 * 1024;
 /// What the kernel holds of one direction of a tunnel while it moves it.
 const PIPE: usize = 512 * 1024;
 const SMALL_PIPE: usize = 64 * 1024;
+/// As long as so much comes at a time, the kernel goes on moving it: less is cheaper to copy.
+const MUCH: usize = 16 * 1024;
 /// For what cannot say when it has something: its buffer is held all the time.
 const SMALL_BUFFER: usize = 8 * 1024;
 
@@ -176,11 +179,58 @@ impl Drop for Buffer {
     }
 }
 
+thread_local! {
+    static SPARE_PIPES: RefCell<Vec<Arc<Ends>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The most pipes that a thread keeps for the next who moves much.
+const MOST_SPARE_PIPES: usize = 4;
+
+/// Both ends of a pipe, and how much it can hold.
+struct Ends {
+    reads: OwnedFd,
+    writes: OwnedFd,
+    size: usize,
+}
+
+/// An empty pipe that is used again: making one for every piece that comes would cost more than moving the piece.
+struct Pipe {
+    ends: Arc<Ends>,
+    /// What was moved into it and not out again. The next who uses it may be another tunnel, so one that holds anything is closed.
+    holds: usize,
+}
+
+impl Pipe {
+    fn take() -> io::Result<Self> {
+        if let Some(ends) = SPARE_PIPES.with_borrow_mut(Vec::pop) {
+            return Ok(Self { ends, holds: 0 });
+        }
+        let (reads, writes) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // A user who has many pipes gets small ones: slower, and no other difference.
+        let size = fcntl_setpipe_size(&writes, PIPE).unwrap_or(SMALL_PIPE);
+        Ok(Self { ends: Arc::new(Ends { reads, writes, size }), holds: 0 })
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if self.holds > 0 {
+            return;
+        }
+        SPARE_PIPES.with_borrow_mut(|spare| {
+            if spare.len() < MOST_SPARE_PIPES {
+                spare.push(Arc::clone(&self.ends));
+            }
+        });
+    }
+}
+
 /// A socket of ours: one that the kernel can move bytes from and to by itself.
 trait Socket: AsFd {
     /// Waits until the other side has broken the connection off.
     async fn wait_broken(&self) -> io::Result<()>;
     async fn wait_writable(&self) -> io::Result<()>;
+    async fn wait_readable(&self) -> io::Result<()>;
     fn attempt<T>(&self, interest: Interest, act: impl FnMut() -> io::Result<T>) -> io::Result<T>;
 }
 
@@ -193,6 +243,10 @@ macro_rules! socket {
 
             async fn wait_writable(&self) -> io::Result<()> {
                 self.writable().await
+            }
+
+            async fn wait_readable(&self) -> io::Result<()> {
+                self.readable().await
             }
 
             fn attempt<T>(&self, interest: Interest, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
@@ -219,7 +273,7 @@ async fn take(from: &mut (impl AsyncRead + Unpin)) -> io::Result<(Buffer, usize)
 }
 
 /// Passes what one half of a socket reads to the half of another that writes. Little things go through a buffer; when there is more
-/// than it holds, the kernel moves the rest without showing it to us.
+/// than it holds, the kernel moves the rest without showing it to us, for as long as much is coming.
 async fn pump<F: Socket, T: Socket>(
     mut from: impl AsyncRead + AsRef<F> + Unpin,
     mut to: impl AsyncWrite + AsRef<T> + Unpin,
@@ -249,41 +303,46 @@ async fn pump<F: Socket, T: Socket>(
         let is_full = length == buffer.0.len();
         drop(buffer);
         if is_full {
-            splice_all(from.as_ref(), to.as_ref(), direction, meter, clock).await?;
+            // What comes in large pieces goes on so, without a buffer in between.
+            while splice_all(from.as_ref(), to.as_ref(), direction, meter, clock).await? >= MUCH {
+                from.as_ref().wait_readable().await?;
+            }
         }
     }
 }
 
-/// Moves bytes through a pipe until nothing is there to be read. Whether that is the end, the next reading tells.
+/// Moves bytes through a pipe until nothing is there to be read, and says how many. Whether that is the end, the next reading tells.
 async fn splice_all<F: Socket, T: Socket>(
     from: &F,
     to: &T,
     direction: Direction,
     meter: &Meter,
     clock: &Clock,
-) -> Result<(), Stopped> {
+) -> Result<usize, Stopped> {
     let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-    let (pipe_out, pipe_in) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
-    // A user who has many pipes gets small ones: slower, and no other difference.
-    let size = fcntl_setpipe_size(&pipe_in, PIPE).unwrap_or(SMALL_PIPE);
+    let mut pipe = Pipe::take()?;
+    let ends = Arc::clone(&pipe.ends);
+    let mut moved = 0;
     loop {
         consume_budget().await;
-        let taken = from.attempt(Interest::READABLE, || Ok(splice(from, None, &pipe_in, None, size, flags)?));
-        let mut left = match taken {
-            Ok(0) => return Ok(()),
+        let taken = from.attempt(Interest::READABLE, || Ok(splice(from, None, &ends.writes, None, ends.size, flags)?));
+        let length = match taken {
+            Ok(0) => return Ok(0),
             Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(moved),
             // This kind of socket cannot be spliced, and nothing was taken from it.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(0),
             Err(error) => return Err(error.into()),
         };
+        pipe.holds = length;
+        moved = moved.saturating_add(length);
         clock.tick();
-        meter.count(direction, left)?;
-        while left > 0 {
-            match to.attempt(Interest::WRITABLE, || Ok(splice(&pipe_out, None, to, None, left, flags)?)) {
+        meter.count(direction, length)?;
+        while pipe.holds > 0 {
+            match to.attempt(Interest::WRITABLE, || Ok(splice(&ends.reads, None, to, None, pipe.holds, flags)?)) {
                 Ok(0) => return Err(Stopped(Ending::Broken)),
                 Ok(length) => {
-                    left = left.saturating_sub(length);
+                    pipe.holds = pipe.holds.saturating_sub(length);
                     clock.tick();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.wait_writable().await?,
@@ -312,5 +371,37 @@ async fn pass(
         to.write_all(buffer.get(..length).unwrap_or_default()).await?;
         to.flush().await?;
         clock.tick();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spare() -> usize {
+        SPARE_PIPES.with_borrow(Vec::len)
+    }
+
+    #[test]
+    fn a_pipe_that_holds_something_is_not_used_again_and_an_empty_one_is() {
+        let pipe = Pipe::take().unwrap();
+        let first = Arc::clone(&pipe.ends);
+        drop(pipe);
+        let mut again = Pipe::take().unwrap();
+        assert!(Arc::ptr_eq(&first, &again.ends) && spare() == 0);
+        rustix::io::write(&again.ends.writes, b"secret").unwrap();
+        again.holds = 6;
+        drop((again, first));
+        assert_eq!(spare(), 0);
+        let fresh = Pipe::take().unwrap();
+        let mut bytes = [0; 8];
+        assert_eq!(rustix::io::read(&fresh.ends.reads, &mut bytes), Err(rustix::io::Errno::AGAIN));
+    }
+
+    #[test]
+    fn a_thread_keeps_few_pipes() {
+        let pipes: Vec<Pipe> = (0..MOST_SPARE_PIPES + 3).map(|_| Pipe::take().unwrap()).collect();
+        drop(pipes);
+        assert_eq!(spare(), MOST_SPARE_PIPES);
     }
 }

@@ -6,10 +6,8 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SerialNumber,
@@ -19,6 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::host::Host;
+use crate::roots::{Roots, pem};
 
 /// The most hosts whose certificates are kept. When there are more, all are forgotten and made again.
 const MOST_LEAVES: usize = 1024;
@@ -64,9 +63,14 @@ pub struct Inspector {
     leaf_key: KeyPair,
     serial: AtomicU64,
     leaves: Mutex<HashMap<(Host, Version), Arc<ServerConfig>>>,
-    roots: Vec<CertificateDer<'static>>,
-    to_origin_http1: Arc<ClientConfig>,
-    to_origin_http2: Arc<ClientConfig>,
+    roots: Roots,
+    to_origin: OnceLock<ToOrigin>,
+}
+
+/// How we are a client to an origin.
+struct ToOrigin {
+    http1: Arc<ClientConfig>,
+    http2: Arc<ClientConfig>,
 }
 
 /// Why TLS cannot be opened.
@@ -87,16 +91,20 @@ pub enum InspectError {
 }
 
 impl Inspector {
-    /// A new authority. Origins are verified against the roots of this system and `more_roots`.
-    pub fn new(more_roots: &[CertificateDer<'static>]) -> Result<Self, InspectError> {
-        // A file among the system's that cannot be read leaves its roots out, and trusts nobody more.
-        let mut roots = rustls_native_certs::load_native_certs().certs;
-        roots.extend_from_slice(more_roots);
-        Self::trusting(roots)
+    /// A new authority. Origins are verified against the roots of this system.
+    pub fn new() -> Result<Self, InspectError> {
+        Self::with(Roots::of_system())
     }
 
     /// A new authority. Origins are verified against `roots` alone.
     pub fn trusting(roots: Vec<CertificateDer<'static>>) -> Result<Self, InspectError> {
+        Self::with(Roots::These(roots))
+    }
+
+    fn with(roots: Roots) -> Result<Self, InspectError> {
+        if roots.are_none() {
+            return Err(InspectError::NoRoots);
+        }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut params = CertificateParams::default();
         params.distinguished_name = named(AUTHORITY);
@@ -110,22 +118,8 @@ impl Inspector {
         params.serial_number = Some(SerialNumber::from_slice(&serial));
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?.der().clone();
-        let to_origin = |version: Version| -> Result<Arc<ClientConfig>, InspectError> {
-            let mut store = RootCertStore::empty();
-            store.add_parsable_certificates(roots.iter().cloned());
-            if store.is_empty() {
-                return Err(InspectError::NoRoots);
-            }
-            let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-                .with_safe_default_protocol_versions()?
-                .with_root_certificates(store)
-                .with_no_client_auth();
-            config.alpn_protocols = version.protocols();
-            Ok(Arc::new(config))
-        };
         Ok(Self {
-            to_origin_http1: to_origin(Version::Http1)?,
-            to_origin_http2: to_origin(Version::Http2)?,
+            to_origin: OnceLock::new(),
             issuer: Issuer::new(params, key),
             certificate,
             leaf_key: KeyPair::generate()?,
@@ -149,20 +143,46 @@ impl Inspector {
     /// The authority's certificate and every root that origins are verified against, for variables that name one file:
     /// hosts that are not inspected still have to be trusted.
     pub fn bundle_pem(&self) -> String {
-        self.roots.iter().fold(self.certificate_pem(), |text, root| text + &pem(root))
+        self.roots.pem_after(&self.certificate)
     }
 
     /// Every root that origins are verified against.
-    pub(crate) fn roots(&self) -> &[CertificateDer<'static>] {
+    pub(crate) fn roots(&self) -> &Roots {
         &self.roots
     }
 
     /// How we are a client to an origin.
-    pub(crate) fn to_origin(&self, version: Version) -> Arc<ClientConfig> {
-        match version {
-            Version::Http1 => Arc::clone(&self.to_origin_http1),
-            Version::Http2 => Arc::clone(&self.to_origin_http2),
+    pub(crate) fn to_origin(&self, version: Version) -> Result<Arc<ClientConfig>, InspectError> {
+        let made = match self.to_origin.get() {
+            Some(made) => made,
+            // Of two at once, the first stays.
+            None => {
+                let made = self.make_to_origin()?;
+                self.to_origin.get_or_init(|| made)
+            }
+        };
+        Ok(Arc::clone(match version {
+            Version::Http1 => &made.http1,
+            Version::Http2 => &made.http2,
+        }))
+    }
+
+    fn make_to_origin(&self) -> Result<ToOrigin, InspectError> {
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(self.roots.to_verify());
+        if store.is_empty() {
+            return Err(InspectError::NoRoots);
         }
+        let config = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(store)
+            .with_no_client_auth();
+        let speaking = |version: Version| {
+            let mut config = config.clone();
+            config.alpn_protocols = version.protocols();
+            Arc::new(config)
+        };
+        Ok(ToOrigin { http1: speaking(Version::Http1), http2: speaking(Version::Http2) })
     }
 
     /// How we are `host` to the inside.
@@ -205,19 +225,6 @@ fn named(name: &str) -> DistinguishedName {
     let mut distinguished = DistinguishedName::new();
     distinguished.push(DnType::CommonName, name);
     distinguished
-}
-
-fn pem(certificate: &CertificateDer<'_>) -> String {
-    let encoded = STANDARD.encode(certificate);
-    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
-    let mut rest = encoded.as_str();
-    while !rest.is_empty() {
-        let (line, next) = rest.split_at_checked(64).unwrap_or((rest, ""));
-        text.push_str(line);
-        text.push('\n');
-        rest = next;
-    }
-    text + "-----END CERTIFICATE-----\n"
 }
 
 /// Shows no key.

@@ -17,7 +17,7 @@
 //! let inspects = rules.need_inspection();
 //! let mut builder = Proxy::builder(Identity::new("sandbox", "run"), rules);
 //! if inspects {
-//!     builder = builder.inspector(Arc::new(Inspector::new(&[])?));
+//!     builder = builder.inspector(Arc::new(Inspector::new()?));
 //! }
 //! let proxy = builder.build();
 //! // Made in the sandbox's own network namespace, and handed out: a socket stays where it was made.
@@ -56,6 +56,7 @@ mod proxy;
 mod record;
 mod request_head;
 mod resolve;
+mod roots;
 mod rules;
 mod scan;
 mod sign;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::ResolveHosts;
+use rustix::io::Errno;
+use rustix::net::sockopt::set_tcp_nodelay;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use tokio::net::TcpStream;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OnceCell;
@@ -208,16 +212,39 @@ pub(crate) async fn dial(checked: &Checked, limit: Duration) -> io::Result<Diall
         Checked::Through { gate, authority } => return Box::pin(gate.tunnel(authority, limit)).await,
     };
     for address in addresses.iter().take(MOST_DIALLED) {
-        match timeout(limit, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                stream.set_nodelay(true)?;
-                return Ok(Dialled { stream, address: address.ip() });
-            }
-            Ok(Err(error)) => last = error,
-            Err(elapsed) => last = elapsed.into(),
+        match connect(address, limit).await {
+            Ok(stream) => return Ok(Dialled { stream, address: address.ip() }),
+            Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Connects to `address`. Where that answers at once, nothing is waited for: neither a turn of the event loop nor a timer.
+async fn connect(address: &SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket =
+        socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
+    // Little things are sent at once.
+    set_tcp_nodelay(&socket, true)?;
+    let began = match rustix::net::connect(&socket, address) {
+        // On this machine the other side has answered by now. Asking once more tells so, or why not.
+        Err(Errno::INPROGRESS) => rustix::net::connect(&socket, address),
+        began => began,
+    };
+    let stream = |socket: OwnedFd| TcpStream::from_std(socket.into());
+    match began {
+        Ok(()) | Err(Errno::ISCONN) => stream(socket),
+        Err(Errno::INPROGRESS | Errno::ALREADY | Errno::INTR) => {
+            let stream = stream(socket)?;
+            timeout(limit, stream.writable()).await??;
+            match stream.take_error()? {
+                None => Ok(stream),
+                Some(error) => Err(error),
+            }
+        }
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 #[cfg(test)]
@@ -281,6 +308,41 @@ mod tests {
         assert!(matches!(found(MOST_ADDRESSES + 1).await, Err(Unchecked::Denied(_))));
         assert!(matches!(found(0).await, Err(Unchecked::Failed(_))));
         assert_eq!(found(MOST_ADDRESSES).await.unwrap().len(), MOST_ADDRESSES);
+    }
+
+    #[tokio::test]
+    async fn whoever_answers_is_connected_at_once_and_whoever_does_not_is_given_up_with_the_reason() {
+        let limit = Duration::from_secs(5);
+        for at in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = tokio::net::TcpListener::bind(at).await else { continue };
+            let address = listener.local_addr().unwrap();
+            let stream = connect(&address, limit).await.unwrap();
+            assert!(stream.nodelay().unwrap() && stream.peer_addr().unwrap() == address);
+            let (accepted, _) = listener.accept().await.unwrap();
+            accepted.try_write(b"x").unwrap();
+            stream.readable().await.unwrap();
+            assert_eq!(stream.try_read(&mut [0; 2]).unwrap(), 1);
+            drop((listener, accepted));
+            let refused = connect(&address, limit).await.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_never_answers_is_waited_for_no_longer_than_the_limit() {
+        // Its queue is full, so that the kernel answers nobody.
+        let listener = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = SocketAddr::try_from(rustix::net::getsockname(&listener).unwrap()).unwrap();
+        let mut held = Vec::new();
+        for _ in 0..8 {
+            match connect(&address, Duration::from_millis(200)).await {
+                Ok(stream) => held.push(stream),
+                Err(error) => return assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+            }
+        }
+        panic!("the probe proves nothing: {} were answered", held.len());
     }
 
     #[tokio::test]

@@ -17,8 +17,9 @@ pub struct TrustFiles {
 impl TrustFiles {
     /// What a sandbox with this inspector needs.
     pub fn of(inspector: &Inspector) -> Self {
-        let all = std::iter::once(inspector.certificate()).chain(inspector.roots());
-        let certificates: Vec<&[u8]> = all.map(|certificate| certificate.as_ref()).collect();
+        let roots = inspector.roots().in_bytes();
+        let ours: &[u8] = inspector.certificate();
+        let certificates: Vec<&[u8]> = std::iter::once(ours).chain(roots.iter().map(Vec::as_slice)).collect();
         Self { bundle: inspector.bundle_pem().into_bytes(), java: java_key_store(&certificates) }
     }
 }

@@ -227,7 +227,7 @@ impl Tunnel {
         let Ok(Ok(start)) = timeout(limits.handshake, acceptor).await else { return };
         let offered = Version::offered(start.client_hello().alpn());
         // First to the origin: what it speaks is what the inside is offered, so that nothing has to be translated.
-        let config = inspector.to_origin(offered);
+        let Ok(config) = inspector.to_origin(offered) else { return };
         let tasks = Tasks::new();
         let tls = Origin::tls(outside, target.host, Arc::clone(&config), &limits, &tasks.spawner()).await;
         let (origin, version, failed) = match tls {
@@ -240,13 +240,9 @@ impl Tunnel {
         let Ok(to_inside) = inspector.to_inside(target.host, version) else { return };
         let Ok(Ok(stream)) = timeout(limits.handshake, start.into_stream(to_inside)).await else { return };
         let version = Version::agreed(stream.get_ref().1.alpn_protocol());
-        let one = OnePlace {
-            host: target.host.clone(),
-            port: target.port,
-            checked,
-            tls: Some((inspector.to_origin(version), version)),
-            failed,
-        };
+        let Ok(again) = inspector.to_origin(version) else { return };
+        let one =
+            OnePlace { host: target.host.clone(), port: target.port, checked, tls: Some((again, version)), failed };
         let site = Site::new(shared, Via::Inspected, Place::One(one), origin, permit, tasks.spawner());
         let served = site.serve(stream, version, tasks).await;
         ticket.end(if served.is_ok() { Ending::Complete } else { Ending::Broken });

@@ -46,7 +46,7 @@ pub enum FarOrder {
         /// Which program.
         program: ProgramNumber,
         /// At most [`PIECE`] of them.
-        #[serde(with = "crate::bytes")]
+        #[serde(with = "ringfence_linux::bytes")]
         bytes: Vec<u8>,
     },
     /// Nothing more is to be read.
@@ -148,7 +148,7 @@ pub enum FarReport {
         /// What it wrote to.
         stream: Stream,
         /// What.
-        #[serde(with = "crate::bytes")]
+        #[serde(with = "ringfence_linux::bytes")]
         bytes: Vec<u8>,
     },
     /// Nothing more is to come of a stream.
@@ -220,13 +220,13 @@ pub enum What {
         /// When it was written, in seconds and nanoseconds.
         modified: (i64, u32),
         /// At most [`PIECE`] of them.
-        #[serde(with = "crate::bytes")]
+        #[serde(with = "ringfence_linux::bytes")]
         bytes: Vec<u8>,
     },
     /// The next bytes of the file that was sent last, which has the same path.
     More {
         /// At most [`PIECE`] of them.
-        #[serde(with = "crate::bytes")]
+        #[serde(with = "ringfence_linux::bytes")]
         bytes: Vec<u8>,
     },
     /// Bytes of the same file that are all zero.

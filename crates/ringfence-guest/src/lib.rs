@@ -3,7 +3,6 @@
 //! [`live`] is its whole life as process 1, and [`live_far`] that in a container; [`Guest`] is the host's side. What a guest
 //! says is read as if an enemy had written it: frames have a cap, a version and one meaning, or the guest is given up.
 
-mod bytes;
 mod door;
 pub mod far;
 mod far_host;

@@ -94,7 +94,7 @@ pub struct InputFile {
     /// Relative, without `..`.
     pub path: OsString,
     /// What it holds.
-    #[serde(with = "crate::bytes")]
+    #[serde(with = "ringfence_linux::bytes")]
     pub content: Vec<u8>,
 }
 

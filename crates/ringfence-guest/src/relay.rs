@@ -30,7 +30,7 @@ pub struct FarDoor {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToConnection {
     /// For the program to read, at most [`PIECE`] of them.
-    Bytes(#[serde(with = "crate::bytes")] Vec<u8>),
+    Bytes(#[serde(with = "ringfence_linux::bytes")] Vec<u8>),
     /// Nothing more is to be read.
     End,
     /// So much of what the program wrote was taken, and as much more may come.
@@ -45,7 +45,7 @@ pub enum OfConnection {
     /// A program connected.
     Opened,
     /// The program wrote, at most [`PIECE`] of them.
-    Bytes(#[serde(with = "crate::bytes")] Vec<u8>),
+    Bytes(#[serde(with = "ringfence_linux::bytes")] Vec<u8>),
     /// The program writes no more.
     End,
     /// The program, or its socket, took so much, and as much more may come.

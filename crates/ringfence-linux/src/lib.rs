@@ -7,6 +7,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod acting;
+pub mod bytes;
 pub mod cgroup;
 pub mod fence;
 pub mod keeper;

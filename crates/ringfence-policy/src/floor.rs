@@ -8,18 +8,24 @@ use crate::policy::{BackendChoice, Layer, Mount, NetMode, NetPolicy, Origin, Res
 use crate::validate::ValidateLevel;
 use crate::variable::covers_pass;
 
-/// Narrows `policy` to what `file` permits. `origin` replaces the places of a file that nobody can open.
-pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin: Option<&Origin>) {
+/// Narrows `policy` to what `file` permits. `origin` replaces the places of a file that nobody can open. `earlier` is the policy as it
+/// was before this operator spoke: of what has no order, such as an image, the first operator's word stays.
+pub(crate) fn hold_floor(
+    policy: &mut ResolvedPolicy,
+    file: &PolicyFile,
+    origin: Option<&Origin>,
+    earlier: &ResolvedPolicy,
+) {
     let floor = Floor { origin };
-    floor.hold_backend(policy, file);
-    if let Some(image) = &file.image {
+    floor.hold_backend(policy, file, earlier);
+    if let Some(image) = file.image.as_ref().filter(|_| !is_an_operators(earlier.image.as_ref())) {
         policy.image = Some(floor.source(image));
     }
     floor.lower(&mut policy.image_pull, &file.image_pull);
     if let Some(cache) = &file.cache {
         floor.intersect(&mut policy.cache, cache, same);
     }
-    if let Some(workspace) = &file.fs.workspace {
+    if let Some(workspace) = file.fs.workspace.as_ref().filter(|_| !is_an_operators(Some(&earlier.fs.workspace))) {
         policy.fs.workspace = floor.source(workspace);
     }
     if let Some(mode) = &file.fs.mode
@@ -37,13 +43,13 @@ pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin:
     // A definition permits nothing by itself; rules do. Of two with one name the operator's is the one, and of two operators'
     // the first: a file that was added later says nothing about the machine's secrets.
     for (name, written) in file.credentials.iter().flatten() {
-        if policy.credentials.get(name).is_none_or(|known| known.origin.layer != Layer::Operator) {
+        if !is_an_operators(policy.credentials.get(name)) {
             policy.credentials.insert(name.clone(), floor.source(written));
         }
     }
 
     let proc = &mut policy.proc;
-    if let Some(user) = &file.proc.user {
+    if let Some(user) = file.proc.user.as_ref().filter(|_| !is_an_operators(Some(&earlier.proc.user))) {
         proc.user = floor.source(user);
     }
     floor.lower(&mut proc.cpus, &file.proc.cpus);
@@ -66,7 +72,9 @@ pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin:
         });
     }
     for (name, written) in file.proc.set.iter().flatten() {
-        proc.env.set.insert(name.clone(), floor.source(written));
+        if !is_an_operators(earlier.proc.env.set.get(name)) {
+            proc.env.set.insert(name.clone(), floor.source(written));
+        }
     }
     floor.hold_validate(policy, file);
     for written in file.commands.iter().flatten() {
@@ -78,6 +86,11 @@ pub(crate) fn hold_floor(policy: &mut ResolvedPolicy, file: &PolicyFile, origin:
     if let Some(grantable) = &file.grantable {
         floor.intersect(&mut policy.overrides.grantable, grantable, same);
     }
+}
+
+/// Whether an operator has said it.
+fn is_an_operators<T>(known: Option<&Sourced<T>>) -> bool {
+    known.is_some_and(|known| known.origin.layer == Layer::Operator)
 }
 
 fn same<T: PartialEq + Clone>(mine: &T, theirs: &T) -> Option<T> {
@@ -146,16 +159,21 @@ impl Floor<'_> {
         *slot = kept;
     }
 
-    fn hold_backend(&self, policy: &mut ResolvedPolicy, file: &PolicyFile) {
-        // Which of two runtimes is the stronger nobody can tell from their names, so the operator's is the one.
-        if let Some(runtime) = &file.runtime {
+    fn hold_backend(&self, policy: &mut ResolvedPolicy, file: &PolicyFile, earlier: &ResolvedPolicy) {
+        // Which of two runtimes is the stronger nobody can tell from their names, so the operator's is the one, and of two operators' the first.
+        let runtime = file.runtime.as_ref().filter(|_| !is_an_operators(earlier.backend.runtime.as_ref()));
+        if let Some(runtime) = runtime {
             policy.backend.runtime = Some(self.source(runtime));
         }
         if let Some(wanted) = &file.backend {
             let (floor, now) = (choice_rank(wanted.value), choice_rank(policy.backend.choice.value));
-            let other_kind =
-                floor == now && wanted.value != BackendChoice::Auto && wanted.value != policy.backend.choice.value;
-            if now < floor || other_kind {
+            let other_kind = floor == now
+                && wanted.value != BackendChoice::Auto
+                && wanted.value != policy.backend.choice.value
+                && !is_an_operators(Some(&earlier.backend.choice));
+            // Said by both, it is the operator's: another operator's file does not change it.
+            let same_kind = wanted.value != BackendChoice::Auto && wanted.value == policy.backend.choice.value;
+            if now < floor || other_kind || same_kind {
                 policy.backend.choice = self.source(wanted);
             }
         }
@@ -238,7 +256,7 @@ impl Floor<'_> {
         }
         match &file.net.upstream {
             // The machine's operator has said it, and a file that was added later does not change that.
-            _ if net.upstream.as_ref().is_some_and(|known| known.origin.layer == Layer::Operator) => {}
+            _ if is_an_operators(net.upstream.as_ref()) => {}
             Some(upstream) => net.upstream = Some(self.source(upstream)),
             // Whoever chooses the proxy that everything goes through chooses which hosts are reached.
             None if file.net.allow.is_some() || file.net.deny.is_some() => net.upstream = None,

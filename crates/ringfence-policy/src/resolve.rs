@@ -50,11 +50,12 @@ pub fn resolve(inputs: &[LayerInput], grants: &[Grant]) -> Result<ResolvedPolicy
     }
     clamp_timeout(&mut policy);
     for input in inputs.iter().filter(|input| input.layer == Layer::Operator) {
+        let earlier = policy.clone();
         for preset in &input.file.extends {
             let origin = Origin { layer: Layer::Operator, place: Some(preset.place.clone()) };
-            hold_floor(&mut policy, preset.value.file()?, Some(&origin));
+            hold_floor(&mut policy, preset.value.file()?, Some(&origin), &earlier);
         }
-        hold_floor(&mut policy, &input.file, None);
+        hold_floor(&mut policy, &input.file, None, &earlier);
     }
     clamp_timeout(&mut policy);
     check_uses(&policy, &mut problems);

@@ -45,6 +45,11 @@ pub enum Approval {
         /// Why, for the refusal.
         reason: String,
     },
+    /// It may not, because nobody was shown the question. Whoever comes later may be asked.
+    Absent {
+        /// Why, for the refusal.
+        reason: String,
+    },
 }
 
 /// Somebody who can be asked. The model must not be able to answer for it.
@@ -59,7 +64,7 @@ pub struct Nobody;
 
 impl Approver for Nobody {
     fn decide<'a>(&'a self, _ask: &'a Ask) -> BoxFuture<'a, Approval> {
-        Box::pin(async { Approval::Denied { reason: "nobody is there to be asked".to_owned() } })
+        Box::pin(async { Approval::Absent { reason: "nobody is there to be asked".to_owned() } })
     }
 }
 

@@ -31,7 +31,8 @@ use crate::request::{Request, Work};
 use crate::run::{Caller, Run};
 use crate::run_id::{NoRandomness, RunId};
 use crate::scratch;
-use crate::session::{Active, Open, Opening, Session, SessionRequest};
+use crate::seat::{Place, Seat};
+use crate::session::{Active, Opening, Session, SessionRequest};
 pub use crate::setup::{Setup, SetupError};
 use crate::state::StateFolder;
 use crate::waiting::waiting;
@@ -131,21 +132,21 @@ impl Engine {
     }
 
     /// Likewise, in a session.
-    pub(crate) fn start_in(&self, session: Arc<Open>, request: Request) -> Result<Run, NoRandomness> {
-        self.start_at(Some(session), request)
+    pub(crate) fn start_in(&self, seat: Seat, request: Request) -> Result<Run, NoRandomness> {
+        self.start_at(Some(seat), request)
     }
 
-    fn start_at(&self, session: Option<Arc<Open>>, request: Request) -> Result<Run, NoRandomness> {
+    fn start_at(&self, seat: Option<Seat>, request: Request) -> Result<Run, NoRandomness> {
         let id = RunId::generate()?;
         let (events, receiver) = mpsc::channel(EVENTS_WAITING);
         let (run, caller) = Run::new(id.clone(), receiver);
         let inner = Arc::clone(&self.0);
         tokio::spawn(async move {
-            let active = match &session {
-                Some(session) => Some(Active::begin(session, &id, &request.work).await),
+            let active = match &seat {
+                Some(seat) => Some(Active::begin(&seat.session, &id, &request.work).await),
                 None => None,
             };
-            let outcome = inner.carry_out(session, id, request, events.clone(), caller).await;
+            let outcome = inner.carry_out(seat, id, request, events.clone(), caller).await;
             active.into_iter().for_each(|active| active.end(&outcome));
             show(&events, Event::Ended(Box::new(outcome))).await;
         });
@@ -190,37 +191,16 @@ pub(crate) struct Stopped {
     pub(crate) outcome: Outcome,
 }
 
-/// Where something is to run.
-#[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
-    /// In a sandbox of its own.
-    Fresh,
-    /// In a session that is open.
-    In(&'a Open),
-    /// Nothing yet: a session is to be opened.
-    ToKeep,
-}
-
-impl Place<'_> {
-    /// The session's id, when it is in one.
-    fn session(&self) -> Option<&RunId> {
-        match self {
-            Self::In(session) => Some(&session.with.id),
-            Self::Fresh | Self::ToKeep => None,
-        }
-    }
-}
-
 impl Inner {
     async fn carry_out(
         self: Arc<Self>,
-        session: Option<Arc<Open>>,
+        seat: Option<Seat>,
         run_id: RunId,
         request: Request,
         events: mpsc::Sender<Event>,
         caller: Caller,
     ) -> Outcome {
-        let place = session.as_deref().map_or(Place::Fresh, Place::In);
+        let place = seat.as_ref().map_or(Place::Fresh, Place::In);
         let requested = self.entry(&run_id, Kind::Requested, requested_body(&request, place.session()));
         let prepared = match self.prepare(place, run_id.clone(), request).await {
             Ok(prepared) => prepared,
@@ -436,7 +416,7 @@ impl Inner {
         let stop = |outcome| Stopped { outcome };
         let bound = match place {
             Place::Fresh | Place::ToKeep => &self.policy,
-            Place::In(session) => &session.with.policy,
+            Place::In(seat) => &seat.session.with.policy,
         };
         let nothing_yet = || conclude::begin(run_id.clone(), None, bound);
         let checked = request.check().and_then(|()| match place {
@@ -455,11 +435,11 @@ impl Inner {
         let home = self.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| PathBuf::from(value));
         let around = surroundings(&request, &self.workspace, home.as_deref());
         let analysis = analyse(&request.work, &around);
-        let judge =
-            Judge { policy: &policy, surroundings: &around, approver: &*self.approver, standing: &self.standing };
+        let approver = place.approver().unwrap_or(&self.approver);
+        let judge = Judge { policy: &policy, surroundings: &around, approver: &**approver, standing: &self.standing };
         let cleared = judge.judge(&request.work, &analysis).await.map_err(refuse)?;
         let chosen = match place {
-            Place::In(session) => {
+            Place::In(Seat { session, .. }) => {
                 request.workspace_at = session.with.workspace_at.clone();
                 let capabilities = session.with.capabilities.clone();
                 Chosen { backend: &*session.with.wall, capabilities, fell_back: session.with.fell_back.clone() }
@@ -474,7 +454,6 @@ impl Inner {
             },
         };
         let in_session = matches!(place, Place::In(_));
-        let approver = &self.approver;
         let host = Host { workspace: &self.workspace, environment: &self.environment, in_session, approver };
         let plan = plan(run_id.clone(), request, &cleared, policy, &chosen.capabilities, host).map_err(refuse)?;
         Ok(Prepared { plan, chosen, cleared })

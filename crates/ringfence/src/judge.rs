@@ -158,7 +158,9 @@ impl Judge<'_> {
                     }
                     approved(by, false);
                 }
-                Approval::Denied { reason } => return Err(not_approved(question, &reason)),
+                Approval::Denied { reason } | Approval::Absent { reason } => {
+                    return Err(not_approved(question, &reason));
+                }
             }
         }
         Ok(approvals)

@@ -1,10 +1,11 @@
 //! Walls that are begun before anybody needs them.
 
 use crate::conclude;
-use crate::engine::{Engine, Place, Prepared};
+use crate::engine::{Engine, Prepared};
 use crate::outcome::Outcome;
 use crate::request::{Request, Work};
 use crate::run_id::RunId;
+use crate::seat::Place;
 
 impl Engine {
     /// Has as many containers wait as the engine was set up for, of the kind that its own policy asks for, and says how many

@@ -60,7 +60,7 @@ impl WayOut {
             return Ok(None);
         }
         let rules = Rules::of_policy(&policy.net);
-        let inspector = if rules.need_inspection() { Some(Arc::new(Inspector::new(&[])?)) } else { None };
+        let inspector = if rules.need_inspection() { Some(Arc::new(Inspector::new()?)) } else { None };
         let wanted =
             used(policy)?.into_iter().map(|(name, credential)| (name.to_owned(), credential.clone())).collect();
         let budgets = Budgets { run: Budget::from(&policy.net.budget.value), host: Budget::default() };

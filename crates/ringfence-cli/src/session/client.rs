@@ -5,26 +5,35 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use ringfence::{Event, Outcome, Stream};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
+use super::asking;
 use super::store::{Info, connect};
-use super::wire::{self, Call, Exec, Kind, WireWork, message, read_answer};
+use super::wire::{self, AskedAt, Call, Exec, Kind, WireWork, message, read_answer};
 use super::{SessionFailure, SessionName};
 use crate::args::{ExecArgs, OutputArgs};
 use crate::printer::{Printed, Printer, Screen};
-use crate::run::{self, BROKEN_PIPE, HUNG_UP, INTERRUPTED, QUIT, TERMINATED, finish, start_folder};
+use crate::run::{self, BROKEN_PIPE, QUIT, finish, start_folder};
 use crate::stdin::pass_on_stdin;
-use crate::{Done, chatter, setup};
+use crate::stop_signals::StopSignals;
+use crate::{Done, chatter, question, setup};
 
 /// How long a keeper may take to put everything away after its session has ended.
 const KEEPER_ENDS: Duration = Duration::from_secs(5);
 /// Events on their way from the thread that reads to the one that prints.
 const WAITING: usize = 16;
+/// Likewise, where a question may hold back what is printed: its end must be heard behind them. How much they hold is bounded by the
+/// policy's `proc.output`.
+const WAITING_FOR_AN_ANSWER: usize = 64 * 1024;
 
 /// Makes a call that has one answer; nothing when there is no such run.
 pub(super) fn ask(name: &SessionName, call: &Call) -> Result<Option<Vec<u8>>, SessionFailure> {
@@ -71,9 +80,14 @@ pub(super) fn exec(args: &ExecArgs) -> Done {
         output: args.limits.output.map(|output| output.get()),
         terminal: terminal.as_ref().map(OurTerminal::size).transpose()?,
         background: args.background,
+        asked: asked_at(args),
     }));
-    let mut input = None;
-    if args.stdin || args.terminal {
+    let (mut input, mut questions) = (None, None);
+    if asked_at(args) == AskedAt::Terminal {
+        let (keepers, ours) = asking::pair().map_err(talk)?;
+        wire::call(&mut stream, &call, Some(keepers.as_fd())).map_err(talk)?;
+        questions = Some(ours);
+    } else if args.stdin || args.terminal {
         let (read, write) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| talk(errno.into()))?;
         wire::call(&mut stream, &call, Some(read.as_fd())).map_err(talk)?;
@@ -84,12 +98,24 @@ pub(super) fn exec(args: &ExecArgs) -> Done {
     if args.background {
         return begun(&mut stream, args);
     }
-    let done = setup::runtime()?.block_on(follow(stream, input, terminal.as_ref(), args));
+    let done = setup::runtime()?.block_on(follow(stream, input, questions, terminal.as_ref(), args));
     drop(terminal);
     let (outcome, stopped_by) = done?;
     let Some(outcome) = outcome else { return Ok(stopped_by.unwrap_or(BROKEN_PIPE)) };
     finish(&outcome, args.output)?;
     Ok(stopped_by.unwrap_or_else(|| outcome.conventional_exit_code()))
+}
+
+/// Who can be asked here. With its input passed on, the terminal is the program's to read from, and a program that was given the terminal itself
+/// could write anything on it.
+fn asked_at(args: &ExecArgs) -> AskedAt {
+    if args.stdin || args.terminal || args.background || !question::can_ask() {
+        AskedAt::Nobody
+    } else if question::is_held_back(args.output) {
+        AskedAt::Terminal
+    } else {
+        AskedAt::NotHeldBack
+    }
 }
 
 /// Prints the id of a run that goes on in the background.
@@ -136,19 +162,23 @@ pub(super) fn wait(name: &SessionName, run: String, output: OutputArgs) -> Done 
 async fn follow(
     stream: UnixStream,
     mut input: Option<OwnedFd>,
+    questions: Option<UnixStream>,
     terminal: Option<&OurTerminal>,
     args: &ExecArgs,
 ) -> Result<(Option<Box<Outcome>>, Option<u8>), Box<dyn crate::Fatal>> {
     let talk = |source| SessionFailure::Talk { name: args.name.clone(), source };
     let listen = |kind| signal(kind).map_err(SessionFailure::Signals);
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut hangup = listen(SignalKind::hangup())?;
+    let mut signals = StopSignals::listen().map_err(SessionFailure::Signals)?;
     let mut quit = listen(SignalKind::quit())?;
     let mut resized = listen(SignalKind::window_change())?;
     let read_from = stream.try_clone().map_err(talk)?;
     let write_to = stream.try_clone().map_err(talk)?;
-    let mut events = read_on_a_thread(read_from).map_err(talk)?;
+    let over = Arc::new(Notify::new());
+    let waiting = if questions.is_some() { WAITING_FOR_AN_ANSWER } else { WAITING };
+    let mut events = read_on_a_thread(read_from, waiting, Arc::clone(&over)).map_err(talk)?;
+    // A keeper that asks what means nothing gets no answer.
+    let asking = questions.map(|questions| tokio::spawn(async move { drop(asking::ask_here(questions).await) }));
+    let ask_no_more = || asking.iter().for_each(JoinHandle::abort);
     // Only short words are written, so this never waits long.
     let say = |kind: Kind, body: &[u8]| -> io::Result<()> { (&write_to).write_all(&message(kind, body)?) };
     let mut screen = Screen::new(args.output, true);
@@ -159,15 +189,14 @@ async fn follow(
     let mut stopped_by = None;
     let mut stop = |code: u8| {
         stopped_by.get_or_insert(code);
+        ask_no_more();
         // A keeper that is gone has ended the run.
         say(Kind::Cancel, &[]).ok();
     };
     let outcome = loop {
         let event = tokio::select! {
             event = events.recv() => event,
-            _ = interrupt.recv() => { stop(INTERRUPTED); continue }
-            _ = terminate.recv() => { stop(TERMINATED); continue }
-            _ = hangup.recv() => { stop(HUNG_UP); continue }
+            code = signals.next() => { stop(code); continue }
             _ = quit.recv() => { stop(QUIT); continue }
             _ = resized.recv() => {
                 if let Some((rows, columns)) = terminal.map(OurTerminal::size).transpose()? {
@@ -186,10 +215,20 @@ async fn follow(
             Event::Ended(outcome) => break outcome,
             _ => {}
         }
-        if printer.print(event).await.map_err(SessionFailure::Output)? == Printed::NobodyReads {
+        let mut printing = pin!(printer.print(event));
+        // Output waits as long as a question stands. Whoever stops the run ends both, and the end of the run ends its questions.
+        let printed = loop {
+            tokio::select! {
+                printed = &mut printing => break printed.map_err(SessionFailure::Output)?,
+                code = signals.next() => stop(code),
+                () = over.notified() => ask_no_more(),
+            }
+        };
+        if printed == Printed::NobodyReads {
             stop(BROKEN_PIPE);
         }
     };
+    ask_no_more();
     stream.shutdown(Shutdown::Both).ok();
     match printer.finish(Event::Ended(outcome.clone())).await {
         Ok(_) => Ok((Some(outcome), stopped_by)),
@@ -201,8 +240,9 @@ async fn follow(
 type Events = tokio::sync::mpsc::Receiver<io::Result<Event>>;
 
 /// Reads what the session's keeper tells, on a thread: it waits for one message at a time.
-fn read_on_a_thread(mut stream: UnixStream) -> io::Result<Events> {
-    let (sender, events) = tokio::sync::mpsc::channel(WAITING);
+/// Its end is told at once, whatever waits before it.
+fn read_on_a_thread(mut stream: UnixStream, waiting: usize, told_over: Arc<Notify>) -> io::Result<Events> {
+    let (sender, events) = tokio::sync::mpsc::channel(waiting);
     std::thread::Builder::new().name("session".to_owned()).spawn(move || {
         loop {
             let event = match read_answer(&mut stream) {
@@ -211,6 +251,9 @@ fn read_on_a_thread(mut stream: UnixStream) -> io::Result<Events> {
                 Err(error) => Err(error),
             };
             let over = !matches!(event, Ok(ref event) if !matches!(event, Event::Ended(_)));
+            if over {
+                told_over.notify_one();
+            }
             if sender.blocking_send(event).is_err() || over {
                 return;
             }
@@ -235,7 +278,13 @@ fn as_event(kind: Kind, body: Vec<u8>) -> io::Result<Event> {
         }
         Kind::Violation => Event::Violation(serde_json::from_slice(&body)?),
         Kind::Ended => Event::Ended(serde_json::from_slice(&body)?),
-        Kind::Answer | Kind::NoSuchRun | Kind::Cancel | Kind::Resize => return Err(meaningless()),
+        Kind::Answer
+        | Kind::NoSuchRun
+        | Kind::Cancel
+        | Kind::Resize
+        | Kind::Question
+        | Kind::Withdrawn
+        | Kind::Reply => return Err(meaningless()),
     })
 }
 

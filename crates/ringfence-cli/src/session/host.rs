@@ -5,12 +5,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ringfence::approve::Nobody;
 use ringfence::checkpoint::CheckpointError;
 use ringfence::launcher::Launcher;
 use ringfence::request::TerminalSize;
 use ringfence::run::RunControl;
 use ringfence::session::{IDLE, LIFE};
-use ringfence::{Engine, Event, Outcome, Request, Run, Session, SessionRequest, Stdin, Stream};
+use ringfence::{Approver, Engine, Event, Outcome, Request, Run, Session, SessionRequest, Stdin, Stream};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -18,9 +19,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use super::asking::{AtCommand, People};
 use super::store::{Held, Info};
-use super::wire::{Call, CheckpointCall, Exec, HEADER, Kind, Look, MOST_WORD, announced, message, read_call};
+use super::wire::{AskedAt, Call, CheckpointCall, Exec, HEADER, Kind, Look, MOST_WORD, announced, message, read_call};
 use super::{SessionFailure, SessionName};
+use crate::approver::NotHeldBack;
 use crate::args::{OutputArgs, SessionStartArgs};
 use crate::run::{finish, wall_overrides, workspace_at};
 use crate::{Done, chatter, setup};
@@ -42,7 +45,8 @@ pub(super) fn keep(args: &SessionStartArgs) -> Done {
     let workspace = context.workspace.clone();
     let held = Held::take(&setup::state().map_err(SessionFailure::State)?, &name)?;
     ringfence::adopt_orphans().map_err(SessionFailure::Spawn)?;
-    let engine = setup::engine(context, Launcher::here().for_one_wall())?;
+    let people: Arc<People> = Arc::default();
+    let engine = setup::engine_asking(context, Launcher::here().for_one_wall(), Arc::clone(&people) as _)?;
     let wanted = SessionRequest {
         workspace_at: workspace_at(args.at.as_deref()),
         overrides: wall_overrides(&args.wall),
@@ -75,7 +79,7 @@ pub(super) fn keep(args: &SessionStartArgs) -> Done {
         let listener = UnixListener::from_std(held.listen()?).map_err(SessionFailure::Signals)?;
         held.announce(&info)?;
         tell(&info, args)?;
-        serve(Arc::new(Keeper { name, engine, session, runs: Mutex::default() }), listener).await?;
+        serve(Arc::new(Keeper { name, engine, session, people, runs: Mutex::default() }), listener).await?;
         Ok(0)
     })
 }
@@ -101,6 +105,7 @@ struct Keeper {
     name: SessionName,
     engine: Engine,
     session: Session,
+    people: Arc<People>,
     runs: Mutex<BTreeMap<String, Known>>,
 }
 
@@ -139,10 +144,10 @@ async fn serve(keeper: Arc<Keeper>, listener: UnixListener) -> Result<(), Sessio
 
 impl Keeper {
     async fn answer(&self, stream: UnixStream) -> io::Result<()> {
-        let (call, input) = read_call(&stream).await?;
+        let (call, given) = read_call(&stream).await?;
         let (from, mut to) = stream.into_split();
         match call {
-            Call::Exec(exec) => self.exec(*exec, input, from, to).await,
+            Call::Exec(exec) => self.exec(*exec, given, from, to).await,
             Call::Look => {
                 let used = self.session.measure().await?;
                 let look = Look { running: self.session.running(), tasks: used.tasks, memory_bytes: used.memory_bytes };
@@ -198,12 +203,20 @@ impl Keeper {
     async fn exec(
         &self,
         exec: Exec,
-        input: Option<OwnedFd>,
+        given: Option<OwnedFd>,
         from: OwnedReadHalf,
         mut to: OwnedWriteHalf,
     ) -> io::Result<()> {
         let background = exec.background;
-        let run = self.session.start(&self.engine, self.request(exec, input)?).map_err(io::Error::other)?;
+        let (input, person): (_, Arc<dyn Approver>) = match exec.asked {
+            AskedAt::Nobody => (given, Arc::new(Nobody)),
+            AskedAt::NotHeldBack => (given, Arc::new(NotHeldBack)),
+            AskedAt::Terminal => (None, Arc::new(AtCommand::new(given.ok_or(io::ErrorKind::InvalidData)?)?)),
+        };
+        // About what the session's programs want of the network, whoever wants it.
+        let _here = self.people.sit(&person, exec.asked);
+        let request = self.request(exec, input)?;
+        let run = self.session.start_asking(&self.engine, request, person).map_err(io::Error::other)?;
         let (sender, outcome) = watch::channel(None);
         let id = run.id().to_string();
         self.remember(&id, Known { control: run.control(), outcome });

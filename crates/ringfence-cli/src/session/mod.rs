@@ -1,5 +1,6 @@
 //! `ringfence session`: a sandbox that is kept for many runs, by a process of its own.
 
+mod asking;
 pub(crate) mod checkpoint;
 mod client;
 mod host;

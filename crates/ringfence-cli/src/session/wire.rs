@@ -27,7 +27,7 @@ pub(super) const HEADER: usize = 5;
 /// What a command wants.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Call {
-    /// Run something. Its standard input comes with the call, when it has one.
+    /// Run something. A descriptor may come with the call: its standard input, or a socket for questions.
     Exec(Box<Exec>),
     /// The outcome of a run in the background.
     Wait { run: String },
@@ -68,6 +68,18 @@ pub(super) struct Exec {
     /// Rows and columns.
     pub(super) terminal: Option<(u16, u16)>,
     pub(super) background: bool,
+    pub(super) asked: AskedAt,
+}
+
+/// Who is asked what the policy wants asked about a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum AskedAt {
+    /// Nobody is there.
+    Nobody,
+    /// Somebody is, and could not tell a question from what the program writes.
+    NotHeldBack,
+    /// The person at the command's terminal. The descriptor that comes with the call is a socket for questions, not the run's standard input.
+    Terminal,
 }
 
 /// [`Work`] in a form that travels.
@@ -138,6 +150,13 @@ pub(super) enum Kind {
     Cancel = b'C',
     /// Rows and columns of its terminal.
     Resize = b'W',
+    // On the socket for questions.
+    /// One for the person at the terminal.
+    Question = b'q',
+    /// Its number; nobody waits for the answer any more.
+    Withdrawn = b'w',
+    /// A question's number, and the answer's letter.
+    Reply = b'R',
 }
 
 impl Kind {
@@ -153,6 +172,9 @@ impl Kind {
             Self::NoSuchRun,
             Self::Cancel,
             Self::Resize,
+            Self::Question,
+            Self::Withdrawn,
+            Self::Reply,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)
@@ -192,12 +214,12 @@ pub(super) fn read_answer(from: &mut impl Read) -> io::Result<Option<(Kind, Vec<
     if body.len() < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(Some((kind, body))) }
 }
 
-/// Makes a call; `input` goes with it.
-pub(super) fn call(stream: &mut UnixStream, call: &Call, input: Option<BorrowedFd<'_>>) -> io::Result<()> {
+/// Makes a call; `given` goes with it.
+pub(super) fn call(stream: &mut UnixStream, call: &Call, given: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let body = postcard::to_stdvec(call).map_err(io::Error::other)?;
     let length =
         u32::try_from(body.len()).ok().filter(|_| body.len() <= MOST_CALL).ok_or(io::ErrorKind::InvalidInput)?;
-    let given: Vec<BorrowedFd<'_>> = input.into_iter().collect();
+    let given: Vec<BorrowedFd<'_>> = given.into_iter().collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !given.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&given)) {
@@ -257,7 +279,7 @@ mod tests {
     #[test]
     fn every_kind_is_known_by_its_byte_and_nothing_else_is() {
         let known: Vec<u8> = (0..=u8::MAX).filter(|byte| Kind::from_byte(*byte).is_some()).collect();
-        assert_eq!(known, b"CWaemnorvx");
+        assert_eq!(known, b"CRWaemnoqrvwx");
         let bytes = message(Kind::Stdout, b"hello").unwrap();
         assert_eq!(read_answer(&mut bytes.as_slice()).unwrap(), Some((Kind::Stdout, b"hello".to_vec())));
         assert!(read_answer(&mut &bytes[..7]).is_err());

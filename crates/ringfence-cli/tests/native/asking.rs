@@ -1,23 +1,19 @@
 //! A host that no rule names, asked about at a terminal; what a run was denied, learned from; and another proxy above ours.
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-
-use ringfence_testkit::canary::until;
+use std::io::Read;
+use std::process::Stdio;
 
 use crate::origin::{FETCH, Origin};
 use crate::probe::{Wall, interpreter, python, run, walled_with};
-use crate::stage::{SOON, Stage, binary};
+use crate::sitting::{END, QUESTION, QUESTION_OF_A_RULE, Sitting};
+use crate::stage::{SOON, Stage};
 
 /// A host that nobody has to look up. What answers for it is the proxy above ours.
-const UNKNOWN: &str = "http://93.184.216.34/x";
+pub(crate) const UNKNOWN: &str = "http://93.184.216.34/x";
 
 /// A stage that asks, and the proxy above ours, which answers every request itself.
-fn asking(net: &str) -> Option<(Stage, Origin)> {
+pub(crate) fn asking(net: &str) -> Option<(Stage, Origin)> {
     let above = Origin::start();
     let stage = walled_with(&format!("net: {{ mode: allowlist, unknown: ask, {net} }}\n"))?;
     // A repository does not choose it.
@@ -26,16 +22,6 @@ fn asking(net: &str) -> Option<(Stage, Origin)> {
     let text = format!("version: 1\nnet: {{ upstream: \"http://127.0.0.1:{}\" }}\n", above.port);
     std::fs::write(folder.join("policy.yaml"), text).unwrap();
     Some((stage, above))
-}
-
-/// A terminal: our end, and the program's.
-fn terminal() -> (OwnedFd, OwnedFd) {
-    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&ours).unwrap();
-    unlockpt(&ours).unwrap();
-    let theirs = ioctl_tiocgptpeer(&ours, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    (ours, theirs)
 }
 
 /// Runs `code` at a terminal of its own, types `before` at once and `answer` at the question. All that was shown.
@@ -52,76 +38,6 @@ fn at_terminal(stage: &Stage, argv: &[&str], before: &str, answer: &str) -> Stri
         sitting.type_in(answer);
     }
     sitting.end().0
-}
-
-/// The end of a question.
-const QUESTION: &str = "type yes to allow it; everything else is a no: ";
-/// How a question about a command ends: its rule may stand.
-const QUESTION_OF_A_RULE: &str =
-    "type yes to allow it, or always for this rule in this session; everything else is a no: ";
-/// How both end.
-const END: &str = "everything else is a no: ";
-
-/// A run at a terminal of its own.
-struct Sitting {
-    child: Child,
-    typing: File,
-    shown: Arc<Mutex<String>>,
-    reading: JoinHandle<()>,
-}
-
-impl Sitting {
-    /// Runs what `arguments` say. Its standard output is the terminal, unless it is said where it goes.
-    fn start(stage: &Stage, arguments: &[&str], stdout: Option<Stdio>) -> Self {
-        let (ours, theirs) = terminal();
-        let end = || Stdio::from(theirs.try_clone().unwrap());
-        let child = Command::new("setsid")
-            .args(["--ctty", "--wait"])
-            .arg(binary())
-            .args(["run", "--backend", "native"])
-            .args(arguments)
-            .env_clear()
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("HOME", stage.path().join("home"))
-            .env("TMPDIR", stage.path().join("tmp"))
-            .current_dir(stage.work())
-            .stdin(end())
-            .stdout(stdout.unwrap_or_else(end))
-            .stderr(end())
-            .spawn()
-            .unwrap();
-        drop(theirs);
-        let typing = File::from(ours.try_clone().unwrap());
-        let shown: Arc<Mutex<String>> = Arc::default();
-        let reading = {
-            let shown = Arc::clone(&shown);
-            std::thread::spawn(move || {
-                let mut bytes = [0; 4096];
-                let mut from = File::from(ours);
-                while let Ok(length @ 1..) = from.read(&mut bytes) {
-                    shown.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..length]));
-                }
-            })
-        };
-        Self { child, typing, shown, reading }
-    }
-
-    fn type_in(&mut self, text: &str) {
-        self.typing.write_all(text.as_bytes()).unwrap();
-    }
-
-    fn wait_for(&self, text: &str) {
-        assert!(until(SOON, || self.shown.lock().unwrap().contains(text)), "{}", self.shown.lock().unwrap());
-    }
-
-    /// All that was shown, and how it ended.
-    fn end(mut self) -> (String, ExitStatus) {
-        let status = self.child.wait().unwrap();
-        drop(self.typing);
-        self.reading.join().unwrap();
-        let shown = self.shown.lock().unwrap().clone();
-        (shown, status)
-    }
 }
 
 #[test]

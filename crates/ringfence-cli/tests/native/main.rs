@@ -30,8 +30,10 @@ mod origin;
 mod probe;
 mod resources;
 mod secrets;
+mod session_asking;
 mod sessions;
 mod signed;
+mod sitting;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;

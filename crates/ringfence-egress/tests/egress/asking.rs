@@ -108,6 +108,22 @@ async fn what_is_refused_whatever_anybody_says_is_no_question() {
 }
 
 #[tokio::test]
+async fn where_nobody_was_shown_the_question_nothing_was_decided() {
+    let check = async |answer: Answer, expected: usize| {
+        let person = Person::who_says(answer, 1000);
+        let stage = stage(Rules::none(), &person).await;
+        // More often than anybody may be asked.
+        for _ in 0..40 {
+            assert!(stage.connect("unknown.test:443").await.is_err());
+        }
+        assert_eq!(person.asked().len(), expected);
+        assert_eq!(stage.names.asked().len(), 0);
+    };
+    check(Answer::Absent { why: "nobody is there".to_owned() }, 40).await;
+    check(Answer::No { why: "it is late".to_owned() }, 1).await;
+}
+
+#[tokio::test]
 async fn an_approved_name_that_leads_inside_is_refused_all_the_same() {
     let origin = Origin::plain().await;
     let person = Person::yes();

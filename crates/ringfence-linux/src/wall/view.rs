@@ -69,6 +69,7 @@ pub enum Entry {
         #[serde(with = "os_path")]
         at: PathBuf,
         /// What it says.
+        #[serde(with = "crate::bytes")]
         content: Vec<u8>,
     },
     /// A symbolic link of the read-only root.

@@ -238,6 +238,44 @@ fn a_second_operators_file_changes_neither_the_upstream_nor_the_credentials_of_t
 }
 
 #[test]
+fn a_second_operators_file_changes_nothing_of_the_first_that_has_no_order() {
+    let first = "backend: { use: docker, runtime: runsc }\nimage: first:1\nfs: { workspace: { path: /first } }\n\
+                 proc: { user: \"1001:1001\", env: { set: { A: \"1\" } } }";
+    let second = "backend: { use: podman, runtime: runc }\nimage: second:1\nfs: { workspace: { path: /second } }\n\
+                  proc: { user: \"1002:1002\", env: { set: { A: \"2\", B: \"2\" } } }";
+    let said = |policy: &ResolvedPolicy| {
+        [
+            policy.backend.choice.value.to_string(),
+            policy.backend.runtime.as_ref().map(|it| it.value.to_string()).unwrap_or_default(),
+            policy.image.as_ref().map(|it| it.value.to_string()).unwrap_or_default(),
+            policy.fs.workspace.value.to_string(),
+            policy.proc.user.value.to_string(),
+            policy.proc.env.set.get("A").map(|it| it.value.clone()).unwrap_or_default(),
+        ]
+    };
+    let of_first = ["docker", "runsc", "first:1", "/first", "1001:1001", "1"];
+    let of_second = ["podman", "runc", "second:1", "/second", "1002:1002", "2"];
+    let both = resolved(&[(Layer::Operator, first), (Layer::Operator, second)]);
+    assert_eq!(said(&both), of_first);
+    assert_eq!(both.proc.env.set["B"].value, "2", "a new name is nobody's yet");
+    // A project that says the same does not make it anybody's.
+    let same = resolved(&[(Layer::Project, first), (Layer::Operator, first), (Layer::Operator, second)]);
+    assert_eq!(said(&same), of_first);
+    // What those below say is the operator's to change, and what the first leaves open is the second's.
+    assert_eq!(said(&resolved(&[(Layer::Project, first), (Layer::Operator, second)])), of_second);
+    let late =
+        resolved(&[(Layer::Operator, "net: { mode: none }"), (Layer::Project, first), (Layer::Operator, second)]);
+    assert_eq!(said(&late), of_second);
+    // A preset that an operator's file extends is no other operator.
+    let own = resolved(&[(Layer::Operator, "extends: [preset:ci]\nproc: { env: { set: { CI: \"mine\" } } }")]);
+    assert_eq!(own.proc.env.set["CI"].value, "mine");
+    // A stronger wall is narrower, whoever names it.
+    let stronger =
+        [(Layer::Project, "backend: none"), (Layer::Operator, "backend: spawn"), (Layer::Operator, "backend: docker")];
+    assert_eq!(resolved(&stronger).backend.choice.value.to_string(), "docker");
+}
+
+#[test]
 fn every_word_of_a_credentials_command_is_in_the_hash_and_none_but_the_program_in_the_outcome() {
     let with = |words: &str| {
         resolved(&[(

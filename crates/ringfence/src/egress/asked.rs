@@ -45,6 +45,7 @@ impl ringfence_egress::Ask for Asked {
                 // The proxy remembers its own answers, host by host.
                 Some(Ok(Approval::Granted { by } | Approval::GrantedAlways { by })) => Answer::Yes { by },
                 Some(Ok(Approval::Denied { reason })) => Answer::No { why: reason },
+                Some(Ok(Approval::Absent { reason })) => Answer::Absent { why: reason },
                 Some(Err(_)) | None => Answer::No { why: "whoever was asked is gone".to_owned() },
             }
         })
