@@ -72,9 +72,9 @@ pub enum FarOrder {
     },
     /// Say which of these files are there.
     Find(Vec<OsString>),
-    /// A part of the workspace.
+    /// A part of the workspace. After it was filled: places that are to become what they were, while no program runs.
     Make(Vec<Node>),
-    /// That was all of it: what differs from now on is a program's doing.
+    /// That was all of it: what differs from now on is a program's doing. What was put back counts as such.
     Made,
     /// Say what differs now.
     Collect,
@@ -181,7 +181,7 @@ pub enum FarReport {
     },
     /// Which of the files that were asked for are there, in their order.
     Found(Vec<bool>),
-    /// The workspace is as the host sent it, or could not be made so.
+    /// The workspace is as the host sent it, or could not be made so. One that something was to be put back in is kept all the same.
     Filled(Result<(), String>),
     /// A part of what differs.
     Differs(Vec<Node>),

@@ -21,6 +21,8 @@ enum State {
     Filling(Workspace),
     /// It is as the host sent it, and programs may change it.
     Filled(Workspace),
+    /// The host makes places of it what they were. Why that could not be done is told at the end.
+    PuttingBack(Workspace, Option<String>),
     /// It could not be filled.
     Failed(String),
 }
@@ -45,7 +47,16 @@ impl Keeping {
 
     /// Takes in a part.
     pub(crate) fn make(&mut self, nodes: Vec<Node>) -> Result<(), OutOfTurn> {
+        if self.what == FarWorkspace::Kept {
+            self.begin_to_put_back();
+        }
         match &mut self.state {
+            State::PuttingBack(workspace, failed) => {
+                if failed.is_none() {
+                    *failed = workspace.put(nodes).err().map(|error| error.to_string());
+                }
+                Ok(())
+            }
             State::Filling(workspace) => {
                 if let Err(error) = workspace.make(nodes) {
                     self.state = State::Failed(error.to_string());
@@ -58,6 +69,14 @@ impl Keeping {
         }
     }
 
+    /// What is sent to a workspace that was filled puts an earlier state of it back.
+    fn begin_to_put_back(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::AsItIs) {
+            State::Filled(workspace) => State::PuttingBack(workspace, None),
+            other => other,
+        };
+    }
+
     /// That was all of it.
     pub(crate) fn made(&mut self, tell: TellFar<'_>) -> Result<(), OutOfTurn> {
         let state = std::mem::replace(&mut self.state, State::AsItIs);
@@ -67,6 +86,13 @@ impl Keeping {
                 Err(error) => State::Failed(error.to_string()),
             },
             State::Failed(words) => State::Failed(words),
+            State::PuttingBack(mut workspace, failed) => {
+                let closed = workspace.put_all().err().map(|error| error.to_string());
+                // It is what it is: the host puts back what was there before, or tries again.
+                self.state = State::Filled(workspace);
+                tell(FarReport::Filled(failed.or(closed).map_or(Ok(()), Err)));
+                return Ok(());
+            }
             State::AsItIs | State::Filled(_) => return Err(OutOfTurn),
         };
         tell(FarReport::Filled(match &self.state {
@@ -95,6 +121,17 @@ impl Keeping {
 
     /// What is told at the end, when nothing runs any more.
     pub(crate) fn finish(&mut self, tell: TellFar<'_>) -> Layer {
+        self.state = match std::mem::replace(&mut self.state, State::AsItIs) {
+            // Nobody will say any more that this was all; what is there is told as it is.
+            State::PuttingBack(mut workspace, _) => match workspace.put_all() {
+                Ok(()) => State::Filled(workspace),
+                Err(error) => {
+                    tell(FarReport::Collected(Err(error.to_string())));
+                    return Layer::Changed;
+                }
+            },
+            other => other,
+        };
         match (&self.state, self.what) {
             (State::Filled(_), FarWorkspace::Kept) => self.collect(tell),
             // No program was started, or nobody wants to know.

@@ -7,6 +7,7 @@
 
 mod collect;
 mod print;
+mod put;
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -18,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat};
 
 use self::print::{Print, Printed};
+use self::put::Putting;
 use crate::far::{Node, OtherKind, What};
 use crate::nodes::{MOST_ENTRIES, PERMISSIONS, Unfinished, is_plain, split};
 
@@ -36,6 +38,8 @@ pub struct Workspace {
     unfinished: Option<(OsString, Unfinished, Print)>,
     /// Folders that get their permissions when all is in them, outermost first.
     closed_later: Vec<(OsString, u32)>,
+    /// What is being put back.
+    putting: Putting,
     /// Names that are looked at: what was sent, and as many beside it.
     most_names: usize,
 }
@@ -95,6 +99,7 @@ impl Workspace {
             look: 0,
             unfinished: None,
             closed_later: Vec::new(),
+            putting: Putting::default(),
             most_names: 2 * MOST_ENTRIES,
         })
     }
@@ -221,19 +226,25 @@ impl Folders {
         };
         for name in rest.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             let above = here.as_ref().map_or(self.root.as_fd(), OwnedFd::as_fd);
-            let opened = rustix::fs::openat(above, name, FOLDER, Mode::empty())?;
-            // gVisor follows a last link although it is told not to, when a folder is wanted.
-            let named = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            let is = rustix::fs::fstat(&opened)?;
-            if (named.st_dev, named.st_ino) != (is.st_dev, is.st_ino) {
-                return Err(rustix::io::Errno::LOOP.into());
-            }
-            here = Some(opened);
+            here = Some(open_in(above, OsStr::from_bytes(name))?);
         }
         match here {
             Some(here) => Ok(self.last.insert((path.to_owned(), here)).1.as_fd()),
             None => Ok(self.root.as_fd()),
         }
+    }
+}
+
+/// The folder `name` in the one above it, through no link.
+fn open_in(above: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let opened = rustix::fs::openat(&above, name, FOLDER, Mode::empty())?;
+    // gVisor follows a last link although it is told not to, when a folder is wanted.
+    let named = rustix::fs::statat(&above, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let is = rustix::fs::fstat(&opened)?;
+    if (named.st_dev, named.st_ino) == (is.st_dev, is.st_ino) {
+        Ok(opened)
+    } else {
+        Err(rustix::io::Errno::LOOP.into())
     }
 }
 

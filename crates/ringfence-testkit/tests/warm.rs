@@ -369,6 +369,51 @@ async fn a_container_that_waited_has_the_door_of_its_run_and_no_other() {
     }
 }
 
+/// Removes the state folder of an engine that has containers wait, and has it make up for one that died.
+async fn check_removed_state(wall: &Wall) {
+    let place = Place::new(launcher()).unwrap();
+    let policy = format!("version: 1\n{}", wall.policy());
+    let engine = place.warm_engine(&policy, wall.environment(), 1).unwrap();
+    match presence(&engine, wall.kind, &std::env::var(REQUIRED).unwrap_or_default()).await {
+        Presence::Here(_) => {}
+        Presence::Skip(line) => return eprintln!("{line}"),
+        Presence::Fail(line) => panic!("{line}"),
+    }
+    assert_eq!(engine.warm().await.unwrap(), 1);
+    for id in containers(wall) {
+        ask(wall, "POST", &format!("/v1.40/containers/{id}/kill"));
+    }
+    std::fs::remove_dir_all(place.state()).unwrap();
+    let outcome = engine.start(Request::argv(["true"]));
+    if let Ok(run) = outcome {
+        let outcome = run.outcome().await;
+        assert!(!matches!(&outcome, Ok(outcome) if outcome.status == Status::Exited), "{wall}: {outcome:?}");
+    }
+    // Longer than a run that took one is waited for.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    engine.drain().await;
+    assert_eq!(containers(wall), BTreeSet::new(), "{wall}");
+    assert!(!place.state().exists(), "{wall}: it was made again");
+    drop(engine);
+    // The twin: one that is prepared again is used.
+    let engine = place.warm_engine(&policy, wall.environment(), 1).unwrap();
+    assert_eq!(engine.warm().await.unwrap(), 1);
+    assert_eq!(sh(&engine, "true").await.container, Some(ContainerFrom::Waited), "{wall}");
+    engine.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_state_folder_that_is_removed_while_containers_wait_stays_removed() {
+    let (walls, missing) = Wall::engines();
+    for line in missing {
+        eprintln!("{line}");
+    }
+    for wall in walls {
+        eprintln!("on {wall}");
+        check_removed_state(&wall).await;
+    }
+}
+
 /// Says to this test's other self on which wall it has containers wait, until it is killed.
 const KEEPS: &str = "RINGFENCE_TEST_KEEPS_WARM";
 
@@ -384,6 +429,8 @@ async fn check_killed(wall: &Wall) {
     let mut other = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "containers_that_wait_for_a_killed_process_are_gone_with_the_next_start", "--nocapture"])
         .env(KEEPS, wall.to_string())
+        // It is killed, and cannot remove what it made.
+        .env("TMPDIR", place.path())
         .spawn()
         .unwrap();
     let process = other.id();

@@ -43,7 +43,11 @@ impl Scratch {
             let path = path.to_owned();
             move |source| ScratchError { path, source }
         };
-        DirBuilder::new().recursive(true).mode(0o700).create(&parent).map_err(at(&parent))?;
+        // Not the state folder itself: whoever removed that does not want it back.
+        match DirBuilder::new().mode(0o700).create(&parent) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made.map_err(at(&parent))?,
+        }
         // A sweep must not come between making a lock file and taking its lock.
         let no_sweep = File::open(&parent).map_err(at(&parent))?;
         rustix::fs::flock(&no_sweep, FlockOperation::LockShared).map_err(|errno| at(&parent)(errno.into()))?;
@@ -159,6 +163,16 @@ mod tests {
         assert!(!living_folder.exists());
         drop(dead);
         assert_eq!(fs::read_dir(state.path().join(FOLDER)).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_state_folder_that_was_removed_is_not_made_again() {
+        let home = tempfile::tempdir().unwrap();
+        let state = StateFolder::prepare(home.path().join("state")).unwrap();
+        assert!(Scratch::create(&state, &RunId::generate().unwrap()).is_ok(), "the twin");
+        fs::remove_dir_all(state.path()).unwrap();
+        assert!(Scratch::create(&state, &RunId::generate().unwrap()).is_err());
+        assert!(!state.path().exists());
     }
 
     #[test]

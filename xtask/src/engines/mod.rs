@@ -37,17 +37,15 @@ const PACKAGES: Packages = &[
 const GVISOR: Packages = &[("runsc", "runsc")];
 
 /// The tests that are about engines: root runs all of them.
-const ALL: &str = "binary(engines) + (binary(conformance) & test(engine))";
+const ALL: &str = "binary(engines) + (binary(conformance) & test(engine)) + binary(warm) + (package(ringfence) & test(/::container::tests::real::/))";
 
 /// Those that the ordinary user runs: where a wall's way differs for it, and the whole conformance suite. All others would ask
 /// the same of the same code.
-const CHOSEN: &str =
-    "(binary(engines) & test(/^(runs|workspace|sessions|secrets)::/)) + (binary(conformance) & test(engine))";
+const CHOSEN: &str = "(binary(engines) & test(/^(runs|workspace|sessions|secrets)::/)) + (binary(conformance) & test(engine)) + binary(warm)";
 
 /// Those that are run once more in gVisor, whose containers start slower: the whole conformance suite, and what differs with a kernel
 /// of its own.
-const IN_GVISOR: &str =
-    "(binary(engines) & test(/^(runs|processes|secrets)::/)) + (binary(conformance) & test(engine))";
+const IN_GVISOR: &str = "(binary(engines) & test(/^(runs|processes|secrets|sessions::checkpoints)/)) + (binary(conformance) & test(engine)) + binary(warm)";
 /// What leads tests to gVisor, which is a runtime of an engine.
 const GVISOR_HOST: &str = "RINGFENCE_TEST_GVISOR_HOST";
 const GVISOR_ENGINE: &str = "docker";

@@ -53,3 +53,81 @@ fn r11_a_session_whose_keeper_is_killed_leaves_no_container() {
         assert!(until(SOON, || place.is_soon_empty()), "the container outlived its keeper");
     });
 }
+
+/// `ringfence checkpoint VERB work ARGS…`
+fn checkpoint(place: &Walled, verb: &str, args: &[&str]) -> Ended {
+    place.ringfence(&[&["checkpoint", verb, "work"], args].concat()).run()
+}
+
+/// Everything that a program sees in the workspace: types, permissions, targets and contents.
+fn seen(session: &Session<'_>) -> String {
+    let script = "cd /workspace; find . -mindepth 1 -printf '%p %y %m %l\\n' | sort; \
+                  find . -type f -exec sha256sum {} + | sort";
+    session.sh(script).expect(0, &[]).text()
+}
+
+#[test]
+fn checkpoints_of_a_container_bring_its_workspace_back_whatever_programs_did_to_it() {
+    for_each_engine("", |place| {
+        for name in ["changed", "removed", "kind", "tree/deep/leaf", "tree/other", "untouched"] {
+            place.stage.write(name, format!("{name} of the host\n"));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        let session = Session::start(place);
+        let at_first = seen(&session);
+        session
+            .sh("umask 022; echo one >> changed; rm removed; rm -r tree; echo new > new; ln -s new link; rm kind; mkdir kind; \
+                 echo inner > kind/inner; mkfifo -m 600 pipe; mkdir -p shut/in; echo x > shut/in/x; chmod 500 shut")
+            .expect(0, &[]);
+        let at_one = seen(&session);
+        assert_eq!(checkpoint(place, "create", &["--name", "first"]).expect(0, &[]).text(), "1\n");
+        session
+            .sh("chmod 700 shut; rm -r shut kind pipe new; echo two > changed; ln -s /tmp tree; echo newer > newer; \
+                 ln -sfn elsewhere link; mkdir -p a/b/c; echo c > a/b/c/c; rm untouched; mkdir untouched new; echo in > new/in")
+            .expect(0, &[]);
+        let at_two = seen(&session);
+        let page = checkpoint(place, "diff", &["first", "--name-only"]).expect(0, &[]).text();
+        assert!(page.contains("a/b/c/c\n") && page.contains("changed\n") && !page.contains("removed"), "{page}");
+        checkpoint(place, "restore", &["first"]).expect(0, &["as in checkpoint 1", "is checkpoint 2"]);
+        assert_eq!(seen(&session), at_one);
+        checkpoint(place, "restore", &["1"]).expect(0, &["already"]);
+        checkpoint(place, "restore", &["2"]).expect(0, &["is checkpoint 3"]);
+        assert_eq!(seen(&session), at_two);
+        checkpoint(place, "restore", &["0"]).expect(0, &["as the host has it"]);
+        assert_eq!(seen(&session), at_first);
+        checkpoint(place, "restore", &["7"]).expect(2, &["no checkpoint `7`"]);
+        // Nothing was changed since the last look, and what was changed before it is kept all the same.
+        session.sh("rm tree/deep/leaf; echo more >> changed; cat tree/other").expect(0, &[]);
+        checkpoint(place, "create", &[]).expect(0, &[]);
+        assert_eq!(place.stage.read("changed").as_deref(), Some("changed of the host\n"));
+        place.ringfence(&["session", "stop", "work"]).run().expect(0, &["2 changes (1 changed, 1 removed)"]);
+        place.ringfence(&["apply", "--yes"]).run().expect(0, &[]);
+        assert_eq!(place.stage.read("changed").as_deref(), Some("changed of the host\nmore\n"));
+        place.ringfence(&["log", "verify"]).run().expect(0, &[]);
+    });
+}
+
+#[test]
+fn checkpoints_of_a_container_come_back_only_while_nothing_runs_in_it() {
+    for_each_engine("", |place| {
+        place.stage.write("file", "as it was\n");
+        let session = Session::start(place);
+        checkpoint(place, "create", &[]).expect(0, &[]);
+        session.sh("echo changed > file; setsid sleep 600 > /dev/null 2>&1 < /dev/null &").expect(0, &[]);
+        checkpoint(place, "restore", &["1"]).expect(2, &["nothing was restored", "--kill"]);
+        assert_eq!(session.sh("cat file").text(), "changed\n");
+        checkpoint(place, "restore", &["1", "--kill"]).expect(0, &["as in checkpoint 1"]);
+        assert_eq!(session.sh("cat file").text(), "as it was\n", "the twin");
+    });
+}
+
+#[test]
+fn checkpoints_of_a_container_are_none_where_nothing_of_its_workspace_is_kept() {
+    for_each_engine("fs: { workspace: { mode: ephemeral } }\n", |place| {
+        let session = Session::start(place);
+        session.sh("echo x > file").expect(0, &[]);
+        let ended = checkpoint(place, "create", &[]);
+        assert_ne!(ended.code, 0, "{ended:?}");
+        assert_eq!(session.sh("cat file").text(), "x\n", "the twin: it goes on");
+    });
+}

@@ -361,7 +361,7 @@ fn open_to_read(folder: &OwnedFd, name: &OsStr, stat: &Stat) -> io::Result<Optio
 }
 
 /// A program may have put a link here meanwhile. Then this changes what that program, as the same user, could have changed.
-fn open_up(folder: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<()> {
+pub(super) fn open_up(folder: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<()> {
     Ok(rustix::fs::chmodat(folder, name, Mode::from_raw_mode(mode), AtFlags::empty())?)
 }
 

@@ -323,3 +323,76 @@ fn orders_that_mean_nothing_and_folders_that_are_not_empty_are_refused() {
     let error = Workspace::new(home.path().as_os_str()).unwrap_err().to_string();
     assert!(error.contains("not empty") && error.contains("\"a\""), "{error}");
 }
+
+#[test]
+fn what_is_put_back_is_as_it_was_and_the_next_look_tells_all_of_it() {
+    let mut made =
+        Made::with(vec![folder("d"), file("d/a", "a"), file("b", "b"), folder("closed"), file("closed/x", "x")]);
+    fs::remove_file(made.at("d/a")).unwrap();
+    fs::remove_dir(made.at("d")).unwrap();
+    symlink("/etc", made.at("d")).unwrap();
+    fs::remove_file(made.at("b")).unwrap();
+    fs::create_dir_all(made.at("b/new")).unwrap();
+    fs::write(made.at("b/new/more"), "x").unwrap();
+    fs::write(made.at("closed/x"), "changed").unwrap();
+    made.chmod("closed", 0o100);
+    made.chmod("b/new", 0);
+    made.collect().unwrap();
+    let gone = |path: &str| node(path, What::Gone);
+    made.workspace
+        .put(vec![gone("closed/x"), gone("b/new/more"), gone("b/new"), gone("b"), gone("d/a"), gone("d")])
+        .unwrap();
+    let pipe = node("pipe", What::Other { kind: OtherKind::Pipe });
+    let again = vec![file("b", "b"), folder("closed"), file("closed/x", "x"), folder("d"), file("d/a", "a"), pipe];
+    made.workspace.put(again).unwrap();
+    let holes =
+        vec![file("holes", "x"), node("holes", What::Hole { bytes: 9 }), node("holes", What::More { bytes: vec![1] })];
+    made.workspace.put(holes).unwrap();
+    made.workspace.put_all().unwrap();
+    assert_eq!([made.mode("d"), made.mode("closed")], [0o755, 0o755]);
+    assert_eq!(fs::read(made.at("holes")).unwrap(), b"x\0\0\0\0\0\0\0\0\0\x01");
+    made.check(&[
+        "b: file 644 b",
+        "closed: folder 755",
+        "closed/x: file 644 x",
+        "d: folder 755",
+        "d/a: file 644 a",
+        "holes: file 644 x\0\0\0\0\0\0\0\0\0\u{1}",
+        "pipe: Pipe",
+    ]);
+    made.check(&[]);
+}
+
+#[test]
+fn folders_that_a_program_closed_are_closed_again_after_something_was_put_into_them() {
+    let mut made = Made::with(vec![folder("a"), folder("a/b"), file("a/b/c", "c")]);
+    made.chmod("a/b", 0o500);
+    made.chmod("a", 0o300);
+    made.workspace.put(vec![node("a/b/c", What::Gone), file("a/b/c", "other")]).unwrap();
+    assert_eq!(fs::read_to_string(made.at("a/b/c")).unwrap(), "other");
+    made.workspace.put_all().unwrap();
+    assert_eq!([made.mode("a"), made.mode("a/b")], [0o300, 0o500]);
+    made.chmod("a", 0o700);
+    made.chmod("a/b", 0o700);
+}
+
+#[test]
+fn f02_nothing_is_put_or_removed_through_a_link_and_no_folder_goes_with_what_is_in_it() {
+    let outside = tempfile::tempdir_in("/dev/shm").unwrap();
+    fs::write(outside.path().join("kept"), "kept").unwrap();
+    let mut made = Made::with(vec![folder("d"), file("d/in", "in")]);
+    symlink(outside.path(), made.at("link")).unwrap();
+    assert!(made.workspace.put(vec![file("link/new", "x")]).is_err());
+    made.workspace.put(vec![node("link/kept", What::Gone)]).unwrap();
+    assert!(outside.path().join("kept").exists() && !outside.path().join("new").exists());
+    assert!(made.workspace.put(vec![node("d", What::Gone)]).is_err());
+    assert!(made.workspace.put(vec![file("d", "x")]).is_err());
+    assert!(made.at("d/in").exists());
+    for bad in ["../x", "/x", "", "a/../b"] {
+        assert!(made.workspace.put(vec![file(bad, "x")]).is_err(), "{bad:?}");
+    }
+    assert!(made.workspace.put(vec![node("d/in", What::More { bytes: vec![1] })]).is_err(), "a piece of no file");
+    made.workspace.put(vec![file("link", "x")]).unwrap();
+    made.workspace.put_all().unwrap();
+    assert!(made.at("link").is_file() && outside.path().join("kept").exists(), "the twin: the link itself");
+}

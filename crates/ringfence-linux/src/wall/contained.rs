@@ -28,6 +28,9 @@ const REPORTS: c_int = CONTROL + 1;
 /// What the engine gave us to report through, where reports go over a socket.
 const ATTACHED: c_int = REPORTS + 1;
 
+/// No core files: with any other limit the kernel would start the host's handler for them.
+const NO_CORE: Rlimit = Rlimit { kind: RlimitKind::Core, most: 1 };
+
 /// What restricts every program in a container, and what is looked for before the first. Plain data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contained {
@@ -87,8 +90,9 @@ pub enum Kernel {
 pub struct ProcessOne {
     orders: OwnedFd,
     preference: KilledFirst,
-    /// Held and never used: as long as its other end is open the engine is there.
-    attached: Option<OwnedFd>,
+    /// What tells of children, once we have restricted ourselves, or why we could not: that may be long before we are told what
+    /// we are for, and whoever tells us hears of it then.
+    restricted: Option<Result<OwnedFd, Failed>>,
 }
 
 impl ProcessOne {
@@ -108,7 +112,7 @@ impl ProcessOne {
         place_descriptors([null, null, null, 0, 1]).map_err(step)?;
         // SAFETY: both numbers were just arranged for this process, and nothing else owns them.
         let (orders, reports) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(REPORTS)) };
-        Ok(Some((Self { orders, preference, attached: None }, reports)))
+        Ok(Some((Self { orders, preference, restricted: None }, reports)))
     }
 
     /// What orders come through.
@@ -116,31 +120,49 @@ impl ProcessOne {
         &self.orders
     }
 
-    /// Speaks over the socket at `at` from now on, instead of what the engine gave us: of that only the way out is held.
+    /// Speaks over the socket at `at` from now on, instead of what the engine gave us: of that only the way out is held, until we
+    /// end. Where a host can be met, the kernel is the host's, and nothing of what restricts us depends on what we will be told: it is
+    /// done now, and not when somebody waits for it.
     pub fn meet(&mut self, at: &OsStr, reports: &mut OwnedFd) -> io::Result<()> {
         let attached = rustix::io::fcntl_dupfd_cloexec(&*reports, ATTACHED)?;
         if attached.as_raw_fd() != ATTACHED {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        self.attached = Some(attached);
         let socket = OwnedFd::from(UnixStream::connect(at)?);
         for taken in [&mut self.orders, reports] {
             rustix::io::dup2(&socket, taken)?;
         }
+        drop(socket);
+        self.restricted = Some(self.restrict(attached.into_raw_fd(), Kernel::Host));
         Ok(())
     }
 
     /// Gives up everything that the engine may have left us, and restricts us as every program is.
-    pub fn enter(self, contained: &Contained) -> Result<Behind<'_>, Failed> {
-        let failed = |error: io::Error| Failed::said(&error);
+    pub fn enter(mut self, contained: &Contained) -> Result<Behind<'_>, Failed> {
         contained.check_identity()?;
-        contained.forget_arguments()?;
-        // Until the process ends.
-        let ours = self.attached.map_or(REPORTS, IntoRawFd::into_raw_fd);
-        contained.close_all_but(ours, self.preference.descriptor())?;
+        if contained.rlimits.iter().any(|limit| limit.kind == RlimitKind::Core && limit.most != NO_CORE.most) {
+            return Err(Failed::Said("no other limit of core files can be had than none".to_owned()));
+        }
+        if self.restricted.is_some() && contained.kernel != Kernel::Host {
+            return Err(Failed::Said("a host was met, and the kernel is not its own".to_owned()));
+        }
+        let signals = match self.restricted.take() {
+            Some(restricted) => restricted,
+            None => self.restrict(REPORTS, contained.kernel),
+        }?;
+        Ok(Behind::in_container(contained, self.orders, signals, self.preference))
+    }
+
+    /// Restricts us for good; returns what tells of children. Of what is open, what is up to `ours` stays.
+    fn restrict(&self, ours: c_int, kernel: Kernel) -> Result<OwnedFd, Failed> {
+        let failed = |error: io::Error| Failed::said(&error);
+        kernel.forget_arguments()?;
+        kernel.close_all_but(ours, self.preference.descriptor())?;
         let signals = keeper_process::child_signals().map_err(step)?;
+        // SAFETY: the descriptor was just opened, and nothing else owns it.
+        let signals = unsafe { OwnedFd::from_raw_fd(signals) };
         privileges::set_no_new_privileges().map_err(failed)?;
-        let ambient = match contained.kernel {
+        let ambient = match kernel {
             Kernel::Host => Ambient::Known,
             Kernel::Own => Ambient::PerhapsUnknown,
         };
@@ -152,18 +174,54 @@ impl ProcessOne {
             }
         }
         // Before the filter, which lets nobody change it.
-        for limit in contained.rlimits.iter().filter(|limit| limit.kind == RlimitKind::Core) {
-            set_limit(limit).map_err(step)?;
-        }
+        set_limit(&NO_CORE).map_err(step)?;
         seccomp::install(seccomp::program()).map_err(failed)?;
-        // SAFETY: the descriptor was just opened, and nothing else owns it.
-        let signals = unsafe { OwnedFd::from_raw_fd(signals) };
-        Ok(Behind::in_container(contained, self.orders, signals, self.preference))
+        Ok(signals)
     }
 }
 
 fn step((stage, errno): (Stage, c_int)) -> Failed {
     Failed::Step(stage, errno)
+}
+
+impl Kernel {
+    /// Clears our arguments and the environment that the engine set.
+    fn forget_arguments(self) -> Result<(), Failed> {
+        match (inside::forget_arguments(), self) {
+            // One that is not Linux may not say where they are. They hold nothing that programs are not given.
+            (Ok(()), _) | (Err(_), Kernel::Own) => Ok(()),
+            (Err(error), Kernel::Host) => Err(Failed::said(&error)),
+        }
+    }
+
+    /// Closes what the engine left open, but ours, the last of which is `ours`, and `kept`.
+    fn close_all_but(self, ours: c_int, kept: c_int) -> Result<(), Failed> {
+        let closed = close_between(ours + 1, kept - 1).and_then(|()| close_from(kept + 1));
+        let closed = self.or_one_by_one(closed, |descriptor| {
+            if descriptor > ours && descriptor != kept {
+                // SAFETY: an integer. Nothing of ours owns what the engine left open.
+                unsafe { libc::close(descriptor) };
+            }
+            Ok(())
+        });
+        closed.map_err(step)
+    }
+
+    /// What a kernel of its own may not be able to do to all descriptors at once is done to each above the first three.
+    fn or_one_by_one(self, done: Result<(), c_int>, each: impl Fn(c_int) -> Result<(), ()>) -> Step<()> {
+        let errno = match done {
+            Ok(()) => return Ok(()),
+            Err(errno @ (libc::ENOSYS | libc::EINVAL)) if self == Kernel::Own => errno,
+            Err(errno) => return Err((Stage::Descriptors, errno)),
+        };
+        let entries = fs::read_dir("/proc/self/fd").map_err(|_| (Stage::Descriptors, errno))?;
+        // All of them, before the first is closed.
+        let open: Vec<c_int> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        if open.is_empty() {
+            return Err((Stage::Descriptors, errno));
+        }
+        open.into_iter().filter(|fd| *fd >= CONTROL).try_for_each(each).map_err(|()| (Stage::Descriptors, errno))
+    }
 }
 
 impl Contained {
@@ -176,31 +234,9 @@ impl Contained {
         Err(Failed::Said(format!("the engine made us user {uid}:{gid} instead of {}:{}", self.uid, self.gid)))
     }
 
-    /// Clears our arguments and the environment that the engine set.
-    fn forget_arguments(&self) -> Result<(), Failed> {
-        match (inside::forget_arguments(), self.kernel) {
-            // One that is not Linux may not say where they are. They hold nothing that programs are not given.
-            (Ok(()), _) | (Err(_), Kernel::Own) => Ok(()),
-            (Err(error), Kernel::Host) => Err(Failed::said(&error)),
-        }
-    }
-
-    /// Closes what the engine left open, but ours, the last of which is `ours`, and `kept`.
-    fn close_all_but(&self, ours: c_int, kept: c_int) -> Result<(), Failed> {
-        let closed = close_between(ours + 1, kept - 1).and_then(|()| close_from(kept + 1));
-        let closed = self.or_one_by_one(closed, |descriptor| {
-            if descriptor > ours && descriptor != kept {
-                // SAFETY: an integer. Nothing of ours owns what the engine left open.
-                unsafe { libc::close(descriptor) };
-            }
-            Ok(())
-        });
-        closed.map_err(step)
-    }
-
     /// Lets everything but the first three descriptors close when a program is executed.
     pub(super) fn close_others_on_exec(&self) -> Result<(), Failed> {
-        let set = self.or_one_by_one(close_from_on_exec(CONTROL), |descriptor| {
+        let set = self.kernel.or_one_by_one(close_from_on_exec(CONTROL), |descriptor| {
             // SAFETY: integers only; the flags are of this process's own table.
             match unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) } {
                 // The one that lists them is closed already.
@@ -209,22 +245,6 @@ impl Contained {
             }
         });
         set.map_err(step)
-    }
-
-    /// What a kernel of its own may not be able to do to all descriptors at once is done to each above the first three.
-    fn or_one_by_one(&self, done: Result<(), c_int>, each: impl Fn(c_int) -> Result<(), ()>) -> Step<()> {
-        let errno = match done {
-            Ok(()) => return Ok(()),
-            Err(errno @ (libc::ENOSYS | libc::EINVAL)) if self.kernel == Kernel::Own => errno,
-            Err(errno) => return Err((Stage::Descriptors, errno)),
-        };
-        let entries = fs::read_dir("/proc/self/fd").map_err(|_| (Stage::Descriptors, errno))?;
-        // All of them, before the first is closed.
-        let open: Vec<c_int> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        if open.is_empty() {
-            return Err((Stage::Descriptors, errno));
-        }
-        open.into_iter().filter(|fd| *fd >= CONTROL).try_for_each(each).map_err(|()| (Stage::Descriptors, errno))
     }
 
     /// Puts the restrictions of a program in force for the calling process, and proves them. There is no limit on processes

@@ -1,8 +1,10 @@
 //! The private copy of a workspace that a program works in, or that what it works in is filled from.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::StartError;
 use super::landlock::{open, state_below};
@@ -12,14 +14,14 @@ use crate::plan::Plan;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
 use crate::workspace::copy::{Manifest, copy};
-use crate::workspace::layer::{Lower, PrivateLayer};
+use crate::workspace::layer::{Held, Life, Lower, PrivateLayer};
 
 /// A copy that is ready to be worked in.
 #[derive(Debug)]
 pub(super) struct Copied {
     folder: OwnedFd,
-    lower: Lower,
-    manifest: Manifest,
+    lower: Arc<Lower>,
+    manifest: Arc<Manifest>,
 }
 
 /// Copies the workspace to the empty folder `to`, without what the policy denies and without the state folder.
@@ -36,7 +38,7 @@ pub(super) fn make(plan: &Plan, state: &StateFolder, to: &Path) -> Result<Copied
     let manifest = copy(from.as_fd(), folder.as_fd(), most, is_denied)?;
     let left_out = manifest.left_out().to_vec();
     let lower = Lower::new(from, root.to_owned(), left_out, Vec::new()).map_err(looked_at)?;
-    Ok(Copied { folder, lower, manifest })
+    Ok(Copied { folder, lower: Arc::new(lower), manifest: Arc::new(manifest) })
 }
 
 impl Copied {
@@ -67,6 +69,12 @@ impl Copied {
 
     /// The layer that is compared with the workspace at the end. The copy lies in `scratch`.
     pub(super) fn into_layer(self, scratch: Scratch) -> PrivateLayer {
-        PrivateLayer::copy(self.folder, self.lower, self.manifest, scratch)
+        PrivateLayer::copy(self.folder, self.lower, self.manifest, scratch, Life::Over)
+    }
+
+    /// A layer that is compared with the workspace while the copy is `held`.
+    pub(super) fn layer(&self, held: impl Held + 'static, life: Life) -> io::Result<PrivateLayer> {
+        let (lower, manifest) = (Arc::clone(&self.lower), Arc::clone(&self.manifest));
+        Ok(PrivateLayer::copy(self.folder.try_clone()?, lower, manifest, held, life))
     }
 }

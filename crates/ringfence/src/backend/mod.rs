@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::scratch::ScratchError;
 use crate::workspace::copy::CopyError;
 use crate::workspace::layer::PrivateLayer;
-use crate::workspace::merged::Merged;
+use crate::workspace::merged::PutBack;
 
 pub(crate) mod container;
 mod copied;
@@ -108,8 +108,9 @@ pub trait KeptWall: Backend {
     fn take_left(&self) -> Left;
     /// The workspace's private layer as it is now, when there is one that is kept.
     fn layer(&self) -> BoxFuture<'_, io::Result<Option<PrivateLayer>>>;
-    /// The workspace with that layer, as programs see it, to be written to.
-    fn workspace(&self) -> BoxFuture<'_, io::Result<Option<Merged>>>;
+    /// The workspace with that layer, as programs see it, to be written to. What is put back there is seen in a layer that was
+    /// got before.
+    fn workspace(&self) -> BoxFuture<'_, io::Result<Option<Box<dyn PutBack>>>>;
 }
 
 /// What is left of a wall when nothing runs behind it any more.

@@ -30,7 +30,7 @@ use crate::workspace::change::WasKind;
 use crate::workspace::harvest::{Remembered, harvest_again};
 use crate::workspace::kept::Kept;
 use crate::workspace::layer::PrivateLayer;
-use crate::workspace::merged::{Merged, PutError, Step};
+use crate::workspace::merged::{PutBack, PutError, Step};
 use crate::workspace::untouched::Untouched;
 use crate::workspace::{self, Before, Change, ChangeSet, Counts, Node, ObjectId, Objects};
 
@@ -254,7 +254,7 @@ impl Session {
                 return Err(CheckpointError::Busy { runs: work.open.runs().going.clone(), left: *left });
             }
             let number = work.shelf.number(&point)?.ok_or_else(|| CheckpointError::Unknown(point.to_string()))?;
-            work.restore(number, &merged)
+            work.restore(number, merged.as_ref())
         })
         .await
     }
@@ -424,7 +424,7 @@ impl Work<'_> {
         Ok(changes)
     }
 
-    fn restore(&mut self, number: u64, merged: &Merged) -> Result<Restored, CheckpointError> {
+    fn restore(&mut self, number: u64, merged: &dyn PutBack) -> Result<Restored, CheckpointError> {
         let wanted = self.shelf.load(number)?;
         let now = self.look()?;
         let changes = self.between(&now, &wanted).map_err(CheckpointError::Host)?;

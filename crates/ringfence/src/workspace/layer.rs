@@ -1,5 +1,6 @@
 //! The private layer of a workspace, as a wall handed it out, and the folder that it lies over or was copied from.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,6 @@ use std::sync::Arc;
 use rustix::fs::{Dir, Mode, OFlags};
 
 use super::copy::Manifest;
-use crate::scratch::Scratch;
 
 /// Where all layers of overlay are: nothing of the host's own.
 const TMPFS: u64 = 0x0102_1994;
@@ -31,6 +31,8 @@ pub enum Life {
     Over,
     /// Programs go on.
     GoesOn,
+    /// Nobody does while it is looked at, and it is looked at again later: it must stay as it is.
+    Rests,
 }
 
 /// A private layer over a workspace. What is in it was written by an untrusted program.
@@ -48,8 +50,13 @@ enum Source {
     /// The layer has what was changed, and marks for what was removed.
     Overlay,
     /// It has everything that the program sees, in a folder that is removed with it.
-    Copy { manifest: Manifest, _folder: Scratch },
+    Copy { manifest: Arc<Manifest>, _held: Box<dyn Held> },
 }
+
+/// What has to be there for as long as a copy is looked at.
+pub(crate) trait Held: fmt::Debug + Send + Sync {}
+
+impl<T: fmt::Debug + Send + Sync> Held for T {}
 
 impl Lower {
     /// The workspace `path`, held by `folder`. Relative to it, `absent` is what a program does not see of it, and `made`
@@ -142,10 +149,16 @@ impl PrivateLayer {
         }
     }
 
-    /// The copy in `upper`, a part of `folder`, which is removed with the layer. It is looked at when all has ended.
-    pub(crate) fn copy(upper: OwnedFd, lower: Lower, manifest: Manifest, folder: Scratch) -> Self {
-        let source = Source::Copy { manifest, _folder: folder };
-        Self { upper, lower: Arc::new(lower), life: Life::Over, source }
+    /// The copy in `upper`. What it lies in is `held` for as long as the layer is there.
+    pub(crate) fn copy(
+        upper: OwnedFd,
+        lower: impl Into<Arc<Lower>>,
+        manifest: impl Into<Arc<Manifest>>,
+        held: impl Held + 'static,
+        life: Life,
+    ) -> Self {
+        let source = Source::Copy { manifest: manifest.into(), _held: Box::new(held) };
+        Self { upper, lower: lower.into(), life, source }
     }
 
     /// What was copied, when it is a copy.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -43,6 +44,14 @@ pub struct PutError {
 
 /// A place, and what shall be there.
 pub type Step<'a> = (&'a Place, Option<&'a Node>);
+
+/// A workspace behind a wall, whose places can be made to be what they were.
+pub trait PutBack: fmt::Debug + Send {
+    /// Makes every place what its step says. `steps` are sorted by place and say all that differs, so that a folder which goes
+    /// is empty by then. The first that fails ends it; what was done until then stays. Blocks, and is no work for a thread of
+    /// an event loop.
+    fn put(&self, steps: &[Step<'_>], contents: &Objects) -> Result<(), PutError>;
+}
 
 /// A workspace with its private layer, as a guest handed it out.
 #[derive(Debug)]
@@ -82,15 +91,6 @@ impl Merged {
             Some(identity) => ringfence_linux::acting::as_user(identity, act)?,
             None => act(),
         }
-    }
-
-    /// Makes every place what its step says. `steps` are sorted by place and say all that differs, so that a folder which goes
-    /// is empty by then. The first that fails ends it; what was done until then stays.
-    pub fn put(&self, steps: &[Step<'_>], contents: &Objects) -> Result<(), PutError> {
-        let closed = self.open_up(steps)?;
-        let put = self.clear(steps).and_then(|()| self.make(steps, contents));
-        let shut = self.shut(steps, &closed);
-        put.and(shut)
     }
 
     /// Opens folders that their owner has closed and in which something is to be done; says what they were.
@@ -213,6 +213,15 @@ impl Merged {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
+    }
+}
+
+impl PutBack for Merged {
+    fn put(&self, steps: &[Step<'_>], contents: &Objects) -> Result<(), PutError> {
+        let closed = self.open_up(steps)?;
+        let put = self.clear(steps).and_then(|()| self.make(steps, contents));
+        let shut = self.shut(steps, &closed);
+        put.and(shut)
     }
 }
 

@@ -112,6 +112,11 @@ impl Objects {
         Ok((id, size))
     }
 
+    /// The content `id`, to be read. What it really holds has to be looked at where it arrives.
+    pub(super) fn open(&self, id: ObjectId) -> io::Result<File> {
+        File::open(self.path(id))
+    }
+
     /// Removes everything but the contents `ids`.
     pub fn keep_only(&self, ids: &HashSet<ObjectId>) -> io::Result<()> {
         let names: HashSet<String> = ids.iter().map(ObjectId::to_string).collect();

@@ -51,7 +51,8 @@ pub(super) fn obtain(binary: &Path, state: &StateFolder) -> Result<PathBuf, Gues
     if !is_static(&source).map_err(failed)? {
         return Err(GuestFileError::NotStatic { path: binary.to_owned() });
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
+    // Not the state folder itself: whoever removed that does not want it back.
+    make_folder(&folder).map_err(failed)?;
     let unique = RunId::generate().map_err(|_| failed(io::ErrorKind::Other.into()))?;
     let part = folder.join(format!("{unique}.part"));
     let copied = copy(&mut source, &part).and_then(|()| fs::rename(&part, &path));
@@ -62,6 +63,13 @@ pub(super) fn obtain(binary: &Path, state: &StateFolder) -> Result<PathBuf, Gues
     }
     forget_others(&folder, &path);
     Ok(path)
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 fn copy(source: &mut File, part: &Path) -> io::Result<()> {
@@ -126,6 +134,18 @@ mod tests {
         let second = obtain(&binary, &state).unwrap();
         assert_ne!(second, first);
         assert!(!first.exists() && second.exists());
+    }
+
+    #[test]
+    fn a_state_folder_that_was_removed_is_not_made_again() {
+        let (_folder, state) = state();
+        let binary = Path::new("/proc/self/exe");
+        obtain(binary, &state).unwrap();
+        fs::remove_dir_all(state.path()).unwrap();
+        assert!(obtain(binary, &state).is_err());
+        assert!(!state.path().exists());
+        fs::create_dir(state.path()).unwrap();
+        assert!(obtain(binary, &state).is_ok(), "the twin");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use ringfence_linux::cgroup::CgroupUsage;
 use ringfence_linux::wall::Program;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
+use super::brought::Copy;
 use super::standing::Standing;
 use super::trust::with_certificates;
 use super::{named, promises};
@@ -27,7 +28,9 @@ use crate::backend::{
 use crate::egress::{Contacts, Egress};
 use crate::plan::Plan;
 use crate::workspace::layer::{Life, PrivateLayer};
-use crate::workspace::merged::Merged;
+use crate::workspace::merged::{Merged, PutBack, PutError, Step};
+use crate::workspace::mirror::put_nodes;
+use crate::workspace::objects::Objects;
 
 /// A guest that said nothing for so long tells nothing more.
 const HEARD: Duration = Duration::from_secs(2);
@@ -191,27 +194,57 @@ impl KeptWall for Session {
 
     fn layer(&self) -> BoxFuture<'_, io::Result<Option<PrivateLayer>>> {
         Box::pin(async {
-            match &self.standing.laid {
-                Some(laid) => laid.layer(Life::GoesOn).map(Some),
-                None if self.standing.far.keeps_workspace() => Err(io::Error::new(
-                    io::ErrorKind::Unsupported,
-                    "what a container was filled with can be looked at only when its session ends",
-                )),
-                None => Ok(None),
+            match (&self.standing.laid, &self.standing.copy) {
+                (Some(laid), _) => laid.layer(Life::GoesOn).map(Some),
+                (None, Some(copy)) => {
+                    let brought = copy.now().await?;
+                    self.standing.far.collect(Box::new(brought)).await.map(Some)
+                }
+                (None, None) => Ok(None),
             }
         })
     }
 
-    fn workspace(&self) -> BoxFuture<'_, io::Result<Option<Merged>>> {
+    fn workspace(&self) -> BoxFuture<'_, io::Result<Option<Box<dyn PutBack>>>> {
         Box::pin(async {
-            match &self.standing.laid {
-                Some(laid) => laid.merged.try_clone().and_then(Merged::new).map(Some),
-                None if self.standing.far.keeps_workspace() => Err(io::Error::new(
-                    io::ErrorKind::Unsupported,
-                    "what a container was filled with cannot be put back to an earlier state",
-                )),
-                None => Ok(None),
-            }
+            let found: Option<Box<dyn PutBack>> = match (&self.standing.laid, &self.standing.copy) {
+                (Some(laid), _) => Some(Box::new(Merged::new(laid.merged.try_clone()?)?)),
+                (None, Some(copy)) => Some(Box::new(FarMerged {
+                    far: Arc::clone(&self.standing.far),
+                    copy: Arc::clone(copy),
+                    runtime: tokio::runtime::Handle::current(),
+                })),
+                (None, None) => None,
+            };
+            Ok(found)
+        })
+    }
+}
+
+/// The workspace of a filled container, which its guest puts back.
+#[derive(Debug)]
+struct FarMerged {
+    far: Arc<FarLink>,
+    copy: Arc<Copy>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl PutBack for FarMerged {
+    fn put(&self, steps: &[Step<'_>], contents: &Objects) -> Result<(), PutError> {
+        let failed = |attempt| {
+            let place = steps.first().map(|(place, _)| place.as_path().to_owned()).unwrap_or_default();
+            move |source| PutError { attempt, place, source }
+        };
+        let nodes = put_nodes(steps, contents).map_err(failed("read what is to be put back, from"))?;
+        self.runtime.block_on(async {
+            let put = self.far.fill(futures_util::stream::iter(nodes)).await;
+            // Also when it could not be done: the copy is what the guest has.
+            let told = match self.copy.once_more() {
+                Ok(brought) => self.far.collect(Box::new(brought)).await.map(drop),
+                Err(error) => Err(error),
+            };
+            put.map_err(failed("put back in the container, from"))?;
+            told.map_err(failed("look at what was put back in the container, from"))
         })
     }
 }

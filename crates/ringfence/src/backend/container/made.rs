@@ -16,6 +16,7 @@ use super::attached::Complaint;
 use super::could_not;
 use super::engine::{ContainerId, Engine, State};
 use super::failure::{EngineError, EngineFailure};
+use super::guest_path::GuestPath;
 use super::labels::{ContainerKind, Labels, Owner};
 use super::leaving::Leaving;
 use super::meeting::meet;
@@ -161,7 +162,20 @@ impl Recipe {
         let labels = Labels::new(run.as_str(), &self.owner, kind).map_err(naming)?;
         let guest_at = GuestPlace::new().map_err(|error| could_not(&error))?;
         let spec = Spec { labels, guest_at, ..self.spec.clone() };
-        let id = self.engine.create(&spec).await.map_err(|error| could_not(&error))?;
+        let path = match &spec.guest {
+            GuestFrom::File(guest) => {
+                let gone = |source| StartError::Io { attempt: "find our own binary in the state folder", source };
+                Some(GuestPath::look(guest).map_err(gone)?)
+            }
+            GuestFrom::Volume(_) => None,
+            #[cfg(test)]
+            GuestFrom::Instead(_) => None,
+        };
+        let made = self.engine.create(&spec).await;
+        if let Some(path) = path {
+            path.remove_what_came();
+        }
+        let id = made.map_err(|error| could_not(&error))?;
         let (engine, leaving) = (self.engine.clone(), self.leaving.clone());
         let place = MadePlace { engine, id, leaving, is_removed: AtomicBool::new(false) };
         match self.begin(&spec, &place).await {

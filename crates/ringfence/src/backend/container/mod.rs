@@ -14,6 +14,7 @@ pub(crate) mod facts;
 pub(crate) mod failure;
 mod guard;
 mod guest_file;
+mod guest_path;
 mod guest_place;
 pub(crate) mod guest_volume;
 pub(crate) mod image;
@@ -245,6 +246,8 @@ impl Containers {
         let (proofs, image, guest) = (standing.proofs.clone(), named(&standing.prepared.image), standing.guest.clone());
         let (counters, from, egress) = (kept::counters(&standing), standing.from, standing.egress.take());
         let (trust, shown) = (standing.trust.take(), standing.shown);
+        // Only what is told at the end is of interest: it goes with its layer.
+        standing.copy = None;
         let start = |number| {
             let start = inside::start(plan, number, |code| found.program(plan, code))?;
             Ok(trust::with_certificates(start, trust.as_ref(), plan.policy()))

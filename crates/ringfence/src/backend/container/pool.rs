@@ -56,8 +56,10 @@ struct Shared<R: Recipe> {
     idle: Duration,
     shelf: Mutex<Shelf<R>>,
     at_once: Semaphore,
-    /// Tells that one was made, or was not.
+    /// Tells that one was made, or was not, or was ended.
     moved: Notify,
+    /// Tells those that are to be made a while from now that they may not be wanted any more.
+    exchanged: Notify,
 }
 
 #[derive(Debug)]
@@ -66,6 +68,8 @@ struct Shelf<R: Recipe> {
     recipe: Option<Arc<R>>,
     ready: VecDeque<Waiting<R::Made>>,
     making: usize,
+    /// Those that are being ended, which nobody else waits for.
+    ending: usize,
     next_number: u64,
     /// Why the last one that was not made was not.
     failed: Option<StartError>,
@@ -108,13 +112,14 @@ impl<R: Recipe> Drop for Refill<'_, R> {
 impl<R: Recipe> Pool<R> {
     /// Room for `size`, each for at most `idle`. Nothing is made before [`Pool::fill`].
     pub(super) fn new(size: usize, idle: Duration) -> Self {
-        let shelf = Shelf { recipe: None, ready: VecDeque::new(), making: 0, next_number: 0, failed: None };
+        let shelf = Shelf { recipe: None, ready: VecDeque::new(), making: 0, ending: 0, next_number: 0, failed: None };
         Self(Arc::new(Shared {
             size,
             idle,
             shelf: Mutex::new(shelf),
             at_once: Semaphore::new(AT_ONCE),
             moved: Notify::new(),
+            exchanged: Notify::new(),
         }))
     }
 
@@ -132,9 +137,10 @@ impl<R: Recipe> Pool<R> {
             let is_same = shelf.recipe.as_ref().is_some_and(|current| current.key() == recipe.key());
             if is_same { Vec::new() } else { shelf.exchange(Some(recipe)) }
         };
+        self.0.exchanged.notify_waiters();
         end_all::<R>(others).await;
         self.0.refill(Duration::ZERO);
-        self.0.settled().await;
+        self.0.until(|shelf| shelf.making == 0).await;
         let mut shelf = self.0.shelf();
         shelf.failed.take().map_or(Ok(shelf.ready.len()), Err)
     }
@@ -147,14 +153,15 @@ impl<R: Recipe> Pool<R> {
         loop {
             let (found, others) = self.0.shelf().next(recipe);
             if !others.is_empty() {
-                tokio::spawn(end_all::<R>(others));
+                self.0.exchanged.notify_waiters();
+                self.0.end_later(others);
             }
             let Some(mut made) = found else { return Taken { made: None, dead } };
             if R::is_alive(&mut made).await {
                 return Taken { made: Some(made), dead };
             }
             dead += 1;
-            tokio::spawn(R::end(made));
+            self.0.end_later(vec![made]);
         }
     }
 
@@ -163,11 +170,13 @@ impl<R: Recipe> Pool<R> {
         Refill(self)
     }
 
-    /// Ends all of them, and those that are being made. Until [`Pool::fill`] no more are made.
+    /// Ends all of them, and those that are being made: when it is done, nothing of them is there, and nothing is on its way.
+    /// Until [`Pool::fill`] no more are made.
     pub(super) async fn drain(&self) {
         let all = self.0.shelf().exchange(None);
+        self.0.exchanged.notify_waiters();
         end_all::<R>(all).await;
-        self.0.settled().await;
+        self.0.until(|shelf| shelf.making == 0 && shelf.ending == 0).await;
     }
 }
 
@@ -175,6 +184,7 @@ impl<R: Recipe> Drop for Pool<R> {
     fn drop(&mut self) {
         // Each ends when it is dropped; one that is being made finds that nobody wants it.
         drop(self.0.shelf().exchange(None));
+        self.0.exchanged.notify_waiters();
     }
 }
 
@@ -221,17 +231,43 @@ impl<R: Recipe> Shared<R> {
         }
     }
 
-    /// Waits until none is being made.
-    async fn settled(&self) {
+    /// Waits until so much was made and ended.
+    async fn until(&self, holds: impl Fn(&Shelf<R>) -> bool) {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            if self.shelf().making == 0 {
+            if holds(&self.shelf()) {
                 return;
             }
             moved.await;
         }
+    }
+
+    /// Ends these while somebody else goes on. Who drains waits for it.
+    fn end_later(self: &Arc<Self>, all: Vec<R::Made>) {
+        self.shelf().ending += 1;
+        let ending = Ending(Arc::clone(self));
+        tokio::spawn(async move {
+            end_all::<R>(all).await;
+            drop(ending);
+        });
+    }
+
+    /// Waits so long, or until `recipe` is not wanted any more.
+    async fn pause(&self, recipe: &Arc<R>, after: Duration) {
+        let waits = async {
+            loop {
+                let exchanged = self.exchanged.notified();
+                tokio::pin!(exchanged);
+                exchanged.as_mut().enable();
+                if !self.shelf().wants(recipe) {
+                    return;
+                }
+                exchanged.await;
+            }
+        };
+        tokio::time::timeout(after, waits).await.ok();
     }
 
     /// Puts one where it waits; gives it back when nobody wants it any more.
@@ -259,9 +295,20 @@ impl<R: Recipe> Drop for Making<R> {
     }
 }
 
+/// Some that are being ended.
+#[derive(Debug)]
+struct Ending<R: Recipe>(Arc<Shared<R>>);
+
+impl<R: Recipe> Drop for Ending<R> {
+    fn drop(&mut self) {
+        self.0.shelf().ending -= 1;
+        self.0.moved.notify_waiters();
+    }
+}
+
 async fn make_one<R: Recipe>(making: Making<R>, recipe: Arc<R>, after: Duration) {
     let shared = Arc::clone(&making.0);
-    tokio::time::sleep(after).await;
+    shared.pause(&recipe, after).await;
     // It is never closed.
     let Ok(permit) = shared.at_once.acquire().await else { return };
     if shared.shelf().wants(&recipe) {
@@ -292,7 +339,7 @@ async fn end_unused<R: Recipe>(shared: Weak<Shared<R>>, number: u64, idle: Durat
         at.and_then(|at| shelf.ready.remove(at))
     };
     if let Some(waiting) = unused {
-        R::end(waiting.made).await;
+        shared.end_later(vec![waiting.made]);
     }
 }
 

@@ -87,6 +87,10 @@ async fn take(pool: &Pool<Fake>, recipe: &Arc<Fake>) -> Option<FakeMade> {
     pool.take(recipe).await.made
 }
 
+async fn settled(pool: &Pool<Fake>) {
+    pool.0.until(|shelf| shelf.making == 0).await;
+}
+
 fn ended(yard: &Arc<Mutex<Yard>>) -> Vec<u32> {
     yard.lock().unwrap().ended.iter().copied().collect()
 }
@@ -103,7 +107,7 @@ async fn each_that_waits_is_used_once_and_made_up_for() {
         let made = take(&pool, &wanted).await.unwrap();
         assert!(seen.insert(made.number), "{} was used twice", made.number);
         drop(made);
-        pool.0.settled().await;
+        settled(&pool).await;
         assert_eq!(pool.0.shelf().ready.len(), 3);
     }
     assert_eq!(yard.lock().unwrap().made.len(), 10);
@@ -115,7 +119,7 @@ async fn a_pool_without_room_never_makes_one() {
     let (pool, wanted) = (Pool::new(0, HOUR), recipe(&yard, 1, 0));
     assert_eq!(pool.fill(Arc::clone(&wanted)).await.unwrap(), 0);
     assert!(take(&pool, &wanted).await.is_none());
-    pool.0.settled().await;
+    settled(&pool).await;
     assert!(!pool.is_used() && yard.lock().unwrap().made.is_empty());
 }
 
@@ -135,7 +139,7 @@ async fn those_without_room_for_the_workspace_are_replaced_by_some_that_have_it(
     let (pool, larger) = (Pool::new(2, HOUR), recipe(&yard, 1, 512));
     pool.fill(recipe(&yard, 1, 256)).await.unwrap();
     assert!(take(&pool, &larger).await.is_none());
-    pool.0.settled().await;
+    settled(&pool).await;
     assert_eq!(ended(&yard), [0, 1]);
     assert!(take(&pool, &larger).await.unwrap().number >= 2);
 }
@@ -147,7 +151,7 @@ async fn one_that_died_while_it_waited_is_thrown_away() {
     pool.fill(Arc::clone(&wanted)).await.unwrap();
     yard.lock().unwrap().dead.insert(0);
     assert_eq!(take(&pool, &wanted).await.unwrap().number, 1);
-    pool.0.settled().await;
+    settled(&pool).await;
     assert!(ended(&yard).contains(&0));
     assert_eq!(pool.0.shelf().ready.len(), 2);
     yard.lock().unwrap().dead.extend([2, 3]);
@@ -155,6 +159,21 @@ async fn one_that_died_while_it_waited_is_thrown_away() {
     assert!(made.is_none() && dead == 2, "all are dead: a run starts as ever, and says so");
     let Taken { made, dead } = pool.take(&wanted).await;
     assert!(made.is_none() && dead == 0, "the twin: none waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_drains_waits_for_those_that_are_being_ended_and_not_for_those_that_were_to_be_made() {
+    let yard: Arc<Mutex<Yard>> = Arc::default();
+    let (pool, wanted) = (Pool::new(2, HOUR), recipe(&yard, 1, 0));
+    pool.fill(Arc::clone(&wanted)).await.unwrap();
+    yard.lock().unwrap().dead.extend([0, 1]);
+    assert!(take(&pool, &wanted).await.is_none());
+    let begin = tokio::time::Instant::now();
+    pool.drain().await;
+    assert_eq!(ended(&yard), [0, 1]);
+    assert_eq!(begin.elapsed(), Duration::ZERO, "a pause before one is made ends with the pool");
+    assert_eq!(yard.lock().unwrap().made.len(), 2, "none was made in their place");
+    assert_eq!(pool.fill(Arc::clone(&wanted)).await.unwrap(), 2, "the twin: it can be filled again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +187,7 @@ async fn one_that_nobody_takes_ends_and_comes_back_with_the_next_run() {
     assert_eq!(ended(&yard), [0]);
     assert_eq!(yard.lock().unwrap().made.len(), 1, "none is made while nobody runs anything");
     assert!(take(&pool, &wanted).await.is_none());
-    pool.0.settled().await;
+    settled(&pool).await;
     assert!(take(&pool, &wanted).await.is_some());
 }
 
@@ -184,7 +203,7 @@ async fn drained_and_dropped_pools_leave_nothing_not_even_what_is_being_made() {
     assert!(!ended(&yard).contains(&taken.number), "what was taken is its run's");
     assert_eq!(ended(&yard).len() + 1, yard.lock().unwrap().made.len());
     assert!(take(&pool, &wanted).await.is_none(), "no more are made");
-    pool.0.settled().await;
+    settled(&pool).await;
     assert_eq!(pool.fill(Arc::clone(&wanted)).await.unwrap(), 3, "the twin: it can be filled again");
     drop(take(&pool, &wanted).await);
     drop(pool);
@@ -203,7 +222,7 @@ async fn what_cannot_be_made_is_told_to_whoever_waits_and_not_tried_without_end(
     assert_eq!(pool.0.shelf().making, 0);
     yard.lock().unwrap().fails = false;
     assert!(take(&pool, &wanted).await.is_none());
-    pool.0.settled().await;
+    settled(&pool).await;
     assert!(take(&pool, &wanted).await.is_some(), "the next run had it tried again");
 }
 

@@ -10,7 +10,7 @@ use ringfence_egress::TrustFiles;
 use ringfence_policy::WorkspaceMode;
 
 use super::attached::Complaint;
-use super::brought::Brought;
+use super::brought::Copy;
 use super::engine::{Ended, State};
 use super::labels::ContainerKind;
 use super::laying::lay;
@@ -20,7 +20,7 @@ use super::wanted::Wanted;
 use super::ways::Way;
 use super::{Containers, Prepared, could_not};
 use crate::backend::copied::{self, Copied};
-use crate::backend::far::{Bringing, FarLink};
+use crate::backend::far::FarLink;
 use crate::backend::guest::{Kept, Link, Proofs};
 use crate::backend::lead_out::lead_out;
 use crate::backend::{Shown, StartError, WallError};
@@ -48,6 +48,8 @@ pub(super) struct Standing {
     /// How its image was found.
     pub(super) shown: Shown,
     pub(super) laid: Option<LaidWorkspace>,
+    /// What a container was filled from, when what differs from it is kept.
+    pub(super) copy: Option<Arc<Copy>>,
     /// The way out, where the policy allows one.
     pub(super) egress: Option<Egress>,
     /// What programs have to trust, where TLS is opened there.
@@ -136,9 +138,10 @@ async fn furnish(
 ) -> Result<Standing, StartError> {
     let Wanted { prepared, workspace, begin, .. } = wanted;
     let work = async {
-        let Source { from, bringing, held } = source(filling, plan.policy().fs.mode.value, plan)?;
-        if let Some(bringing) = bringing {
-            made.far.keep(bringing).map_err(io("speak to the guest"))?;
+        let Source { from, copy, held } = source(filling, plan.policy().fs.mode.value, plan)?;
+        if let Some(copy) = &copy {
+            let brought = copy.at_the_end().map_err(io("open the private copy"))?;
+            made.far.keep(Box::new(brought)).map_err(io("speak to the guest"))?;
         }
         let laid = match &made.first {
             Some(first) => lay(containers, plan, &workspace, first)?,
@@ -159,10 +162,10 @@ async fn furnish(
             made.far.fill(stream::iter(nodes)).await.map_err(io("fill the workspace of the container"))?;
         }
         drop(held);
-        Ok((proofs, egress, trust, laid))
+        Ok((proofs, egress, trust, laid, copy))
     };
     match work.await {
-        Ok((proofs, egress, trust, laid)) => {
+        Ok((proofs, egress, trust, laid, copy)) => {
             let Made { far, place, .. } = made;
             let guest = Kept::new(Link::Far(Arc::clone(&far)));
             let shown = Shown::AsAsked;
@@ -174,6 +177,7 @@ async fn furnish(
                 prepared,
                 shown,
                 laid,
+                copy,
                 egress,
                 trust,
                 from: None,
@@ -228,8 +232,8 @@ fn fill_from(containers: &Containers, plan: &Plan, way: Way) -> Result<Option<Fi
 #[derive(Default)]
 struct Source {
     from: Option<OwnedFd>,
-    /// Who takes what differs in the end, where that is kept.
-    bringing: Option<Box<dyn Bringing>>,
+    /// Where what differs is taken, where that is kept.
+    copy: Option<Arc<Copy>>,
     /// The copy itself, where nobody else has it.
     held: Option<Filling>,
 }
@@ -238,9 +242,9 @@ fn source(filling: Option<Filling>, mode: WorkspaceMode, plan: &Plan) -> Result<
     let Some(filling) = filling else { return Ok(Source::default()) };
     let from = filling.copied.folder().try_clone_to_owned().map_err(io("open the private copy"))?;
     if !matches!(mode, WorkspaceMode::Review | WorkspaceMode::Direct) {
-        return Ok(Source { from: Some(from), bringing: None, held: Some(filling) });
+        return Ok(Source { from: Some(from), copy: None, held: Some(filling) });
     }
     let most = plan.policy().fs.size.value.get().saturating_add(filling.copied.bytes());
-    let brought = Brought::new(filling.copied, filling.scratch, most).map_err(io("open the private copy"))?;
-    Ok(Source { from: Some(from), bringing: Some(Box::new(brought)), held: None })
+    let copy = Copy::new(filling.copied, filling.scratch, most);
+    Ok(Source { from: Some(from), copy: Some(copy), held: None })
 }

@@ -76,13 +76,13 @@ impl FarLink {
     }
 
     /// Asks what differs now, and has a layer made of it. Programs go on meanwhile.
-    #[cfg_attr(not(test), allow(dead_code, reason = "only the end of a session is told so far"))]
     pub(in crate::backend) async fn collect(&self, bringing: Box<dyn Bringing>) -> io::Result<PrivateLayer> {
         let mut collector = Collector::begin(bringing)?;
         let layer = collector.layer.take().ok_or_else(gone)?;
         {
             let mut turns = self.shared.proven()?;
             turns.collectors.push_back(collector);
+            turns.was_looked_at = true;
             self.shared.order(&FarOrder::Collect)?;
         }
         self.shared.answer(COLLECTS, layer).await?

@@ -6,6 +6,7 @@ use std::io;
 use ringfence_guest::far::{MOST_NODES, Node, PIECE, What};
 use tokio::sync::{mpsc, oneshot};
 
+use super::turn::said_by_the_guest;
 use super::{OutOfTurn, gone};
 use crate::workspace::layer::PrivateLayer;
 
@@ -26,6 +27,8 @@ pub(in crate::backend) trait Bringing: fmt::Debug + Send {
 enum Part {
     Nodes(Vec<Node>),
     All,
+    /// It could not tell all of it, in its words.
+    NotAll(String),
 }
 
 /// A layer that is being brought. Dropping it before all was told gives the layer up.
@@ -44,6 +47,7 @@ impl Collector {
             match receiver.blocking_recv() {
                 Some(Part::Nodes(nodes)) => bringing.bring(nodes)?,
                 Some(Part::All) => return bringing.finish(),
+                Some(Part::NotAll(words)) => return Err(said_by_the_guest(&words)),
                 None => {
                     return Err(io::Error::new(
                         io::ErrorKind::UnexpectedEof,
@@ -64,13 +68,14 @@ impl Collector {
         parts.0.send(Part::Nodes(nodes)).await.ok();
     }
 
-    pub(super) async fn all(&self) {
-        self.parts.send(Part::All).await.ok();
+    /// That was all, or it says why not.
+    pub(super) async fn told(&self, all: Result<(), String>) {
+        self.parts.send(all.map_or_else(Part::NotAll, |()| Part::All)).await.ok();
     }
 
     /// The layer, now that all was told.
     pub(super) async fn finished(mut self) -> io::Result<PrivateLayer> {
-        self.all().await;
+        self.told(Ok(())).await;
         match self.layer.take() {
             Some(layer) => layer.await.unwrap_or_else(|_| Err(gone())),
             None => Err(gone()),
@@ -91,6 +96,7 @@ impl fmt::Debug for Part {
         match self {
             Self::Nodes(nodes) => write!(formatter, "{} nodes", nodes.len()),
             Self::All => formatter.write_str("all"),
+            Self::NotAll(words) => write!(formatter, "not all: {words}"),
         }
     }
 }

@@ -47,7 +47,6 @@ const PROVES: Duration = Duration::from_secs(60);
 /// How long a guest may take to say which files are there, or that the workspace is as it was sent.
 const ANSWERS: Duration = Duration::from_secs(60);
 /// How long it may take to tell all that differs.
-#[cfg_attr(not(test), allow(dead_code, reason = "only the end of a session is told so far"))]
 const COLLECTS: Duration = Duration::from_secs(600);
 /// How long killing from outside may take before the guest is said to be gone all the same.
 const KILLS: Duration = Duration::from_secs(10);
@@ -391,12 +390,7 @@ impl Shared {
                     tell.send(report).ok();
                 }
                 Ok(Step::Bring(parts, nodes)) => self.write_down(Collector::nodes(parts, nodes)).await,
-                Ok(Step::Brought(collector, all)) => {
-                    // Otherwise the layer is given up with its collector.
-                    if all.is_ok() {
-                        self.write_down(collector.all()).await;
-                    }
-                }
+                Ok(Step::Brought(collector, all)) => self.write_down(collector.told(all)).await,
                 Ok(Step::BroughtLast(collector, all)) => self.write_down(self.finish(collector, all)).await,
                 Ok(Step::Gone(report)) => {
                     self.turns().give_up();

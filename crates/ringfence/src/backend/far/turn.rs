@@ -39,6 +39,8 @@ pub(super) struct Turns {
     pub(super) fill: Fill,
     /// Questions for what differs.
     pub(super) collectors: VecDeque<Collector>,
+    /// Somebody asked what differs before the end. What was told then is not told again.
+    pub(super) was_looked_at: bool,
     /// What makes a layer of what differs at the end, when that is kept.
     pub(super) last: Last,
     /// Something was asked for that the guest may end by.
@@ -194,6 +196,7 @@ impl Turns {
             finds: VecDeque::new(),
             fill: Fill::Nobody,
             collectors: VecDeque::new(),
+            was_looked_at: false,
             last: bringing.map_or(Last::Nothing, Last::Waiting),
             may_end: false,
             counted: None,
@@ -349,6 +352,10 @@ impl Turns {
         }
         match std::mem::replace(&mut self.last, Last::Nothing) {
             Last::Coming(collector) => Ok(Step::BroughtLast(Some(collector), all)),
+            // What differs is all that was told before.
+            Last::Waiting(bringing) if self.may_end && self.was_looked_at => {
+                Ok(Step::BroughtLast(Some(Collector::begin(bringing).map_err(|_| OutOfTurn)?), all))
+            }
             Last::Waiting(_) if self.may_end => Ok(Step::BroughtLast(None, all)),
             Last::Waiting(_) | Last::Nothing => Err(OutOfTurn),
         }

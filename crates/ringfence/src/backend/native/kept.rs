@@ -27,7 +27,7 @@ use crate::egress::{Contacts, Egress};
 use crate::plan::Plan;
 use crate::way_out::WayOut;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
-use crate::workspace::merged::Merged;
+use crate::workspace::merged::{Merged, PutBack};
 
 /// A wall with a guest that starts programs one after the other, or several at once.
 #[derive(Debug)]
@@ -176,13 +176,13 @@ impl KeptWall for Standing {
         })
     }
 
-    fn workspace(&self) -> BoxFuture<'_, io::Result<Option<Merged>>> {
+    fn workspace(&self) -> BoxFuture<'_, io::Result<Option<Box<dyn PutBack>>>> {
         Box::pin(async {
             if self.lower.is_none() {
                 return Ok(None);
             }
             match self.guest.workspace().await? {
-                Some(folder) => Merged::new(folder).map(Some),
+                Some(folder) => Ok(Some(Box::new(Merged::new(folder)?) as Box<dyn PutBack>)),
                 None => Err(io::Error::new(io::ErrorKind::InvalidData, "the guest did not hand over the workspace")),
             }
         })

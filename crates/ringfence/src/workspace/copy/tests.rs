@@ -15,7 +15,7 @@ use crate::scratch::Scratch;
 use crate::state::StateFolder;
 use crate::workspace::change::{Before, Change, Node, OtherKind, WasKind};
 use crate::workspace::harvest::{Bounds, HarvestError, harvest};
-use crate::workspace::layer::{Lower, PrivateLayer};
+use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::objects::{ObjectId, Objects};
 
 const PLENTY: u64 = 1 << 20;
@@ -74,7 +74,7 @@ impl Made {
         let (from, to) = (File::open(self.work("")).unwrap(), File::open(self.copy("")).unwrap());
         let manifest = self.copied.take().unwrap();
         let lower = Lower::new(from.into(), self.work(""), manifest.left_out().to_vec(), Vec::new()).unwrap();
-        let layer = PrivateLayer::copy(to.into(), lower, manifest, self.scratch.take().unwrap());
+        let layer = PrivateLayer::copy(to.into(), lower, manifest, self.scratch.take().unwrap(), Life::Over);
         harvest(&layer, Bounds { began: Moment::now(), most_bytes: PLENTY }, &self.objects())
     }
 

@@ -9,6 +9,7 @@ mod copied;
 mod error;
 mod file;
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
@@ -65,14 +66,16 @@ pub fn harvest_again(
         linked: HashMap::new(),
         known,
         seen: Remembered::begin(),
+        opened: RefCell::default(),
         entries: 0,
         letters: 0,
         read: 0,
         bases: 0,
     };
-    while let Some(folder) = harvest.left.pop_front() {
-        harvest.look_through(&folder)?;
-    }
+    let looked = harvest.look_through_all();
+    // Also after an error: it is looked at again.
+    harvest.close_again()?;
+    looked?;
     harvest.list_made();
     let mut changes = harvest.changes;
     changes.sort_by(|one, other| one.place.cmp(&other.place));
@@ -136,6 +139,8 @@ struct Harvest<'a> {
     /// What an earlier look found, and what this one did.
     known: &'a Remembered,
     seen: Remembered,
+    /// Folders of a layer that rests, which were closed and are open for us.
+    opened: RefCell<Vec<(PathBuf, Mode)>>,
     entries: usize,
     letters: usize,
     read: u64,
@@ -143,6 +148,13 @@ struct Harvest<'a> {
 }
 
 impl Harvest<'_> {
+    fn look_through_all(&mut self) -> Result<(), HarvestError> {
+        while let Some(folder) = self.left.pop_front() {
+            self.look_through(&folder)?;
+        }
+        Ok(())
+    }
+
     fn look_through(&mut self, folder: &Folder) -> Result<(), HarvestError> {
         let path = folder.place.as_ref().map_or(Path::new("."), Place::as_path);
         let failed = |attempt: &'static str| at(attempt, path);
@@ -411,20 +423,38 @@ impl Harvest<'_> {
     /// that is closed can be opened up. Its permissions were taken down before.
     fn open_upper_folder(&self, path: &Path) -> Result<OwnedFd, HarvestError> {
         let failed = || at("open the folder", path);
-        if self.layer.life() == Life::Over && !rustix::process::geteuid().is_root() {
+        let is_still = match self.layer.life() {
+            Life::Over | Life::Rests => true,
+            Life::GoesOn => false,
+        };
+        if is_still && !rustix::process::geteuid().is_root() {
             let held = hold(self.layer.upper(), path).map_err(failed())?;
             let mode = Mode::from_raw_mode(rustix::fs::fstat(&held).map_err(failed())?.st_mode & 0o7777);
             if !mode.contains(Mode::RWXU) {
                 open_up(&held, mode | Mode::RWXU).map_err(failed())?;
+                self.opened.borrow_mut().push((path.to_owned(), mode));
             }
         }
         open_folder(self.layer.upper(), path).map_err(failed())
     }
 
+    /// Gives folders of a layer that rests their permissions back, the innermost first.
+    fn close_again(&self) -> Result<(), HarvestError> {
+        if self.layer.life() != Life::Rests {
+            return Ok(());
+        }
+        for (path, mode) in self.opened.take().into_iter().rev() {
+            let failed = || at("close the folder", &path);
+            let held = hold(self.layer.upper(), &path).map_err(failed())?;
+            open_up(&held, mode).map_err(failed())?;
+        }
+        Ok(())
+    }
+
     /// Opens a file of the private layer. Its owner is who we are, or we are root: one that is closed can be opened up.
     fn open_upper_file(&self, folder: &OwnedFd, name: &OsStr, stat: &Stat, path: &Path) -> Result<File, HarvestError> {
         let file = match open_file(folder, name) {
-            Err(Errno::ACCESS) if self.layer.life() == Life::Over => {
+            Err(Errno::ACCESS) if self.layer.life() != Life::GoesOn => {
                 let closed = hold(folder, name).map_err(at("open", path))?;
                 let now = rustix::fs::fstat(&closed).map_err(at("look at", path))?;
                 if kind_of(&now) != FileType::RegularFile {

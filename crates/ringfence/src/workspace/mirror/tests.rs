@@ -21,7 +21,7 @@ use crate::state::StateFolder;
 use crate::workspace::change::{self, Before, Change, Moment, WasKind};
 use crate::workspace::copy::{Manifest, copy};
 use crate::workspace::harvest::{Bounds, harvest};
-use crate::workspace::layer::{Lower, PrivateLayer};
+use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::objects::{ObjectId, Objects};
 
 const PLENTY: u64 = 1 << 28;
@@ -111,7 +111,7 @@ impl Made {
         let (from, to) = (File::open(self.work("")).unwrap(), File::open(self.copy("")).unwrap());
         let manifest = self.manifest.take().unwrap();
         let lower = Lower::new(from.into(), self.work(""), manifest.left_out().to_vec(), Vec::new()).unwrap();
-        let layer = PrivateLayer::copy(to.into(), lower, manifest, self.scratch.take().unwrap());
+        let layer = PrivateLayer::copy(to.into(), lower, manifest, self.scratch.take().unwrap(), Life::Over);
         harvest(&layer, Bounds { began: Moment::now(), most_bytes: PLENTY }, &self.objects()).unwrap()
     }
 
@@ -685,4 +685,80 @@ proptest! {
         }
         prop_assert_eq!(&tree(&made.work("")), &before, "the origin is as it was");
     }
+}
+
+impl Made {
+    /// What differs, as often as it is asked for.
+    fn looked_at(&mut self) -> Vec<Change> {
+        self.collect(None).unwrap();
+        let (from, to) = (File::open(self.work("")).unwrap(), File::open(self.copy("")).unwrap());
+        let manifest = std::sync::Arc::new(self.manifest.take().unwrap());
+        let lower = Lower::new(from.into(), self.work(""), manifest.left_out().to_vec(), Vec::new()).unwrap();
+        let layer = PrivateLayer::copy(to.into(), lower, std::sync::Arc::clone(&manifest), (), Life::Rests);
+        let changes = harvest(&layer, Bounds { began: Moment::now(), most_bytes: PLENTY }, &self.objects()).unwrap();
+        drop(layer);
+        self.manifest = std::sync::Arc::into_inner(manifest);
+        changes
+    }
+
+    /// Has the guest put back what leads from one state to another, over the wire.
+    fn put_back(&mut self, changes: &[Change]) -> io::Result<()> {
+        let objects = self.objects();
+        let steps: Vec<_> = changes.iter().map(|change| (&change.place, change.after.as_ref())).collect();
+        let nodes = put_nodes(&steps, &objects)?.collect::<io::Result<Vec<Node>>>()?;
+        let guest = self.guest.as_mut().unwrap();
+        for node in nodes {
+            let frame = encode(&FarOrder::Make(vec![node]), MOST_FAR_REPORT).unwrap();
+            let FarOrder::Make(batch) = decode(&frame[HEADER..]).unwrap() else { panic!() };
+            guest.put(batch)?;
+        }
+        guest.put_all()
+    }
+}
+
+#[test]
+fn a_copy_that_is_looked_at_again_and_again_says_the_same_and_an_earlier_state_comes_back() {
+    let mut made = Made::new();
+    for name in ["kept", "shut/in", "folder/leaf"] {
+        put_file(&made.work(name), name);
+    }
+    made.begin(&[]);
+    put_file(&made.inside("shut/in"), "changed");
+    chmod(&made.inside("shut"), 0o500);
+    let one = made.looked_at();
+    assert_eq!(one.iter().map(described).collect::<Vec<_>>().len(), 2, "{one:?}");
+    assert_eq!(made.looked_at(), one, "a look changes nothing");
+    chmod(&made.inside("shut"), 0o700);
+    fs::remove_dir_all(made.inside("folder")).unwrap();
+    symlink("/tmp", made.inside("folder")).unwrap();
+    put_file(&made.inside("shut/in"), vec![7; 100_000]);
+    put_file(&made.inside("new/a/b"), "new");
+    let two = made.looked_at();
+    assert_ne!(two, one);
+    struct Host<'a>(&'a Made);
+    impl crate::workspace::between::Beneath for Host<'_> {
+        type Error = io::Error;
+
+        fn node(&mut self, place: &change::Place) -> io::Result<Option<change::Node>> {
+            let path = self.0.work(place.as_path().to_str().unwrap());
+            let Ok(is) = fs::symlink_metadata(&path) else { return Ok(None) };
+            let mode = is.mode() & 0o7777;
+            if is.is_dir() {
+                return Ok(Some(change::Node::Folder { mode }));
+            }
+            let (content, size) = self.0.objects().add(&mut File::open(&path)?, PLENTY)?;
+            let modified = Moment { seconds: is.mtime(), nanoseconds: u32::try_from(is.mtime_nsec()).unwrap() };
+            Ok(Some(change::Node::File { content, size, mode, modified }))
+        }
+    }
+    let back = crate::workspace::between::between(&two, &one, &mut Host(&made)).unwrap();
+    made.put_back(&back).unwrap();
+    let now = made.looked_at();
+    let left = crate::workspace::between::between(&now, &one, &mut Host(&made)).unwrap();
+    assert!(left.is_empty(), "{left:?}");
+    // What is not there any more is noticed before anything is done.
+    let lost = change::Node::File { content: ObjectId::of(b"lost"), size: 4, mode: 0o644, modified: Moment::now() };
+    let lost = Change { place: change::Place::new("kept").unwrap(), before: Before::Nothing, after: Some(lost) };
+    assert!(made.put_back(&[lost]).is_err());
+    assert_eq!(made.looked_at(), now, "the twin");
 }

@@ -32,7 +32,7 @@ use crate::request::{Request, TerminalSize};
 use crate::run_id::RunId;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
-use crate::workspace::layer::{Lower, PrivateLayer};
+use crate::workspace::layer::{Life, Lower, PrivateLayer};
 
 mod hostile;
 mod lone;
@@ -379,7 +379,7 @@ impl Bringing for Paper {
             crate::workspace::copy::copy(lower.as_fd(), upper.as_fd(), 1 << 20, |_, _| false).unwrap()
         };
         let lower = Lower::new(lower, from, Vec::new(), Vec::new())?;
-        Ok(PrivateLayer::copy(upper, lower, manifest, scratch))
+        Ok(PrivateLayer::copy(upper, lower, manifest, scratch, Life::Over))
     }
 }
 

@@ -172,3 +172,56 @@ async fn a_guest_that_has_proven_its_wall_says_what_was_seen() {
     assert_eq!(proven.unwrap().0, [("net.none".to_owned(), "nothing".to_owned())]);
     assert_eq!(held.kills(), 0);
 }
+
+/// What is left of the workspace of a guest that tells nothing more at its end, after so many looks.
+async fn left_after(looks: usize) -> (Vec<String>, Option<PrivateLayer>) {
+    let last = Paper::new();
+    let at_the_end = Arc::clone(&last.brought);
+    let (held, mut fake) = connect(Some(Box::new(last)));
+    tokio::spawn(async move {
+        fake.prove().await;
+        while let Some(order) = fake.order().await {
+            match order {
+                FarOrder::Order(Order::End) => {
+                    fake.tell(FarReport::Collected(Ok(()))).await;
+                    return fake.tell(gone(Layer::Unchanged)).await;
+                }
+                order => fake.obey(order).await.unwrap(),
+            }
+        }
+    });
+    let (held, guest) = held.proven().await;
+    for _ in 0..looks {
+        held.link.collect(Box::new(Paper::new())).await.unwrap();
+    }
+    guest.order(Order::End).unwrap();
+    tokio::time::timeout(SOON, guest.gone()).await.unwrap();
+    let brought = at_the_end.lock().unwrap().clone();
+    (brought, guest.take_left().unwrap().take_layer(None).unwrap())
+}
+
+#[tokio::test]
+async fn what_was_told_before_the_end_is_a_layer_although_nothing_more_is_told() {
+    let (told, layer) = left_after(1).await;
+    assert!(told.is_empty(), "{told:?}");
+    assert!(layer.is_some());
+    assert!(left_after(0).await.1.is_none(), "the twin: nothing was ever told");
+}
+
+#[tokio::test]
+async fn a_look_that_a_guest_could_not_finish_is_an_error_in_its_words() {
+    let (held, mut fake) = connect(None);
+    tokio::spawn(async move {
+        fake.prove().await;
+        while let Some(order) = fake.order().await {
+            match order {
+                FarOrder::Collect => fake.tell(FarReport::Collected(Err("it moved".to_owned()))).await,
+                order => fake.obey(order).await.unwrap(),
+            }
+        }
+    });
+    let (held, guest) = held.proven().await;
+    let error = held.link.collect(Box::new(Paper::new())).await.unwrap_err();
+    assert_eq!(error.to_string(), "it moved");
+    assert_eq!(guest.measure().await.unwrap(), (7, 77), "and it lives on");
+}
