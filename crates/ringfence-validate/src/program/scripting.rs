@@ -218,7 +218,7 @@ fn powershell(run: &mut Run<'_, '_>, _name: &str) {
 
 fn command(run: &mut Run<'_, '_>, code: &Argument) {
     match code.known() {
-        Some(known) => cmdlets(run, &known.to_owned(), code),
+        Some(known) => cmdlets(run, known, code),
         None => run.fact(code.span, Fact::Executes { from: vec![Flow::Unknown] }),
     }
     run.output = Stream::from(vec![Flow::Unknown]);

@@ -83,7 +83,7 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
         };
         if let Some(stream) = written {
             if let Some(text) = stream.known() {
-                super::scripting::recipes(run, &text.to_owned(), &file);
+                super::scripting::recipes(run, text, &file);
             }
             run.fact(file.span, Fact::Executes { from: stream.flows });
         }

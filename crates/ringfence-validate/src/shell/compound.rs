@@ -16,7 +16,7 @@ const MOST_TURNS: usize = 64;
 const FEW_TURNS: usize = 8;
 const MOST_NESTED: usize = 512;
 /// Loops within each other that are walked a second time.
-const MOST_ROUNDS: usize = 3;
+const MOST_ROUNDS: usize = 2;
 /// Values of a loop that one turn stands for.
 const MOST_AT_ONCE: usize = 16;
 
@@ -403,8 +403,8 @@ impl Walker<'_, '_> {
     /// Whether nothing runs behind it: not where these words mean something else.
     fn leaves(&self, node: &Node) -> bool {
         let scope = &self.reading.scope;
-        let plain = |name: &&str| !scope.functions.contains_key(*name) && !scope.aliases.contains_key(*name);
-        leaves(node) && LEAVE.iter().all(|name| plain(&name))
+        let plain = |name: &str| !scope.functions.contains_key(name) && !scope.aliases.contains_key(name);
+        leaves(node) && LEAVE.iter().all(|name| plain(name))
     }
 
     /// `((x = 1))` and `((x++))`: what they come to is not reckoned.

@@ -286,7 +286,7 @@ fn what_programs_start_by_their_own_languages_is_read() {
         ("nix-shell --run 'rm -rf /'", "nix-shell --run 'make test'"),
         ("nix develop -c rm -rf /", "nix develop -c cargo build"),
         ("asdf exec rm -rf /", "asdf exec python app.py"),
-        ("redis-cli config set dir /root/.ssh", "redis-cli config get dir"),
+        ("redis-cli config set dir ~/.ssh", "redis-cli config get dir"),
     ]);
 }
 
