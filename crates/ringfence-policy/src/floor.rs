@@ -196,6 +196,10 @@ impl Floor<'_> {
     fn hold_validate(&self, policy: &mut ResolvedPolicy, file: &PolicyFile) {
         let was = policy.validate.level.value;
         self.lower(&mut policy.validate.level, &file.validate.level);
+        // Who demands the same demands it too: what others allow does not silence it then.
+        if let Some(written) = file.validate.level.as_ref().filter(|written| written.value == was) {
+            policy.validate.level = self.source(written);
+        }
         let lists = [
             (&mut policy.validate.commands, &file.validate.commands),
             (&mut policy.validate.modules, &file.validate.modules),

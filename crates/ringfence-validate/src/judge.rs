@@ -3,7 +3,7 @@
 use ringfence_policy::{ValidateLevel, Verdict};
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Act, Analysis, Does, Fact, Step};
+use crate::analysis::{Act, Analysis, Does, Fact, Flow, Step};
 use crate::path::{Surroundings, classify};
 use crate::rules::{self, Rule, Seen, reach};
 use crate::span::Span;
@@ -29,6 +29,8 @@ pub struct Circumstances<'a> {
     pub surroundings: &'a Surroundings,
     /// Whether the policy allows a host, and a port of it where one is known.
     pub allows: &'a dyn Fn(&str, Option<u16>) -> bool,
+    /// Whether somebody who may has allowed this very command: what would be asked about it is then allowed.
+    pub vouches: &'a dyn Fn(&[Text]) -> bool,
     /// Under `strict`, the only programs.
     pub commands: &'a [String],
     /// Under `strict`, the only modules.
@@ -43,6 +45,11 @@ impl std::fmt::Debug for Circumstances<'_> {
 
 /// For [`Circumstances::allows`]: no host.
 pub fn nothing_allowed(_host: &str, _port: Option<u16>) -> bool {
+    false
+}
+
+/// For [`Circumstances::vouches`]: for no command.
+pub fn nobody_vouches(_argv: &[Text]) -> bool {
     false
 }
 
@@ -102,6 +109,13 @@ pub fn judge(analysis: &Analysis, circumstances: &Circumstances<'_>) -> Judgemen
     Judgement { verdict, findings }
 }
 
+/// Whether somebody allowed the command that is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Vouched {
+    Yes,
+    No,
+}
+
 struct Judging<'a> {
     circumstances: &'a Circumstances<'a>,
     /// Whether nothing of it does more than read.
@@ -115,8 +129,16 @@ impl<'a> Judging<'a> {
         let surroundings = self.circumstances.surroundings;
         let mut argv = outer;
         let reads_only = self.reads_only;
+        // For what the command itself does. What it starts has words of its own.
+        let mut vouched = Vouched::No;
         if let Does::Command { argv: words } = &step.does {
             argv = words;
+            if self.circumstances.level == ValidateLevel::Standard
+                && words.iter().all(|word| !word.has_hole())
+                && (self.circumstances.vouches)(words)
+            {
+                vouched = Vouched::Yes;
+            }
             let paths = if step.facts.iter().all(|act| !tells_of_files(&act.fact)) {
                 let looks = |word: &&Text| word.pieces().len() < 4 && word.known_start().contains(['/', '~']);
                 words.iter().skip(1).filter(looks).map(|word| (word, classify(word, surroundings))).collect()
@@ -124,7 +146,7 @@ impl<'a> Judging<'a> {
                 Vec::new()
             };
             let seen = Seen { fact: None, argv, reads_only, classes: Vec::new(), paths, reach: None, surroundings };
-            self.hold(&seen, step.span, rules);
+            self.hold(&seen, step.span, rules, vouched);
             self.hold_commands(words, step.span);
         }
         for Act { span, fact } in &step.facts {
@@ -143,6 +165,7 @@ impl<'a> Judging<'a> {
                 &Seen { fact: Some(fact), argv, reads_only, classes, paths: Vec::new(), reach, surroundings },
                 *span,
                 rules,
+                vouched,
             );
             if let Fact::Imports { module } = fact {
                 self.hold_modules(module, *span);
@@ -153,10 +176,16 @@ impl<'a> Judging<'a> {
         }
     }
 
-    fn hold(&mut self, seen: &Seen<'_>, span: Span, rules: &[Rule]) {
+    fn hold(&mut self, seen: &Seen<'_>, span: Span, rules: &[Rule], vouched: Vouched) {
         for rule in rules.iter().filter(|rule| rule.covers(seen)) {
             let verdict = match (self.circumstances.level, rule.verdict) {
                 (ValidateLevel::Strict, Verdict::Ask) => Verdict::Deny,
+                // Nobody vouches for what the words do not show.
+                (ValidateLevel::Standard, Verdict::Ask)
+                    if vouched == Vouched::Yes && seen.fact.is_none_or(|fact| is_in_words(fact, seen.argv)) =>
+                {
+                    Verdict::Allow
+                }
                 (_, verdict) => verdict,
             };
             let subject = seen.fact.map_or_else(|| command_line(seen.argv), ToString::to_string);
@@ -211,7 +240,9 @@ impl<'a> Judging<'a> {
 
     fn add(&mut self, finding: Finding) {
         self.verdict = self.verdict.max(finding.verdict);
-        let is_known = |known: &Finding| known.rule == finding.rule && known.subject == finding.subject;
+        let is_known = |known: &Finding| {
+            known.rule == finding.rule && known.subject == finding.subject && known.verdict == finding.verdict
+        };
         if self.findings.iter().any(is_known) {
             return;
         }
@@ -224,6 +255,36 @@ impl<'a> Judging<'a> {
         if let Some(weaker) = weaker {
             *weaker = finding;
         }
+    }
+}
+
+/// Whether the words themselves show it. What comes in by a pipe, a redirection or a variable was not allowed with them.
+fn is_in_words(fact: &Fact, argv: &[Text]) -> bool {
+    let shows = |path: &str| {
+        let in_word = |word: &Text| {
+            let word = word.to_string();
+            !word.is_empty() && (path.ends_with(&word) || word.ends_with(path))
+        };
+        !path.is_empty() && argv.iter().skip(1).any(in_word)
+    };
+    let from_words = |flow: &Flow| match flow {
+        Flow::File { path } => shows(path),
+        Flow::Literal => true,
+        Flow::Input | Flow::Network | Flow::Environment | Flow::Decoded | Flow::Unknown => false,
+    };
+    match fact {
+        Fact::Reads { path } | Fact::Writes { path } | Fact::Removes { path, .. } | Fact::Changes { path, .. } => {
+            shows(&path.to_string())
+        }
+        Fact::Contacts { sends, .. } => sends.iter().all(from_words),
+        Fact::Executes { from } => from.iter().all(from_words),
+        Fact::ReadsEnvironment { name } => name.as_ref().is_some_and(|name| shows(&name.to_string())),
+        Fact::Privilege { .. } | Fact::System { .. } => true,
+        Fact::Imports { .. }
+        | Fact::Calls { .. }
+        | Fact::SetsEnvironment { .. }
+        | Fact::Tricks { .. }
+        | Fact::Unknown { .. } => false,
     }
 }
 
@@ -280,6 +341,7 @@ mod tests {
             level,
             surroundings: &surroundings,
             allows: &nothing_allowed,
+            vouches: &nobody_vouches,
             commands: &commands,
             modules: &modules,
         };

@@ -29,7 +29,7 @@ mod text;
 pub use analysis::{
     Act, Analysis, Change, Contact, Does, Fact, Flow, Origin, Privilege, Removal, Step, SystemAct, Trick, Unknown,
 };
-pub use judge::{Circumstances, Finding, Judgement, judge, nothing_allowed};
+pub use judge::{Circumstances, Finding, Judgement, judge, nobody_vouches, nothing_allowed};
 pub use language::Language;
 pub use limits::Limits;
 pub use path::{PathClass, Surroundings, classify};

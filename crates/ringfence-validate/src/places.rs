@@ -23,13 +23,21 @@ fn listed(parts: &[&str], list: &[&str]) -> bool {
             let Some(rest) = parts.get(start..) else { return false };
             let enough = if below.is_some() { rest.len() >= wanted.len() } else { rest.len() == wanted.len() };
             // A lone star could be anything, and says nothing.
-            let telling = rest
-                .iter()
-                .take(wanted.len())
-                .any(|part| part.chars().filter(|letter| letter.is_alphanumeric()).count() >= 3);
+            let telling = rest.iter().zip(&wanted).any(|(part, name)| tells(part, name));
             enough && telling && rest.iter().zip(&wanted).all(|(part, name)| one(part, name))
         })
     })
+}
+
+/// Whether a part names something: an ending behind a star, as in `*.json`, does only where the list itself goes by the ending.
+fn tells(part: &str, name: &str) -> bool {
+    let letters = |text: &str| text.chars().filter(|letter| letter.is_alphanumeric()).count();
+    let is_pattern = part.contains(['*', '?', '[']);
+    let stem = match part.rfind('.') {
+        Some(at) if at > 0 && is_pattern && !name.starts_with('*') => part.get(..at).unwrap_or(part),
+        _ => part,
+    };
+    letters(stem) >= 3
 }
 
 /// One part against one name of a list, either of which may be a pattern.

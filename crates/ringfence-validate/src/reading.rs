@@ -5,7 +5,7 @@ use crate::language::Language;
 use crate::limits::Limits;
 use crate::path::Surroundings;
 use crate::program::Invocation;
-use crate::shell::Scope;
+use crate::shell::{Scope, Ways};
 use crate::span::Span;
 use crate::stream::Stream;
 use crate::text::Text;
@@ -56,6 +56,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) limits: &'a Limits,
     /// What the shell that is walked knows.
     pub(crate) scope: Scope,
+    /// Which of several values the commands that are walked take.
+    pub(crate) ways: Ways,
     depth: usize,
     steps: usize,
     facts: usize,
@@ -76,6 +78,7 @@ impl<'a> Reading<'a> {
             surroundings,
             limits,
             scope: Scope::new(&surroundings.directory),
+            ways: Ways::default(),
             depth: 0,
             steps: 0,
             facts: 0,

@@ -2,7 +2,10 @@
 
 use crate::analysis::Flow;
 use crate::span::Span;
-use crate::text::Text;
+use crate::text::{Hole, Piece, Text};
+
+/// Texts that a stream may say, at most; more are not known.
+const MOST_TEXTS: usize = 16;
 
 /// Bytes that are kept of what a stream says, at most.
 const MOST_TEXT: usize = 1024 * 1024;
@@ -14,17 +17,19 @@ pub(crate) struct Stream {
     pub(crate) flows: Vec<Flow>,
     /// What it says, where the text shows it.
     pub(crate) text: Option<Text>,
+    /// What it says after branches: one of these. Then there is no `text`.
+    pub(crate) texts: Vec<Text>,
 }
 
 impl Stream {
     /// From these places; what it says is not known.
     pub(crate) fn from(flows: Vec<Flow>) -> Self {
-        Self { flows, text: None }
+        Self { flows, text: None, texts: Vec::new() }
     }
 
     /// Words that stand in the text.
     pub(crate) fn literal(text: Text) -> Self {
-        Self { flows: vec![Flow::Literal], text: Some(text) }
+        Self { flows: vec![Flow::Literal], text: Some(text), texts: Vec::new() }
     }
 
     /// Adds where something comes from, once.
@@ -41,14 +46,27 @@ impl Stream {
 
     /// Puts another stream behind this one.
     pub(crate) fn then(&mut self, other: Self) {
-        if self.flows.is_empty() && self.text.is_none() {
+        if self.is_empty() {
             *self = other;
             return;
         }
-        if other.flows.is_empty() && other.text.is_none() {
+        if other.is_empty() {
             return;
         }
         self.add_all(&other.flows);
+        if !self.texts.is_empty() || !other.texts.is_empty() {
+            let after = other.may_say();
+            let mut whole = Vec::new();
+            for before in self.may_say() {
+                for after in &after {
+                    let mut text = before.clone();
+                    text.append(after.clone());
+                    whole.push(text);
+                }
+            }
+            self.says_one_of(whole);
+            return;
+        }
         self.text = match (self.text.take(), other.text) {
             (Some(mut before), Some(after)) => {
                 before.append(after);
@@ -56,6 +74,62 @@ impl Stream {
             }
             _ => None,
         };
+    }
+
+    fn is_empty(&self) -> bool {
+        self.flows.is_empty() && self.text.is_none() && self.texts.is_empty()
+    }
+
+    /// This stream or another one: either may be what is read.
+    pub(crate) fn or(&mut self, other: Self) {
+        if *self == other {
+            return;
+        }
+        let mut texts = self.may_say();
+        for text in other.may_say() {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        self.add_all(&other.flows);
+        self.says_one_of(texts);
+    }
+
+    /// Another stream behind this one, where what is not known of one may as well be nothing.
+    pub(crate) fn follow(&mut self, other: Self) {
+        let unknown = |stream: &Self| stream.text.is_none() && stream.texts.is_empty() && !stream.flows.is_empty();
+        if unknown(self) != unknown(&other) && !self.is_empty() && !other.is_empty() {
+            self.or(other);
+        } else {
+            self.then(other);
+        }
+    }
+
+    /// All that it may say; a hole where that is not known.
+    fn may_say(&self) -> Vec<Text> {
+        match &self.text {
+            _ if !self.texts.is_empty() => self.texts.clone(),
+            Some(text) => vec![text.clone()],
+            None if self.flows.is_empty() => vec![Text::default()],
+            None => vec![Text::hole(Hole::Output)],
+        }
+    }
+
+    fn says_one_of(&mut self, mut texts: Vec<Text>) {
+        let length: usize = texts.iter().map(Text::length).sum();
+        self.text = None;
+        self.texts = Vec::new();
+        match texts.as_slice() {
+            [_] => self.says(texts.remove(0)),
+            _ if texts.len() <= MOST_TEXTS && length <= MOST_TEXT => self.texts = texts,
+            _ => {}
+        }
+    }
+
+    /// It says this text, and no other.
+    pub(crate) fn says(&mut self, text: Text) {
+        self.texts = Vec::new();
+        self.text = if matches!(text.pieces(), [Piece::Hole(_)]) { None } else { Some(text) };
     }
 
     /// What it says, if all of it is known.

@@ -198,11 +198,13 @@ pub(crate) fn validate(
             is_port && rule.value.host.covers_name(host)
         }),
     };
+    let vouches = |argv: &[Text]| words::vouches(policy, argv);
     let names = |list: &[Sourced<String>]| -> Vec<String> { list.iter().map(|name| name.value.clone()).collect() };
     let circumstances = Circumstances {
         level: policy.validate.level.value,
         surroundings,
         allows: &allows,
+        vouches: &vouches,
         commands: &names(&policy.validate.commands),
         modules: &names(&policy.validate.modules),
     };
@@ -466,6 +468,60 @@ mod tests {
         }
         let (cleared, asked) = judged("echo two | wc -l", "").await;
         assert_eq!((cleared.unwrap().approvals().len(), asked), (0, Vec::new()), "the twin");
+    }
+
+    async fn asked_with(layers: &[(Layer, &str)], line: &str) -> Vec<String> {
+        let parse = |rules: &str| ringfence_policy::parse("p.yaml", &format!("version: 1\n{rules}\n")).unwrap();
+        let layers: Vec<LayerInput> =
+            layers.iter().map(|(layer, rules)| LayerInput { layer: layer.clone(), file: parse(rules) }).collect();
+        let policy = resolve(&layers, &[]).unwrap();
+        let approver = AllBut { no: "nothing", ..AllBut::default() };
+        let work = Work::Shell(line.to_owned());
+        let (surroundings, standing) = (Surroundings::default(), Standing::default());
+        let judge = Judge { policy: &policy, surroundings: &surroundings, approver: &approver, standing: &standing };
+        let cleared = judge.judge(&work, &analyse(&work, &surroundings)).await;
+        let mut asked = approver.asked.into_inner().unwrap();
+        if let Err(refusal) = cleared {
+            asked.push(format!("denied by {}", refusal.rule));
+        }
+        asked
+    }
+
+    #[tokio::test]
+    async fn a_command_that_somebody_allows_is_not_asked_about_and_stays_denied_where_it_was() {
+        let cat = "commands:\n  - { allow: [cat, .env], matches: [cat .env] }\n  - { allow: [cat, /etc/shadow], matches: [cat /etc/shadow] }";
+        let none: Vec<String> = Vec::new();
+        for layer in [Layer::User, Layer::Project, Layer::Operator] {
+            assert_eq!(asked_with(&[(layer.clone(), cat)], "cat .env").await, none, "{layer:?}");
+            assert_eq!(asked_with(&[(layer, cat)], "cat /etc/shadow").await, ["denied by secret.read"]);
+        }
+        assert_eq!(asked_with(&[(Layer::User, "")], "cat .env").await.len(), 1, "the twin");
+        // Only these words: no others, not what goes in or out beside them, and no other program of that name.
+        for line in
+            ["cat .env.production", "cat < .env", "head .env", "/tmp/x/cat .env", "p=.env; cat $p $Q", "tail -1 .env"]
+        {
+            assert_eq!(asked_with(&[(Layer::User, cat)], line).await.len(), 1, "{line}");
+        }
+        let echo = "commands:\n  - { allow: [echo], matches: [echo x] }";
+        assert_eq!(asked_with(&[(Layer::User, echo)], "echo x > ~/.aws/credentials").await.len(), 1);
+        assert_eq!(asked_with(&[(Layer::User, cat)], "bash -c 'cat .env'").await, none, "also within another");
+    }
+
+    #[tokio::test]
+    async fn a_project_silences_nothing_that_the_operator_demands_and_a_stricter_rule_counts() {
+        let cat = "commands:\n  - { allow: [cat, .env], matches: [cat .env] }";
+        let level = "validate: standard";
+        let none: Vec<String> = Vec::new();
+        assert_eq!(asked_with(&[(Layer::Project, cat), (Layer::Operator, level)], "cat .env").await.len(), 1);
+        assert_eq!(asked_with(&[(Layer::User, cat), (Layer::Operator, level)], "cat .env").await.len(), 1);
+        let both = format!("{level}\n{cat}");
+        assert_eq!(asked_with(&[(Layer::Operator, &both)], "cat .env").await, none, "the operator may");
+        let strict = "validate: strict";
+        let denied = asked_with(&[(Layer::User, cat), (Layer::Operator, strict)], "cat .env").await;
+        assert!(denied.last().is_some_and(|last| last.starts_with("denied")), "{denied:?}");
+        let ask = "commands:\n  - { ask: [cat], matches: [cat x] }";
+        let asked = asked_with(&[(Layer::User, cat), (Layer::Operator, ask)], "cat .env").await;
+        assert!(!asked.is_empty(), "the operator asks about all of cat");
     }
 
     #[tokio::test]

@@ -23,12 +23,14 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "read" => read,
         "trap" => trap,
         "alias" => alias,
+        "unalias" => unalias,
         "shopt" => shopt,
         "getopts" | "let" | "wait" => sets_names,
         "set" => set,
         "shift" => shift,
         "pwd" => pwd,
         "enable" => enable,
+        "hash" => hash,
         "mapfile" | "readarray" => mapfile,
         "mktemp" => mktemp,
         "dirname" => dirname,
@@ -46,7 +48,7 @@ fn cd(run: &mut Run<'_, '_>, _name: &str) {
         Some(word) => run.reading.scope.resolve(&word.text),
         None => Text::known(run.reading.surroundings.home.clone()),
     };
-    run.reading.scope.directory = Some(directory);
+    run.reading.scope.go(directory);
 }
 
 /// Programs whose output is made to be evaluated, and which ask nobody else for it.
@@ -96,7 +98,7 @@ fn mktemp(run: &mut Run<'_, '_>, _name: &str) {
         Stream::from(vec![Flow::Unknown])
     } else {
         name.append(Text::hole(Hole::Output));
-        Stream { flows: vec![Flow::Literal], text: Some(name) }
+        Stream::literal(name)
     };
 }
 
@@ -152,7 +154,7 @@ fn source(run: &mut Run<'_, '_>, _name: &str) {
         return;
     }
     let known = file.known().map(str::to_owned);
-    let written = known.as_deref().and_then(|path| run.reading.scope.file(path).cloned());
+    let written = known.as_deref().and_then(|path| run.reading.file(path));
     match written {
         Some(stream) => run.output = run.execute(&stream, Language::Shell, file.span),
         None => {
@@ -171,10 +173,15 @@ fn declare(run: &mut Run<'_, '_>, name: &str) {
     let letters: String =
         rest.iter().filter_map(Argument::known).filter(|word| word.starts_with('-')).collect::<String>();
     let local = name == "local" || matches!(name, "declare" | "typeset") && !letters.contains('g');
+    let exports = name == "export" || letters.contains('x');
     for word in rest {
         let start = word.text.known_start();
         let Some((variable, _)) = start.split_once('=') else {
             let Some(known) = word.known().filter(|known| !known.starts_with(['-', '+'])) else { continue };
+            if exports {
+                run.reading.scope.export(known);
+                run.reading.settle(known);
+            }
             // `export NAME` of what was set before.
             if name == "export"
                 && super::poisons(known)
@@ -205,7 +212,10 @@ fn declare(run: &mut Run<'_, '_>, name: &str) {
         if adds {
             value = Value { flows: value.flows, ..Value::hole(&variable) };
         }
-        if name == "export" || super::poisons(&variable) {
+        if exports {
+            run.reading.scope.export(&variable);
+        }
+        if exports || super::poisons(&variable) {
             let facts = super::sets_environment(run.reading, &variable, &value, word.span, &mut run.inner);
             run.facts.extend(facts);
         }
@@ -251,7 +261,7 @@ fn unset(run: &mut Run<'_, '_>, _name: &str) {
                 run.reading.scope.unset_function(name, Plainly::Perhaps);
             }
             run.reading.scope.unset(name);
-            if matches!(name, "HISTFILE" | "HISTSIZE" | "HISTFILESIZE" | "PROMPT_COMMAND") {
+            if matches!(name, "HISTFILE" | "HISTSIZE" | "HISTFILESIZE") {
                 run.fact(word.span, Fact::System { act: crate::SystemAct::Traces, about: Text::known(name) });
             }
         }
@@ -281,14 +291,43 @@ fn read(run: &mut Run<'_, '_>, _name: &str) {
         .map(|known| known.trim_end_matches('\n'))
         .filter(|known| !known.contains('\n') && names.len() == 1 && known.trim() == *known)
         .filter(|known| plain && (raw || !known.contains('\\')))
-        .filter(|_| !run.reading.scope.variables.contains_key("IFS"));
+        // Where nothing cuts, the line is taken as it is.
+        .filter(|_| {
+            let cuts = run.reading.scope.variables.get("IFS");
+            cuts.is_none_or(|value| value.first().as_known() == Some(""))
+        });
+    // A line of which a part is known, such as a path below a folder.
+    let part =
+        input.text.as_ref().filter(|text| plain && names.len() == 1 && text.as_known().is_none() && one_line(text));
     for name in &names {
-        let value = match single {
-            Some(known) => Value { fields: vec![Text::known(known)], flows: input.flows.clone() },
-            None => Value { flows: input.flows.clone(), ..Value::hole(name) },
+        let value = match (single, part) {
+            (Some(known), _) => Value { fields: vec![Text::known(known)], flows: input.flows.clone() },
+            (None, Some(part)) => Value { fields: vec![without_newline(part)], flows: input.flows.clone() },
+            (None, None) => Value { flows: input.flows.clone(), ..Value::hole(name) },
         };
         run.reading.scope.set(name.clone(), value);
     }
+}
+
+/// The line without its end.
+fn without_newline(text: &Text) -> Text {
+    let mut whole = Text::default();
+    for piece in text.pieces() {
+        whole.push(match piece {
+            crate::Piece::Known(known) => crate::Piece::Known(known.trim_end_matches('\n').to_owned()),
+            other => other.clone(),
+        });
+    }
+    whole
+}
+
+fn one_line(text: &Text) -> bool {
+    text.pieces().iter().all(|piece| match piece {
+        crate::Piece::Known(known) | crate::Piece::Pattern(known) => {
+            !known.trim_end_matches('\n').contains(['\n', '\\'])
+        }
+        crate::Piece::Hole(_) => true,
+    })
 }
 
 fn mapfile(run: &mut Run<'_, '_>, _name: &str) {
@@ -337,7 +376,17 @@ fn alias(run: &mut Run<'_, '_>, _name: &str) {
         if super::is_known(name) && !line.starts_with(name) {
             run.fact(word.span, Fact::Tricks { trick: Trick::Redefines });
         }
-        run.reading.scope.aliases.insert(name.to_owned(), line.to_owned());
+        run.reading.scope.set_alias(name, line);
+    }
+}
+
+fn unalias(run: &mut Run<'_, '_>, _name: &str) {
+    for word in run.rest() {
+        match word.known() {
+            Some("-a") => run.reading.scope.unset_alias(None),
+            Some(name) => run.reading.scope.unset_alias(Some(name)),
+            None => {}
+        }
     }
 }
 
@@ -355,9 +404,15 @@ fn set(run: &mut Run<'_, '_>, _name: &str) {
             run.reading.scope.arguments = words.collect();
             return;
         }
+        let flags = word.text.known_start();
+        let mut exports = !flags.starts_with("--") && flags.contains('a');
         // The last letter of `-euo` takes a name.
         if word.text.known_end().ends_with('o') {
-            words.next_if(|name| !name.text.known_start().starts_with(['-', '+']));
+            let name = words.next_if(|name| !name.text.known_start().starts_with(['-', '+']));
+            exports |= name.is_some_and(|name| name.known() == Some("allexport"));
+        }
+        if exports {
+            run.reading.scope.exports_all = flags.starts_with('-');
         }
     }
     if words.peek().is_some() {
@@ -415,5 +470,18 @@ fn enable(run: &mut Run<'_, '_>, _name: &str) {
     if let Some(file) = words.value(&["-f"]).cloned() {
         let path = file.text.to_string();
         run.fact(file.span, Fact::Executes { from: vec![Flow::File { path }] });
+        run.fact(file.span, Fact::Privilege { privilege: crate::Privilege::ForeignCode });
+    }
+}
+
+/// `hash -p PATH NAME`: the name is another program from now on.
+fn hash(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-p"], super::Style::Usual);
+    if let Some(path) = words.value(&["-p"]).cloned() {
+        run.fact(path.span, Fact::Tricks { trick: Trick::Redefines });
+        let names: Vec<String> = words.operands.iter().filter_map(|word| word.known().map(str::to_owned)).collect();
+        for name in names {
+            run.reading.scope.set_alias(&name, &path.text.to_string());
+        }
     }
 }

@@ -321,6 +321,13 @@ fn wget(run: &mut Run<'_, '_>, _name: &str) {
         let contact = if posts || !told.flows.is_empty() { Contact::Send } else { Contact::Fetch };
         run.contacts(url.text.clone(), url.span, contact, told.flows);
     }
+    // Below this folder the file has the name that the address ends with.
+    if let Some(folder) = words.value(&["-P", "--directory-prefix"]).and_then(|word| word.known().map(str::to_owned)) {
+        for name in urls.iter().filter_map(|url| url.known()?.rsplit('/').next()) {
+            let path = format!("{}/{name}", folder.trim_end_matches('/'));
+            run.reading.scope.keep(&path, Stream::from(vec![Flow::Network]));
+        }
+    }
     let named = words.value(&["-O", "--output-document"]).is_some();
     save(
         run,

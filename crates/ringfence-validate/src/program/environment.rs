@@ -5,12 +5,14 @@ use crate::analysis::{Act, Fact, Flow, Origin, Step, SystemAct, Trick};
 use crate::reading::Reading;
 use crate::shell::Value;
 use crate::span::Span;
-use crate::stream::Stream;
+use crate::stream::{Argument, Stream};
 use crate::text::Text;
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "printenv" => printenv,
+        "grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack" => grep,
+        "ps" | "pgrep" | "pidof" => processes,
         _ => return None,
     })
 }
@@ -49,6 +51,9 @@ const COMMANDS: &[&str] = &[
     "GH_PAGER",
     "TAR_OPTIONS",
 ];
+
+/// Variables that the shell expands each time that it shows them.
+const PROMPTS: &[&str] = &["PS0", "PS1", "PS2", "PS4"];
 
 /// Variables that change which code other programs load.
 const LOADERS: &[&str] = &[
@@ -104,6 +109,7 @@ const LOADERS: &[&str] = &[
 /// Whether a variable of this name changes what later commands do.
 pub(crate) fn poisons(name: &str) -> bool {
     COMMANDS.contains(&name)
+        || PROMPTS.contains(&name)
         || LOADERS.contains(&name)
         || name.starts_with("BASH_FUNC_")
         || name.starts_with("GIT_CONFIG_")
@@ -150,6 +156,14 @@ pub(crate) fn sets_environment(
         let from = if value.flows.is_empty() { vec![Flow::Unknown] } else { value.flows.clone() };
         facts.push(Act { span, fact: Fact::Executes { from } });
     }
+    // Commands in a prompt run when it is shown, and `set -x` shows one before each command.
+    if PROMPTS.contains(&name)
+        && let Some(prompt) = text.as_known().filter(|prompt| prompt.contains(['$', '`']))
+    {
+        let shown = format!(": <<_SHOWN_\n{prompt}\n_SHOWN_\n");
+        let (steps, _) = reading.shell_stream(&shown, Origin::Made(span), &Stream::default());
+        inner.extend(steps);
+    }
     // Code that an interpreter runs at its start.
     if matches!(name, "BASH_ENV" | "ENV" | "PYTHONSTARTUP") && !text.pieces().is_empty() {
         facts.push(Act { span, fact: Fact::Executes { from: vec![Flow::File { path: text.to_string() }] } });
@@ -171,6 +185,66 @@ fn ordinary_front(value: &str) -> bool {
         ["/usr/", "/opt/", "/home/", "/root", "/workspace"].iter().any(|start| part.starts_with(start))
             || part.ends_with("/bin") && !part.starts_with("/tmp")
     })
+}
+
+/// What is looked for among the variables is what is shown of them.
+fn grep(run: &mut Run<'_, '_>, name: &str) {
+    let rest = run.rest();
+    let among = run.input.flows.contains(&Flow::Environment);
+    if let Some(entry) = super::book().program(name) {
+        run.by_the_book(entry);
+    }
+    let turned = rest
+        .iter()
+        .filter_map(Argument::known)
+        .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains('v') || word == "--invert-match");
+    for word in rest.iter().filter(|word| among && !turned && word.known().is_some_and(crate::shell::looks_secret)) {
+        let name = word.text.to_string().to_ascii_uppercase();
+        run.fact(word.span, Fact::ReadsEnvironment { name: Some(Text::known(format!("{name}_TOKEN"))) });
+    }
+    // One name among the processes: those are no longer all of them.
+    if !turned {
+        not_all_processes(&mut run.output);
+    }
+}
+
+/// Only some of them are left.
+pub(super) fn not_all_processes(stream: &mut Stream) {
+    if stream.flows.contains(&all_processes()) {
+        stream.flows.retain(|flow| *flow != all_processes());
+        stream.add(Flow::Unknown);
+    }
+}
+
+/// What lists every process of the machine, or all of a user.
+pub(super) fn all_processes() -> Flow {
+    Flow::File { path: "/proc".to_owned() }
+}
+
+fn processes(run: &mut Run<'_, '_>, name: &str) {
+    let rest = run.rest();
+    if let Some(entry) = super::book().program(name) {
+        run.by_the_book(entry);
+    }
+    let known: Vec<&str> = rest.iter().filter_map(Argument::known).collect();
+    let all = match name {
+        "ps" => known.iter().any(|word| {
+            matches!(*word, "aux" | "ax" | "axu" | "-A" | "-e" | "-ef" | "-eo" | "-aux" | "-eF" | "-u" | "-U")
+                || word.starts_with("-e") && !word.starts_with("--")
+        }),
+        "pgrep" => {
+            let words = super::words(
+                &rest,
+                |option| matches!(option, "-u" | "-U" | "-g" | "-P" | "-t" | "-d").then_some(super::Role::Nothing),
+                super::Style::Usual,
+            );
+            words.operands.iter().all(|word| matches!(word.known(), Some("." | ".*" | "")))
+        }
+        _ => false,
+    };
+    if all {
+        run.output.add(all_processes());
+    }
 }
 
 fn printenv(run: &mut Run<'_, '_>, _name: &str) {

@@ -14,6 +14,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "mv" | "gmv" => mv,
         "ln" | "link" => ln,
         "chmod" => chmod,
+        "install" | "ginstall" => install,
         "chown" | "chgrp" => chown,
         "chattr" | "setfacl" | "setfattr" | "attr" => attributes,
         "setcap" => setcap,
@@ -89,7 +90,7 @@ fn mv(run: &mut Run<'_, '_>, _name: &str) {
     let mut contents = Stream::default();
     for source in &sources {
         run.removes(source, Removal::One);
-        let known = source.known().and_then(|path| run.reading.scope.file(path).cloned());
+        let known = source.known().and_then(|path| run.reading.file(path));
         let path = run.reading.scope.resolve(&source.text).to_string();
         contents.then(known.unwrap_or_else(|| Stream::from(vec![Flow::File { path }])));
     }
@@ -116,7 +117,7 @@ fn ln(run: &mut Run<'_, '_>, _name: &str) {
         if let Some(name) = place.known() {
             let stream = source
                 .known()
-                .and_then(|path| run.reading.scope.file(path).cloned())
+                .and_then(|path| run.reading.file(path))
                 .unwrap_or_else(|| Stream::from(vec![Flow::File { path: source.text.to_string() }]));
             run.reading.scope.keep(name, stream);
         }
@@ -140,15 +141,57 @@ fn chmod(run: &mut Run<'_, '_>, _name: &str) {
         let path = run.reading.scope.resolve(&operand.text);
         run.fact(operand.span, Fact::Changes { path, change: Change::Mode { mode: mode.text.clone(), tree } });
     }
+    note_user_id(run, &mode);
+}
+
+/// A mode that gives the rights of the owner or the group to whoever starts the file.
+fn note_user_id(run: &mut Run<'_, '_>, mode: &Argument) {
     let known = mode.known().unwrap_or_default();
-    let symbolic = known.contains('s') && known.contains(['+', '=']);
-    let octal = known.len() == 4 && known.starts_with(['2', '4', '6', '7'])
-        || known.len() == 5
-            && known.starts_with('0')
-            && known.contains(['4', '6', '2'])
-            && known.get(1..2).is_some_and(|digit| digit != "0" && digit != "1");
+    let symbolic = known.split(',').any(|part| {
+        part.split_once(['+', '='])
+            .is_some_and(|(who, rights)| rights.contains('s') && who.chars().all(|letter| "ugoa".contains(letter)))
+    });
+    let octal = u32::from_str_radix(known.trim_start_matches(['=', '+']), 8).is_ok_and(|bits| bits & 0o6000 != 0);
     if symbolic || octal {
         run.fact(mode.span, Fact::Privilege { privilege: Privilege::SetUserId });
+    }
+}
+
+fn install(run: &mut Run<'_, '_>, _name: &str) {
+    let takes = [
+        "-m",
+        "--mode",
+        "-o",
+        "--owner",
+        "-g",
+        "--group",
+        "-t",
+        "--target-directory",
+        "-S",
+        "--suffix",
+        "--strip-program",
+    ];
+    let words = run.words(&takes, Style::Usual);
+    for mode in words.values(&["-m", "--mode"]).cloned().collect::<Vec<_>>() {
+        note_user_id(run, &mode);
+    }
+    for code in words.values(&["--strip-program"]).cloned().collect::<Vec<_>>() {
+        run.shell(&code);
+    }
+    if words.has(&["-d", "--directory"]) {
+        for folder in &words.operands {
+            run.writes(folder, Stream::default());
+        }
+        return;
+    }
+    let (sources, target) = sources_and_target(&words);
+    let mut contents = Stream::default();
+    for source in &sources {
+        let read = run.reads(source);
+        contents.then(read);
+    }
+    if let Some(target) = target {
+        write_into(run, &target, &sources, contents);
     }
 }
 
@@ -230,8 +273,7 @@ fn tee(run: &mut Run<'_, '_>, _name: &str) {
     let adds = words.has(&["-a", "--append"]);
     for file in words.operands {
         let mut contents = run.input.clone();
-        if adds && let Some(before) = file.known().and_then(|path| run.reading.scope.file(path)) {
-            let mut whole = before.clone();
+        if adds && let Some(mut whole) = file.known().and_then(|path| run.reading.file(path)) {
             whole.then(contents);
             contents = whole;
         }

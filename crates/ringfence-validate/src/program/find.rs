@@ -119,5 +119,5 @@ fn fd(run: &mut Run<'_, '_>, _name: &str) {
         let words = super::wrappers::fill(&command, "{}", &hit);
         run.start_with(words, &Stream::default());
     }
-    run.output = Stream { flows: vec![Flow::Unknown], text: Some(hit.text) };
+    run.output = Stream { flows: vec![Flow::Unknown], ..Stream::literal(hit.text) };
 }

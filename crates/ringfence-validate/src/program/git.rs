@@ -72,6 +72,10 @@ fn setting(run: &mut Run<'_, '_>, key: &str, value: &Argument) {
         || lower == "core.attributesfile"
     {
         run.fact(value.span, Fact::Executes { from: vec![Flow::File { path: value.text.to_string() }] });
+        // A project keeps its own hooks below itself.
+        if start.starts_with(['/', '~']) && lower == "core.hookspath" && start != "/dev/null" {
+            run.fact(value.span, Fact::Tricks { trick: crate::Trick::Redefines });
+        }
     } else if is_command(key)
         && !matches!(
             start,
@@ -194,6 +198,7 @@ const VALUES: &[&str] = &[
     "--open-files-in-pager",
     "--server-option",
     "--push-option",
+    "--repo",
 ];
 
 fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
@@ -268,6 +273,11 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
             } else if known == "remote" || known == "submodule" {
                 match words.operands.first().and_then(Argument::known) {
                     Some("add" | "set-url") => {
+                        if let [_, name, url, ..] = words.operands.as_slice()
+                            && let Some(name) = name.known()
+                        {
+                            run.reading.scope.remotes.insert(name.to_owned(), url.text.clone());
+                        }
                         if let Some(url) =
                             words.operands.last().filter(|url| url.text.known_start().starts_with("ext::")).cloned()
                         {
@@ -290,7 +300,14 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
             }
         }
         "push" | "send-email" | "svn" | "p4" => {
-            let url = words.operands.first().cloned().unwrap_or_else(|| Argument::new(Text::known("origin"), span));
+            let mut url = words.value(&["--repo"]).or(words.operands.first()).cloned();
+            // A remote that this very text made is its address.
+            if let Some(url) = &mut url
+                && let Some(added) = url.known().and_then(|name| run.reading.scope.remotes.get(name))
+            {
+                url.text = added.clone();
+            }
+            let url = url.unwrap_or_else(|| Argument::new(Text::known("origin"), span));
             address(run, &url, Contact::Send, crate::stream::telling(&url.flows));
         }
         "config" => config(

@@ -129,7 +129,7 @@ fn script_file(run: &mut Run<'_, '_>, script: &Argument, language: Language) {
         run.output = run.execute(&input, language, script.span);
         return;
     }
-    let written = known.as_deref().and_then(|path| run.reading.scope.file(path).cloned());
+    let written = known.as_deref().and_then(|path| run.reading.file(path));
     match written {
         Some(stream) => run.output = run.execute(&stream, language, script.span),
         None => {

@@ -17,8 +17,68 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "ld.so" | "ld-linux.so.2" | "ld-linux-x86-64.so.2" | "ld-linux-aarch64.so.1" | "ld-musl-x86_64.so.1" => loader,
         "uv" | "poetry" | "pipenv" | "pdm" | "hatch" | "rye" | "bundle" | "mise" | "conda" | "npm" | "pnpm"
         | "yarn" | "cargo" | "go" | "npx" | "pnpx" | "bunx" | "uvx" | "pipx" | "rustup" => runner,
+        "nix" | "nix-shell" | "guix" | "devbox" | "pixi" | "mamba" | "micromamba" | "asdf" | "rtx" | "pyenv"
+        | "rbenv" | "nodenv" | "goenv" | "jenv" | "volta" | "fnm" | "vfox" | "flox" | "devenv" | "dotenvx"
+        | "chamber" | "infisical" | "teller" | "envconsul" | "lerna" | "spack" | "module" => surroundings,
         _ => return None,
     })
+}
+
+/// Programs that set something up and then start a command: behind two dashes, behind `-c`, or behind `run` or `exec`.
+fn surroundings(run: &mut Run<'_, '_>, name: &str) {
+    let takes = [
+        "-p",
+        "--packages",
+        "-n",
+        "--name",
+        "-I",
+        "-f",
+        "--file",
+        "-A",
+        "--attr",
+        "--env",
+        "-e",
+        "--prefix",
+        "--run",
+        "--command",
+        "-c",
+        "--manifest-path",
+        "--arg",
+        "--argstr",
+        "--config",
+    ];
+    let rest = run.rest();
+    let words = run.words(&takes, Style::Leading);
+    let first = words.operands.first().and_then(Argument::known).unwrap_or_default().to_owned();
+    if let Some(entry) = super::book().subcommand(name, &first) {
+        run.by_the_book(entry);
+    }
+    if name == "nix-shell" {
+        let words = run.words(&takes, Style::Usual);
+        for code in words.values(&["--run", "--command", "-c"]).cloned().collect::<Vec<_>>() {
+            run.output = run.shell(&code);
+        }
+        return;
+    }
+    let mark = if matches!(name, "nix" | "guix") {
+        rest.iter().position(|word| matches!(word.known(), Some("-c" | "--command" | "--")))
+    } else {
+        rest.iter().position(|word| word.known() == Some("--"))
+    };
+    let starts = matches!(first.as_str(), "run" | "exec" | "x" | "shell" | "develop" | "environment" | "activate");
+    if let Some(at) = mark.filter(|_| starts && !(name == "nix" && first == "run")) {
+        run.output = run.start(rest.into_iter().skip(at + 1).collect());
+    } else if matches!(first.as_str(), "run" | "exec" | "x") && !matches!(name, "nix" | "guix") {
+        let command: Vec<Argument> = words.operands.into_iter().skip(1).collect();
+        let words =
+            super::words(&command, |option| takes.contains(&option).then_some(super::Role::Nothing), Style::Leading);
+        let known = words.operands.first().and_then(Argument::known);
+        if known.is_some_and(|word| super::is_known(super::bare_name(word))) {
+            run.output = run.start(words.operands);
+        }
+    } else if let Some(own) = super::builtins::handler(name) {
+        own(run, name);
+    }
 }
 
 fn namespaces(run: &mut Run<'_, '_>, name: &str) {
@@ -177,7 +237,24 @@ fn multiplexer(run: &mut Run<'_, '_>, name: &str) {
         }
         return;
     }
-    let words = run.words(&["-S", "-X", "-t", "-s", "-c", "-p", "-r", "-T"], Style::Leading);
+    // `-X stuff LINE` types a line into a shell, `-X exec` and `-X screen` start one.
+    let rest = run.rest();
+    if let Some(at) = rest.iter().position(|word| word.known() == Some("-X")) {
+        let mut words = rest.into_iter().skip(at + 1);
+        match words.next().as_ref().and_then(Argument::known) {
+            Some("stuff" | "eval") => {
+                for line in words {
+                    let known = line.known().map(|known| crate::shell::unescape(known).0.replace("^M", "\n"));
+                    let text = known.map_or(line.text, Text::known);
+                    run.shell(&Argument { text, span: line.span, flows: line.flows });
+                }
+            }
+            Some("exec" | "screen") => run.output = run.start(words.collect()),
+            _ => {}
+        }
+        return;
+    }
+    let words = run.words(&["-S", "-t", "-s", "-c", "-p", "-r", "-T"], Style::Leading);
     run.output = run.start(words.operands);
 }
 

@@ -5,8 +5,11 @@
 mod book;
 mod builtins;
 mod by_the_book;
+mod clouds;
 mod containers;
+mod databases;
 mod downloads;
+mod editors;
 mod environment;
 mod files;
 mod find;
@@ -16,6 +19,7 @@ mod launchers;
 mod network;
 mod options;
 mod read_only;
+mod scripting;
 mod scripts;
 mod texts;
 mod tools;
@@ -70,7 +74,7 @@ pub(crate) fn run(reading: &mut Reading<'_>, invocation: Invocation<'_>) -> (Ste
         let facts = sets_environment(run.reading, name, value, *place, &mut run.inner);
         run.facts.extend(facts);
     }
-    run.dispatch_in_place();
+    run.dispatch_in_place(environment);
     let Run { reading, mut facts, inner, output, .. } = run;
     if let Err(unknown) = reading.count_facts(facts.len()) {
         facts = vec![Act { span, fact: Fact::Unknown { unknown } }];
@@ -84,13 +88,13 @@ pub(crate) fn is_known(name: &str) -> bool {
 }
 
 /// A file's contents as a stream, and the fact that it is read.
-pub(crate) fn read_file(reading: &Reading<'_>, argument: &Argument, facts: &mut Vec<Act>) -> Stream {
+pub(crate) fn read_file(reading: &mut Reading<'_>, argument: &Argument, facts: &mut Vec<Act>) -> Stream {
     let known = argument.known();
     if known.is_some_and(|path| path == "/dev/stdin" || path == "-") {
         return Stream::from(vec![Flow::Input]);
     }
-    if let Some(stream) = known.and_then(|path| reading.scope.file(path)) {
-        return stream.clone();
+    if let Some(stream) = known.and_then(|path| reading.file(path)) {
+        return stream;
     }
     if known.is_some_and(|path| path.starts_with("/dev/null") || path.starts_with("/dev/fd/")) {
         return Stream::default();
@@ -167,11 +171,15 @@ type Handler = fn(&mut Run<'_, '_>, &str);
 fn handler(name: &str) -> Option<Handler> {
     wrappers::handler(name)
         .or_else(|| launchers::handler(name))
+        .or_else(|| scripting::handler(name))
         .or_else(|| interpreters::handler(name))
+        .or_else(|| databases::handler(name))
         .or_else(|| builtins::handler(name))
         .or_else(|| files::handler(name))
         .or_else(|| find::handler(name))
         .or_else(|| tools::handler(name))
+        .or_else(|| editors::handler(name))
+        .or_else(|| clouds::handler(name))
         .or_else(|| scripts::handler(name))
         .or_else(|| downloads::handler(name))
         .or_else(|| texts::handler(name))
@@ -201,12 +209,18 @@ fn bare_name(path: &str) -> &str {
 
 impl Run<'_, '_> {
     /// Reads the command; what a program of its own sets is forgotten again.
-    fn dispatch_in_place(&mut self) {
+    fn dispatch_in_place(&mut self, environment: &[(String, Value, Span)]) {
         self.runs = self.arguments.first().and_then(Argument::known).map_or(Runs::Here, runs);
         match self.runs {
-            Runs::Here => self.dispatch(),
+            Runs::Here => {
+                // What is set for this command alone holds in it, and not behind it.
+                let before = self.reading.scope.set_for_one(environment);
+                self.dispatch();
+                self.reading.scope.set_back(before);
+            }
             Runs::Apart => {
                 let saved = self.reading.scope.clone();
+                self.reading.scope.set_for_one(environment);
                 self.dispatch();
                 self.reading.scope.leave_child(saved);
             }
@@ -258,7 +272,7 @@ impl Run<'_, '_> {
         if !path.contains('/') {
             return;
         }
-        let written = self.reading.scope.file(path).cloned();
+        let written = self.reading.file(path);
         if let Some(stream) = written {
             self.execute(&stream, Language::Shell, span);
         }

@@ -236,6 +236,13 @@ fn copies(run: &mut Run<'_, '_>, words: &Words) {
             let sends = contents.telling();
             run.contacts(target.text.clone(), target.span, Contact::Send, sends);
         } else {
+            // The target may be a folder: the file in it has its own name.
+            if let Some(folder) = target.known() {
+                for name in sources.iter().filter_map(|source| source.known()?.rsplit(['/', ':']).next()) {
+                    let path = format!("{}/{name}", folder.trim_end_matches('/'));
+                    run.reading.scope.keep(&path, contents.clone());
+                }
+            }
             run.writes(target, contents);
         }
     }

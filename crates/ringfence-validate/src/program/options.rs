@@ -68,7 +68,9 @@ pub(super) fn words<'t>(arguments: &[Argument], takes: impl Fn(&str) -> Option<R
             }
             continue;
         }
-        if start.starts_with("--") || style == Style::LongWords {
+        // Some short options have two letters.
+        let whole = start.len() == 3 && argument.known().is_some() && takes(start).is_some();
+        if start.starts_with("--") || style == Style::LongWords || whole {
             match start.split_once('=') {
                 Some((name, _)) => {
                     let mut value = argument.clone();

@@ -138,7 +138,7 @@ fn awk(run: &mut Run<'_, '_>, _name: &str) {
     let mut from_file = false;
     for file in words.values(&["-f", "--file", "-E", "-i", "--include", "-l", "--load"]).cloned().collect::<Vec<_>>() {
         from_file = true;
-        let written = file.known().and_then(|path| run.reading.scope.file(path).cloned());
+        let written = file.known().and_then(|path| run.reading.file(path));
         let from = written.map_or_else(|| vec![Flow::File { path: file.text.to_string() }], |stream| stream.flows);
         run.fact(file.span, Fact::Executes { from });
     }
@@ -155,6 +155,10 @@ fn awk(run: &mut Run<'_, '_>, _name: &str) {
     }
     for script in &scripts {
         awk_script(run, script, &output);
+        // A script that looks for something takes some of the lines.
+        if script.known().is_some_and(|script| script.contains('/') || script.contains("==")) {
+            super::environment::not_all_processes(&mut output);
+        }
     }
     run.output = output;
 }

@@ -1,4 +1,4 @@
-//! Tools with small languages of their own that can write files and start commands: editors, pagers, make, debuggers.
+//! Tools with small languages of their own that can write files and start commands: pagers, make, debuggers.
 
 use super::options::Style;
 use super::{Handler, Run};
@@ -9,8 +9,6 @@ use crate::text::Text;
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
-        "vim" | "vi" | "nvim" | "ex" | "view" | "gvim" | "rvim" | "vimdiff" => vim,
-        "ed" | "red" => ed,
         "man" => man,
         "less" | "more" => pager,
         "make" | "gmake" | "bmake" => make,
@@ -20,7 +18,6 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "ip" => ip,
         "sort" => sort,
         "java" => java,
-        "emacsclient" => vim,
         "passwd" => passwd,
         "date" => date,
         "journalctl" => journalctl,
@@ -31,132 +28,6 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
 
 /// Looking at whether a file is there is not reading it.
 fn test(_run: &mut Run<'_, '_>, _name: &str) {}
-
-/// Commands of the editor: `:!cmd`, `:w file`, `:python …`.
-fn vim(run: &mut Run<'_, '_>, _name: &str) {
-    let words = run.words(
-        &["-c", "-S", "-s", "-u", "-U", "-i", "-w", "-W", "--cmd", "-T", "-t", "--remote", "--eval", "-e_"],
-        Style::Usual,
-    );
-    let mut commands: Vec<Argument> = words.values(&["-c", "--cmd"]).cloned().collect();
-    let mut operands = Vec::new();
-    for word in words.operands {
-        if word.text.known_start().starts_with('+') {
-            commands.push(super::interpreters::cut(&word, 1));
-        } else {
-            operands.push(word);
-        }
-    }
-    for file in words
-        .options
-        .iter()
-        .filter(|(option, _)| matches!(option.as_str(), "-S" | "-u" | "-s" | "-U"))
-        .filter_map(|(_, value)| value.clone())
-        .collect::<Vec<_>>()
-    {
-        if !matches!(file.known(), Some("NONE" | "NORC" | "DEFAULTS")) {
-            run.fact(file.span, Fact::Executes { from: vec![Flow::File { path: file.text.to_string() }] });
-        }
-    }
-    for command in &commands {
-        editor_command(run, command);
-    }
-    for file in &operands {
-        run.reads(file);
-        run.writes(file, Stream::from(vec![Flow::Input]));
-    }
-}
-
-fn editor_command(run: &mut Run<'_, '_>, command: &Argument) {
-    let Some(known) = command.known() else {
-        run.fact(command.span, Fact::Executes { from: vec![Flow::Unknown] });
-        return;
-    };
-    let bare = known.trim_start_matches([':', ' ']);
-    if let Some(at) = bare.find('!')
-        && (at == 0
-            || bare.get(..at).is_some_and(|before| {
-                matches!(before.trim(), "r" | "read" | "w" | "write" | "%" | "." | "silent" | "sil" | "ter" | "term")
-            }))
-    {
-        let code = Argument::new(Text::known(bare.get(at + 1..).unwrap_or_default()), command.span);
-        run.shell(&code);
-        return;
-    }
-    for word in [
-        "terminal ",
-        "term ",
-        "system(",
-        "python",
-        "py3",
-        "pyx",
-        "lua ",
-        "perl ",
-        "ruby ",
-        "source ",
-        "so ",
-        "call system",
-    ] {
-        if bare.starts_with(word) || bare.contains("system(") {
-            let quoted = bare.split(['\'', '"']).nth(1).filter(|_| bare.contains("system("));
-            match quoted {
-                Some(code) => {
-                    let code = Argument::new(Text::known(code), command.span);
-                    run.shell(&code);
-                }
-                None if word.starts_with("py") => {
-                    let rest = bare.split_once(' ').map_or("", |(_, rest)| rest);
-                    let code = Argument::new(Text::known(rest), command.span);
-                    run.code(Language::Python, &code);
-                }
-                None if word.starts_with("ter") => {
-                    let rest = bare.split_once(' ').map_or("", |(_, rest)| rest);
-                    let code = Argument::new(Text::known(rest), command.span);
-                    run.shell(&code);
-                }
-                None => run.fact(command.span, Fact::Unknown { unknown: crate::Unknown::Language }),
-            }
-            return;
-        }
-    }
-    if let Some(file) = bare.strip_prefix("w ").or_else(|| bare.strip_prefix("saveas ")) {
-        let file = Argument::new(Text::known(file.trim()), command.span);
-        run.writes(&file, Stream::from(vec![Flow::Unknown]));
-    }
-}
-
-/// The input of `ed` is a script.
-fn ed(run: &mut Run<'_, '_>, _name: &str) {
-    let words = run.words(&["-p"], Style::Usual);
-    for file in &words.operands {
-        if let Some(code) = file.text.known_start().strip_prefix('!') {
-            let code = Argument::new(Text::known(code), file.span);
-            run.shell(&code);
-            continue;
-        }
-        run.reads(file);
-        run.writes(file, Stream::from(vec![Flow::Unknown]));
-    }
-    let script = run.input.known().map(str::to_owned);
-    let span = run.span;
-    match script {
-        Some(script) => {
-            for line in script.lines() {
-                if let Some(code) =
-                    line.strip_prefix('!').or_else(|| line.strip_prefix("r !")).or_else(|| line.strip_prefix("w !"))
-                {
-                    let code = Argument::new(Text::known(code), span);
-                    run.shell(&code);
-                }
-            }
-        }
-        None if run.input.flows != [Flow::Input] => {
-            let from = run.input.flows.clone();
-            run.fact(span, Fact::Executes { from });
-        }
-        None => {}
-    }
-}
 
 fn man(run: &mut Run<'_, '_>, _name: &str) {
     let words =
@@ -201,23 +72,19 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
         let from = vec![Flow::Literal];
         run.fact(code.span, Fact::Executes { from });
         if let Some(known) = code.known() {
-            // Commands of a rule stand behind a tab or a semicolon, functions within `$(shell …)`.
-            let line = known.split(['\t', ';']).skip(1).collect::<Vec<_>>().join(";");
-            let shell = known.split("$(shell ").nth(1).map(|rest| rest.trim_end_matches(')').to_owned());
-            for line in [Some(line), shell].into_iter().flatten().filter(|line| !line.trim().is_empty()) {
-                let line = Argument::new(Text::known(line), code.span);
-                run.shell(&line);
-            }
+            super::scripting::recipes(run, known, &code);
         }
     }
     for file in words.values(&["-f", "--file", "--makefile"]).cloned().collect::<Vec<_>>() {
-        if matches!(file.known(), Some("-" | "/dev/stdin")) {
-            let from = run.input.flows.clone();
-            run.fact(file.span, Fact::Executes { from });
-            continue;
-        }
-        let written = file.known().and_then(|path| run.reading.scope.file(path).cloned());
+        let written = match file.known() {
+            Some("-" | "/dev/stdin" | "/dev/fd/0") => Some(run.input.clone()),
+            Some(path) => run.reading.file(path),
+            None => None,
+        };
         if let Some(stream) = written {
+            if let Some(text) = stream.known() {
+                super::scripting::recipes(run, text, &file);
+            }
             run.fact(file.span, Fact::Executes { from: stream.flows });
         }
     }
@@ -225,7 +92,7 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
         words.operands.iter().filter(|word| word.text.known_start().starts_with("SHELL=")).cloned().collect::<Vec<_>>()
     {
         let code = super::interpreters::cut(&setting, 6);
-        run.start(vec![code]);
+        run.shell(&code);
     }
     run.output = Stream::from(vec![Flow::Unknown]);
 }
@@ -251,7 +118,14 @@ fn gdb(run: &mut Run<'_, '_>, _name: &str) {
         } else if let Some(code) = known.strip_prefix("python ").or_else(|| known.strip_prefix("script ")) {
             let code = Argument::new(Text::known(code), command.span);
             run.code(Language::Python, &code);
-        } else if known.starts_with("call ") || known.starts_with("print system") {
+        } else if let Some((_, rest)) = known.split_once("system") {
+            run.fact(command.span, Fact::Executes { from: vec![Flow::Literal] });
+            if let Some(code) = rest.split('"').nth(1) {
+                run.shell(&Argument::new(Text::known(code), command.span));
+            }
+        } else if let Some(file) = known.strip_prefix("source ") {
+            run.fact(command.span, Fact::Executes { from: vec![Flow::File { path: file.to_owned() }] });
+        } else if known.starts_with("call ") {
             run.fact(command.span, Fact::Executes { from: vec![Flow::Literal] });
         }
     }
@@ -268,7 +142,9 @@ fn kill(run: &mut Run<'_, '_>, _name: &str) {
     let own = rest.iter().filter(|word| !word.text.known_start().starts_with('-')).all(|word| {
         word.text.known_start().starts_with('%') || matches!(word.text.pieces(), [crate::Piece::Hole(crate::Hole::Variable(name))] if name == "!" || name.ends_with("PID") || name.ends_with("pid"))
     });
-    let everything = rest.iter().filter_map(Argument::known).any(|word| word == "-1");
+    let all = super::environment::all_processes();
+    let everything =
+        rest.iter().any(|word| word.known() == Some("-1") || word.flows.contains(&all) && word.known().is_none());
     if !asks && (!own || everything) {
         let span = run.span;
         let about =
@@ -326,7 +202,7 @@ fn java(run: &mut Run<'_, '_>, _name: &str) {
     let words =
         run.words(&["-cp", "-classpath", "-jar", "--module-path", "-p", "-m", "--add-modules"], Style::LongWords);
     if let Some(jar) = words.value(&["-jar"]).cloned() {
-        let written = jar.known().and_then(|path| run.reading.scope.file(path).cloned());
+        let written = jar.known().and_then(|path| run.reading.file(path));
         let from = written.map_or_else(|| vec![Flow::File { path: jar.text.to_string() }], |stream| stream.flows);
         run.fact(jar.span, Fact::Executes { from });
     }

@@ -82,6 +82,11 @@ fn plain(run: &mut Run<'_, '_>, name: &str) {
         run.output = run.start(command);
         return;
     }
+    // Their output is made to be evaluated.
+    if name == "direnv" && matches!(words.operands.first().and_then(Argument::known), Some("hook" | "export")) {
+        run.output = Stream::literal(Text::default());
+        return;
+    }
     let skip = match name {
         // What stands behind the dashes is the command, whatever comes before.
         "op" | "aws-vault" | "direnv" | "dotenv" | "perf" | "doppler"
@@ -120,7 +125,7 @@ fn folder(run: &mut Run<'_, '_>, name: &str) {
     let searched = run.reading.scope.variables.contains_key("CDPATH") && !start.starts_with(['/', '.']);
     let turned = name == "pushd" && (operands.is_empty() || start.starts_with(['+', '-']));
     if name == "popd" || turned || searched && !operands.is_empty() {
-        run.reading.scope.directory = Some(Text::hole(Hole::Other));
+        run.reading.scope.forget_directory();
     } else if let Some(cd) = super::builtins::handler("cd") {
         cd(run, name);
     }
@@ -186,8 +191,11 @@ fn set_all(run: &mut Run<'_, '_>, settings: &[Argument]) {
         let start = setting.text.known_start();
         let Some((name, _)) = start.split_once('=') else { continue };
         let value = Value { fields: vec![super::after(&setting.text, name.len() + 1)], flows: setting.flows.clone() };
-        let facts = super::sets_environment(run.reading, name, &value, setting.span, &mut run.inner);
+        let name = name.to_owned();
+        let facts = super::sets_environment(run.reading, &name, &value, setting.span, &mut run.inner);
         run.facts.extend(facts);
+        run.reading.scope.export(&name);
+        run.reading.scope.set(name, value);
     }
 }
 

@@ -60,7 +60,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{Circumstances, Language, Limits, Subject, Surroundings, analyse, judge, nothing_allowed};
+    use crate::{
+        Circumstances, Language, Limits, Subject, Surroundings, analyse, judge, nobody_vouches, nothing_allowed,
+    };
     use ringfence_policy::ValidateLevel;
 
     /// The rule sets, in the order in which their findings are told.
@@ -119,6 +121,7 @@ mod tests {
             level: ValidateLevel::Standard,
             surroundings: &surroundings,
             allows: &nothing_allowed,
+            vouches: &nobody_vouches,
             commands: &[],
             modules: &[],
         };

@@ -21,6 +21,9 @@ impl Walker<'_, '_> {
             let argument = self.single_of(right, word, Quotes::Mean);
             Value { fields: vec![argument.text], flows: argument.flows }
         };
+        if adds || index.is_some() {
+            self.reading.settle(name);
+        }
         let before = self.reading.scope.variables.get(name);
         if let Some(index) = index {
             value = match (before, index.trim_end_matches(']').parse::<usize>()) {

@@ -1,10 +1,12 @@
 //! Groups, branches and loops.
 
-use super::sets::Sets;
-use super::tree::{Node, Redirect, Then, Word};
+use super::sets::{Sets, floods};
+use super::several::Held;
+use super::tree::{Arm, Node, Redirect, Then, Word};
 use super::walk::Walker;
-use crate::analysis::{Does, Fact, Flow, Step, Unknown};
+use crate::analysis::{Does, Fact, Flow, Step, SystemAct};
 use crate::shell::value::Value;
+use crate::span::Span;
 use crate::stream::{Argument, Stream};
 use crate::text::{Hole, Text};
 
@@ -12,63 +14,28 @@ use crate::text::{Hole, Text};
 const MOST_TURNS: usize = 64;
 /// The same where each of the loops has few words.
 const FEW_TURNS: usize = 8;
-/// Commands behind a branch that are walked for each of its ends.
-const MOST_FORKED: usize = 200;
 const MOST_NESTED: usize = 512;
+/// Loops within each other that are walked a second time.
+const MOST_ROUNDS: usize = 2;
+/// Values of a loop that one turn stands for.
+const MOST_AT_ONCE: usize = 16;
 
 impl Walker<'_, '_> {
     pub(super) fn list(&mut self, items: &[(Node, Then)], input: &Stream, steps: &mut Vec<Step>) -> Stream {
         let mut output = Stream::default();
-        let mut walked = 0;
         for chain in items.split_inclusive(|(_, then)| matches!(then, Then::Next | Then::Background)) {
-            walked += chain.len();
             let background = matches!(chain.last(), Some((_, Then::Background)));
             let saved = background.then(|| self.reading.scope.clone());
             let (written, other) = self.chain(chain, input, steps);
-            output.then(written);
+            output.follow(written);
             if let Some(saved) = saved {
                 self.run_traps(saved.traps.len(), steps);
                 self.leave_subshell(saved);
                 continue;
             }
-            let Some(other) = other else { continue };
-            let rest = items.get(walked..).unwrap_or_default();
-            let may = self.forks > 0 && !rest.is_empty() && rest.len() <= MOST_FORKED;
-            // A fork counts as a step, so that their number is bounded too.
-            if may && self.reading.scope.differs(&other) && self.reading.count_step().is_ok() {
-                return self.fork(rest, other, output, input, steps);
+            if let Some(other) = other {
+                self.reading.scope.join(other);
             }
-            self.reading.scope.join(other);
-        }
-        output
-    }
-
-    /// The rest of a list twice, with what holds in either case: a hole would hide what one of them does.
-    fn fork(
-        &mut self,
-        rest: &[(Node, Then)],
-        mut other: super::Scope,
-        mut output: Stream,
-        input: &Stream,
-        steps: &mut Vec<Step>,
-    ) -> Stream {
-        self.forks -= 1;
-        let first = self.list(rest, input, steps);
-        other.take_left(&self.reading.scope);
-        let ended = std::mem::replace(&mut self.reading.scope, other);
-        let mut inner = Vec::new();
-        let second = self.list(rest, input, &mut inner);
-        self.reading.scope.join(ended);
-        self.forks += 1;
-        if !inner.is_empty() {
-            let span = inner.first().map(|step| step.span).unwrap_or_default();
-            steps.push(Step { span, does: Does::Group, facts: Vec::new(), inner });
-        }
-        let same = first == second;
-        output.then(first);
-        output.add_all(&second.flows);
-        if !same {
-            output.text = None;
         }
         output
     }
@@ -96,8 +63,8 @@ impl Walker<'_, '_> {
                 from.take_left(&self.reading.scope);
                 self.reading.scope = from;
             }
-            output.then(self.node(node, input, steps));
-            let after = (!leaves(node)).then(|| self.reading.scope.clone());
+            output.follow(self.node(node, input, steps));
+            let after = (!self.leaves(node)).then(|| self.reading.scope.clone());
             let other = if before == Then::Or { success.take() } else { failure.take() };
             let last = index + 1 == items.len();
             let both = match (other, after.clone()) {
@@ -150,6 +117,26 @@ impl Walker<'_, '_> {
             | Node::Function { .. }
             | Node::Nothing => (&[], super::tree::Place::default()),
         };
+        let words: &[Word] = match node {
+            Node::For { words: Some(words), .. } | Node::Test { words, .. } => words,
+            Node::Case { word, .. } => std::slice::from_ref(word),
+            _ => &[],
+        };
+        let output = self.each_compound(redirects, words, steps, |walker, steps| {
+            walker.compound_once(node, redirects, place, input, steps)
+        });
+        (self.facts, self.inner) = outer;
+        output
+    }
+
+    fn compound_once(
+        &mut self,
+        node: &Node,
+        redirects: &[Redirect],
+        place: super::tree::Place,
+        input: &Stream,
+        steps: &mut Vec<Step>,
+    ) -> Stream {
         let redirection = self.redirections(redirects, input);
         let input = redirection.input.as_ref().unwrap_or(input).clone();
         let mut inner = Vec::new();
@@ -162,7 +149,6 @@ impl Walker<'_, '_> {
         if !facts.is_empty() || !substituted.is_empty() {
             steps.push(Step { span: self.place(place), does: Does::Group, facts, inner: substituted });
         }
-        (self.facts, self.inner) = outer;
         output
     }
 
@@ -184,54 +170,32 @@ impl Walker<'_, '_> {
             }
             Node::Group { body, .. } => self.node(body, input, steps),
             Node::If { arms, otherwise, .. } => self.branches(arms, otherwise.as_deref(), input, steps),
-            Node::While { condition, body, .. } => {
-                self.forget(node);
-                let mut output = self.node(condition, input, steps);
-                let before = self.reading.scope.clone();
-                output.then(self.node(body, input, steps));
-                self.reading.scope.join(before);
-                self.reading.scope.join_left();
-                output.text = None;
+            Node::While { condition, body, .. } => self.rounds(node, steps, |walker, steps| {
+                if floods(condition, body) {
+                    let fact = Fact::System { act: SystemAct::Exhaustion, about: Text::known("a loop without end") };
+                    walker.fact(Span::default(), fact);
+                }
+                let mut output = walker.node(condition, input, steps);
+                let before = walker.reading.scope.clone();
+                output.follow(walker.node(body, input, steps));
+                walker.reading.scope.join(before);
                 output
-            }
+            }),
             Node::For { variable, words, body, .. } => self.turns(variable, words.as_deref(), node, body, input, steps),
             Node::ForArithmetic { parts, body, .. } => {
                 let place = Word { raw: String::new(), at: 0 };
                 for part in parts {
-                    self.note_blind(part, &place);
-                    self.within_arithmetic(part, &place);
+                    self.within_arithmetic(&part.0, &place);
                 }
-                self.forget(node);
-                parts.iter().for_each(|part| self.set_by_arithmetic(part));
-                let before = self.reading.scope.clone();
-                let mut output = self.node(body, input, steps);
-                self.reading.scope.join(before);
-                self.reading.scope.join_left();
-                output.text = None;
-                output
+                self.rounds(node, steps, |walker, steps| {
+                    parts.iter().for_each(|part| walker.set_by_arithmetic(&part.0));
+                    let before = walker.reading.scope.clone();
+                    let output = walker.node(body, input, steps);
+                    walker.reading.scope.join(before);
+                    output
+                })
             }
-            Node::Case { word, arms, .. } => {
-                self.single(word);
-                let before = self.reading.scope.clone();
-                let mut after = before.clone();
-                let mut output = Stream::default();
-                for (patterns, body) in arms {
-                    for pattern in patterns {
-                        self.single(pattern);
-                    }
-                    let mut start = before.clone();
-                    start.files.clone_from(&self.reading.scope.files);
-                    start.called.clone_from(&self.reading.scope.called);
-                    start.uncalled.clone_from(&self.reading.scope.uncalled);
-                    self.reading.scope = start;
-                    if let Some(body) = body {
-                        output.add_all(&self.node(body, input, steps).flows);
-                    }
-                    after.join(self.reading.scope.clone());
-                }
-                self.reading.scope = after;
-                output
-            }
+            Node::Case { word, arms, .. } => self.cases(word, arms, input, steps),
             Node::Test { words, .. } => {
                 for word in words {
                     self.single(word);
@@ -239,10 +203,9 @@ impl Walker<'_, '_> {
                 Stream::default()
             }
             Node::Arithmetic { text, place, .. } => {
-                let word = Word { raw: text.clone(), at: place.0.start };
-                self.note_blind(text, &word);
-                self.within_arithmetic(text, &word);
-                self.set_by_arithmetic(text);
+                let word = Word { raw: text.0.clone(), at: place.0.start };
+                self.within_arithmetic(&text.0, &word);
+                self.set_by_arithmetic(&text.0);
                 Stream::default()
             }
             Node::Simple(_) | Node::Pipeline(..) | Node::List(_) | Node::Function { .. } | Node::Nothing => {
@@ -258,28 +221,98 @@ impl Walker<'_, '_> {
         input: &Stream,
         steps: &mut Vec<Step>,
     ) -> Stream {
-        let mut output = Stream::default();
-        let mut after: Option<super::Scope> = None;
+        let mut ends = Ends::default();
+        let mut conditions = Stream::default();
         for (condition, body) in arms {
-            output.add_all(&self.node(condition, input, steps).flows);
+            conditions.follow(self.node(condition, input, steps));
             let before = self.reading.scope.clone();
-            output.add_all(&self.node(body, input, steps).flows);
+            let written = self.node(body, input, steps);
             let taken = std::mem::replace(&mut self.reading.scope, before);
-            // What a branch wrote stays for the next one to see: only one of them runs, and either may.
-            self.reading.scope.files.clone_from(&taken.files);
-            self.reading.scope.called.clone_from(&taken.called);
-            match &mut after {
-                Some(after) => after.join(taken),
-                None => after = Some(taken),
+            self.reading.scope.take_notes(&taken);
+            ends.add(conditions.clone(), written, (!self.leaves(body)).then_some(taken));
+        }
+        let written = otherwise.map(|body| self.node(body, input, steps)).unwrap_or_default();
+        let left = otherwise.is_some_and(|body| self.leaves(body));
+        let last = (!left).then(|| self.reading.scope.clone());
+        ends.add(conditions, written, last);
+        self.end(ends)
+    }
+
+    /// What holds behind branches, and what they wrote.
+    fn end(&mut self, ends: Ends) -> Stream {
+        if let Some(mut scope) = ends.scope {
+            scope.take_notes(&self.reading.scope);
+            self.reading.scope = scope;
+        }
+        ends.output.unwrap_or_default()
+    }
+
+    fn cases(
+        &mut self,
+        word: &Word,
+        arms: &[(Vec<Word>, Option<Node>, Arm)],
+        input: &Stream,
+        steps: &mut Vec<Step>,
+    ) -> Stream {
+        self.single(word);
+        let mut ends = Ends::default();
+        let mut start = self.reading.scope.clone();
+        let mut always = false;
+        for (patterns, body, arm) in arms {
+            for pattern in patterns {
+                self.single(pattern);
             }
+            always |= patterns.iter().any(|pattern| pattern.raw == "*");
+            start.take_notes(&self.reading.scope);
+            self.reading.scope = start.clone();
+            let written = body.as_ref().map(|body| self.node(body, input, steps)).unwrap_or_default();
+            let left = body.as_ref().is_some_and(|body| self.leaves(body));
+            let ended = self.reading.scope.clone();
+            if *arm == Arm::GoesOn && !left {
+                start.join(ended.clone());
+            }
+            ends.add(Stream::default(), written, (!left).then_some(ended));
         }
-        if let Some(otherwise) = otherwise {
-            output.add_all(&self.node(otherwise, input, steps).flows);
+        if !always {
+            start.take_notes(&self.reading.scope);
+            ends.add(Stream::default(), Stream::default(), Some(start));
         }
-        if let Some(after) = after {
-            self.reading.scope.join(after);
+        self.end(ends)
+    }
+
+    /// A loop: a turn with nothing known of what it sets, and one more with what may hold after a turn.
+    fn rounds(
+        &mut self,
+        node: &Node,
+        steps: &mut Vec<Step>,
+        turn: impl Fn(&mut Self, &mut Vec<Step>) -> Stream,
+    ) -> Stream {
+        let start = self.reading.scope.clone();
+        let sets = self.forget(node);
+        let first = steps.len();
+        let mut output = turn(self, steps);
+        self.reading.scope.join_left();
+        if sets && self.rounds < MOST_ROUNDS {
+            self.rounds += 1;
+            let ended = self.reading.scope.clone();
+            let mut head = start;
+            head.take_notes(&ended);
+            head.join(ended.clone());
+            self.reading.scope = head;
+            let mut more = Vec::new();
+            output.or(turn(self, &mut more));
+            self.reading.scope.join_left();
+            self.reading.scope.join(ended);
+            let known = steps.get(first..).unwrap_or_default();
+            let more: Vec<Step> = more.into_iter().filter(|step| !known.contains(step)).collect();
+            steps.extend(more);
+            self.rounds -= 1;
         }
-        output
+        // No turn, this one, or any number of them.
+        let mut all = Stream::from(output.flows.clone());
+        all.or(output);
+        all.or(Stream::default());
+        all
     }
 
     fn turns(
@@ -306,36 +339,48 @@ impl Walker<'_, '_> {
             for value in values {
                 let value = Value { fields: vec![value.text], flows: value.flows };
                 self.reading.scope.set(variable.to_owned(), value);
-                output.then(self.node(body, input, steps));
+                output.follow(self.node(body, input, steps));
                 self.reading.scope.join_left();
             }
             self.turning = outer;
             return output;
         }
-        self.forget(node);
-        let before = self.reading.scope.clone();
-        // One turn stands for all: the values that are alike keep what is known of them.
-        let mut value = match values.as_slice() {
-            [only] => Value::one(only.text.clone()),
-            _ => Value::one(common(&values, variable)),
+        let mut flows: Vec<Flow> = values.iter().flat_map(|value| value.flows.clone()).collect();
+        flows.dedup();
+        if flows.is_empty() && values.iter().any(|value| value.text.has_hole()) {
+            flows.push(Flow::Unknown);
+        }
+        let each = |text: Text| Some(Value { fields: vec![text], flows: flows.clone() });
+        // One turn stands for all: any of the values, or what they have in common where they are too many.
+        let held = match values.as_slice() {
+            [only] => Held::one_of(variable, vec![each(only.text.clone())]),
+            few if few.len() <= MOST_AT_ONCE && !few.is_empty() => {
+                let mut texts: Vec<Option<Value>> = Vec::new();
+                for value in few {
+                    let value = each(value.text.clone());
+                    if !texts.contains(&value) {
+                        texts.push(value);
+                    }
+                }
+                Held::one_of(variable, texts)
+            }
+            many => Held::one_of(variable, vec![each(common(many, variable))]),
         };
-        value.flows = values.iter().flat_map(|value| value.flows.clone()).collect();
-        value.flows.dedup();
-        if value.flows.is_empty() && values.iter().any(|value| value.text.has_hole()) {
-            value.flows.push(Flow::Unknown);
-        }
-        self.reading.scope.set(variable.to_owned(), value);
-        output.then(self.node(body, input, steps));
-        output.text = None;
-        if !plain || values.is_empty() {
-            self.reading.scope.join(before);
-        }
-        self.reading.scope.join_left();
-        output
+        let may_not = !plain || values.is_empty();
+        self.rounds(node, steps, |walker, steps| {
+            let before = walker.reading.scope.clone();
+            walker.reading.scope.restore(variable.to_owned(), held.clone());
+            let output = walker.node(body, input, steps);
+            if may_not {
+                walker.reading.scope.join(before);
+            }
+            output
+        })
     }
 
     /// What a loop sets is not known at the start of a turn: variables, the directory, functions.
-    fn forget(&mut self, node: &Node) {
+    /// Whether there is anything.
+    fn forget(&mut self, node: &Node) -> bool {
         let mut sets = Sets::default();
         sets.node(node, &self.reading.scope);
         for (name, body) in &sets.functions {
@@ -350,18 +395,16 @@ impl Walker<'_, '_> {
             }
         }
         if sets.directory {
-            self.reading.scope.directory = Some(Text::hole(Hole::Other));
+            self.reading.scope.forget_directory();
         }
+        sets.anything || sets.directory || !sets.names.is_empty() || !sets.functions.is_empty()
     }
 
-    /// Arithmetic is kept without its blanks: what a command in it would run cannot be told.
-    fn note_blind(&mut self, text: &str, word: &Word) {
-        let runs = text.contains('`')
-            || text.match_indices("$(").any(|(at, _)| !text.get(at + 2..).is_some_and(|rest| rest.starts_with('(')));
-        if runs {
-            let span = self.span(word);
-            self.fact(span, Fact::Unknown { unknown: Unknown::Program });
-        }
+    /// Whether nothing runs behind it: not where these words mean something else.
+    fn leaves(&self, node: &Node) -> bool {
+        let scope = &self.reading.scope;
+        let plain = |name: &str| !scope.functions.contains_key(name) && !scope.aliases.contains_key(name);
+        leaves(node) && LEAVE.iter().all(|name| plain(name))
     }
 
     /// `((x = 1))` and `((x++))`: what they come to is not reckoned.
@@ -372,13 +415,37 @@ impl Walker<'_, '_> {
     }
 }
 
+/// Commands behind which nothing runs.
+const LEAVE: [&str; 4] = ["exit", "return", "break", "continue"];
+
+/// What holds behind branches, one added after the other.
+#[derive(Debug, Default)]
+struct Ends {
+    /// Nothing where all of them leave.
+    scope: Option<super::Scope>,
+    output: Option<Stream>,
+}
+
+impl Ends {
+    /// What a branch wrote behind `before`, and what holds where it does not leave.
+    fn add(&mut self, mut before: Stream, written: Stream, scope: Option<super::Scope>) {
+        before.follow(written);
+        match &mut self.output {
+            Some(output) => output.or(before),
+            None => self.output = Some(before),
+        }
+        match (&mut self.scope, scope) {
+            (Some(joined), Some(scope)) => joined.join(scope),
+            (None, Some(scope)) => self.scope = Some(scope),
+            (_, None) => {}
+        }
+    }
+}
+
 /// Whether nothing runs behind it.
 fn leaves(node: &Node) -> bool {
     match node {
-        Node::Simple(simple) => simple
-            .words
-            .first()
-            .is_some_and(|word| matches!(word.raw.as_str(), "exit" | "return" | "break" | "continue")),
+        Node::Simple(simple) => simple.words.first().is_some_and(|word| LEAVE.contains(&word.raw.as_str())),
         Node::Group { subshell: false, body, .. } => leaves(body),
         Node::List(items) => match items.last() {
             Some((node, then)) => *then != Then::Background && leaves(node) && sure(items),

@@ -172,7 +172,8 @@ impl Expansion {
 
 impl Walker<'_, '_> {
     /// What cuts words: blanks, or what the text says.
-    fn separators(&self) -> String {
+    fn separators(&mut self) -> String {
+        self.reading.settle("IFS");
         let set = self.reading.scope.variables.get("IFS").and_then(|value| value.first().as_known().map(str::to_owned));
         set.unwrap_or_else(|| " \t\n".to_owned())
     }
@@ -272,6 +273,7 @@ impl Walker<'_, '_> {
                 }
                 Part::Command { text, at } => {
                     let output = self.substitute(text, word, *at);
+                    let output = self.reading.pick(output);
                     expansion.flows(&output.flows);
                     expansion.disguised |= output.flows.contains(&Flow::Decoded) && output.known().is_some();
                     match output.known() {
@@ -322,7 +324,7 @@ impl Walker<'_, '_> {
     }
 
     /// Puts in what a tilde at the start stands for; what is left of the text.
-    fn tilde<'t>(&self, text: &'t str, fields: &mut Fields) -> &'t str {
+    fn tilde<'t>(&mut self, text: &'t str, fields: &mut Fields) -> &'t str {
         let Some(after) = text.strip_prefix('~') else { return text };
         let end = after.find('/').unwrap_or(after.len());
         let (user, rest) = after.split_at(end);

@@ -5,8 +5,7 @@ use std::rc::Rc;
 use brush_parser::ast::{self, SourceLocation};
 use brush_parser::{Parser, ParserOptions, SourceSpan};
 
-use super::second::without_blanks;
-use super::tree::{Node, Place, Redirect, RedirectKind, Simple, Target, Then, Word};
+use super::tree::{Arm, Node, Place, Redirect, RedirectKind, Simple, Sum, Target, Then, Word};
 use crate::span::Span;
 
 /// Parses `text`, or says why not.
@@ -153,7 +152,10 @@ impl<'a> Source<'a> {
         let mut found = Simple { place: self.place(simple.location()), ..Simple::default() };
         for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
             match item {
-                ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => found.redirects.push(self.redirect(redirect)?),
+                ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
+                    let variable = self.take_variable(&mut found.words);
+                    found.redirects.push(Redirect { variable, ..self.redirect(redirect)? });
+                }
                 ast::CommandPrefixOrSuffixItem::AssignmentWord(_, word) => found.assignments.push(self.word(word)),
                 ast::CommandPrefixOrSuffixItem::Word(word) => found.words.push(self.word(word)),
                 ast::CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
@@ -164,7 +166,10 @@ impl<'a> Source<'a> {
         found.words.extend(simple.word_or_name.iter().map(|word| self.word(word)));
         for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
             match item {
-                ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => found.redirects.push(self.redirect(redirect)?),
+                ast::CommandPrefixOrSuffixItem::IoRedirect(redirect) => {
+                    let variable = self.take_variable(&mut found.words);
+                    found.redirects.push(Redirect { variable, ..self.redirect(redirect)? });
+                }
                 ast::CommandPrefixOrSuffixItem::AssignmentWord(_, word)
                 | ast::CommandPrefixOrSuffixItem::Word(word) => {
                     found.words.push(self.word(word));
@@ -177,15 +182,30 @@ impl<'a> Source<'a> {
         Some(found)
     }
 
+    /// The parser takes the `{name}` of `{name}>file` for a word: it is none where the sign follows at once.
+    fn take_variable(&self, words: &mut Vec<Word>) -> Option<String> {
+        let last = words.last()?;
+        let name = last.raw.strip_prefix('{')?.strip_suffix('}')?;
+        let starts = name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
+        let plain = starts && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let follows = self.text.get(last.at + last.raw.len()..)?.starts_with(['<', '>']);
+        if !plain || !follows {
+            return None;
+        }
+        let name = name.to_owned();
+        words.pop();
+        Some(name)
+    }
+
     fn compound(&self, compound: &ast::CompoundCommand, redirects: Vec<Redirect>) -> Option<Node> {
         let place = self.place(compound.location());
         Some(match compound {
             ast::CompoundCommand::Arithmetic(arithmetic) => {
-                Node::Arithmetic { text: without_blanks(&arithmetic.expr.value), redirects, place }
+                Node::Arithmetic { text: Sum(arithmetic.expr.value.clone()), redirects, place }
             }
             ast::CompoundCommand::ArithmeticForClause(clause) => Node::ForArithmetic {
                 parts: [&clause.initializer, &clause.condition, &clause.updater]
-                    .map(|part| part.as_ref().map(|part| without_blanks(&part.value)).unwrap_or_default())
+                    .map(|part| Sum(part.as_ref().map(|part| part.value.clone()).unwrap_or_default()))
                     .to_vec(),
                 body: self.boxed(&clause.body.list)?,
                 redirects,
@@ -214,7 +234,12 @@ impl<'a> Source<'a> {
                             Some(list) => Some(self.list(list)?),
                             None => None,
                         };
-                        Some((self.words(&case.patterns), body))
+                        let arm = match case.post_action {
+                            ast::CaseItemPostAction::ExitCase => Arm::Ends,
+                            ast::CaseItemPostAction::UnconditionallyExecuteNextCaseItem
+                            | ast::CaseItemPostAction::ContinueEvaluatingCases => Arm::GoesOn,
+                        };
+                        Some((self.words(&case.patterns), body, arm))
                     })
                     .collect::<Option<_>>()?,
                 redirects,
@@ -275,9 +300,10 @@ impl<'a> Source<'a> {
                     ast::IoFileRedirectTarget::Fd(descriptor) => Word { raw: descriptor.to_string(), at: 0 },
                     ast::IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.process(subshell)?,
                 };
-                Redirect { descriptor: *descriptor, kind, target: Target::Word(target) }
+                Redirect { descriptor: *descriptor, variable: None, kind, target: Target::Word(target) }
             }
             ast::IoRedirect::HereDocument(descriptor, document) => Redirect {
+                variable: None,
                 descriptor: *descriptor,
                 kind: RedirectKind::HereDocument,
                 target: Target::Document {
@@ -287,13 +313,17 @@ impl<'a> Source<'a> {
                 },
             },
             ast::IoRedirect::HereString(descriptor, word) => Redirect {
+                variable: None,
                 descriptor: *descriptor,
                 kind: RedirectKind::HereString,
                 target: Target::Word(self.word(word)),
             },
-            ast::IoRedirect::OutputAndError(word, _) => {
-                Redirect { descriptor: None, kind: RedirectKind::Both, target: Target::Word(self.word(word)) }
-            }
+            ast::IoRedirect::OutputAndError(word, _) => Redirect {
+                descriptor: None,
+                variable: None,
+                kind: RedirectKind::Both,
+                target: Target::Word(self.word(word)),
+            },
         })
     }
 

@@ -8,20 +8,24 @@ mod braces;
 mod compound;
 mod expand;
 mod first;
+mod join;
 mod parameter;
 mod redirect;
 mod scan;
 mod scope;
 mod second;
 mod sets;
+mod several;
 mod tree;
 mod value;
 mod walk;
+mod ways;
 mod word;
 
 pub(crate) use parameter::looks_secret;
 pub(crate) use scope::{Odd, Plainly, Scope};
 pub(crate) use value::Value;
+pub(crate) use ways::Ways;
 pub(crate) use word::unescape;
 
 use crate::analysis::{Flow, Origin, Step, Unknown};

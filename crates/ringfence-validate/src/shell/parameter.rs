@@ -230,7 +230,8 @@ fn take_name(body: &str) -> (&str, Option<&str>, &str) {
 }
 
 /// What the text says about a variable, or what every shell has.
-pub(super) fn lookup(walker: &Walker<'_, '_>, name: &str) -> Option<Value> {
+pub(super) fn lookup(walker: &mut Walker<'_, '_>, name: &str) -> Option<Value> {
+    walker.reading.settle(name);
     if let Some(value) = walker.reading.scope.variables.get(name) {
         return Some(value.clone());
     }

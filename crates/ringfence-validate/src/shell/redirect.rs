@@ -1,6 +1,7 @@
 //! Redirections: files that are read and written, here-documents, and the sockets that bash hides behind `/dev/tcp`.
 
 use super::tree::{Redirect, RedirectKind, Target, Word};
+use super::value::Value;
 use super::walk::Walker;
 use super::word::Quotes;
 use crate::analysis::{Contact, Fact, Flow};
@@ -32,7 +33,15 @@ impl Walker<'_, '_> {
     pub(super) fn redirections(&mut self, redirects: &[Redirect], _input: &Stream) -> Redirection {
         let mut found = Redirection::default();
         for redirect in redirects {
-            self.redirection(redirect, &mut found);
+            match &redirect.variable {
+                None => self.redirection(redirect, &mut found),
+                Some(name) => {
+                    let used = self.reading.scope.descriptors.len() + self.reading.scope.outputs.len();
+                    let number = 10 + i32::try_from(used).unwrap_or(0);
+                    self.redirection(&Redirect { descriptor: Some(number), ..redirect.clone() }, &mut found);
+                    self.reading.scope.set(name.clone(), Value::one(Text::known(number.to_string())));
+                }
+            }
         }
         found
     }
@@ -102,6 +111,12 @@ impl Walker<'_, '_> {
             found.opened.iter().find(|(descriptor, _)| *descriptor == source).map(|(_, stream)| stream.clone());
         let stream = opened.or_else(|| self.reading.scope.descriptors.get(&source).cloned());
         let target = redirect.descriptor.unwrap_or(i32::from(redirect.kind == RedirectKind::DuplicateOutput));
+        if target == 1
+            && let Some(path) = self.reading.scope.outputs.get(&source)
+        {
+            found.output = Some(Output::File { path: path.clone(), adds: true });
+            return;
+        }
         match (target, stream) {
             (0, Some(stream)) => found.input = Some(stream),
             (1, Some(stream)) if stream.flows.contains(&Flow::Network) => {
@@ -147,6 +162,13 @@ impl Walker<'_, '_> {
             let path = self.reading.scope.resolve(&argument.text);
             self.fact(argument.span, Fact::Writes { path });
         }
+        if let (Some(descriptor @ 3..), Some(path)) = (redirect.descriptor, argument.known()) {
+            if redirect.kind == RedirectKind::Write {
+                self.reading.scope.keep(path, Stream::literal(Text::default()));
+            }
+            let path = self.reading.scope.key(path);
+            self.reading.scope.outputs.insert(descriptor, path);
+        }
         if to_output {
             let adds = redirect.kind == RedirectKind::Append;
             found.output = Some(match argument.known() {
@@ -178,8 +200,7 @@ impl Walker<'_, '_> {
             Some(Output::Gone) => Stream::default(),
             Some(Output::File { path, adds }) => {
                 let mut contents = output;
-                if adds && let Some(before) = self.reading.scope.file(&path) {
-                    let mut whole = before.clone();
+                if adds && let Some(mut whole) = self.reading.scope.file(&path).cloned() {
                     whole.then(contents);
                     contents = whole;
                 }

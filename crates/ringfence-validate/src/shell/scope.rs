@@ -1,13 +1,14 @@
 //! What a shell knows at a place of its text: variables, functions, files that the text wrote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use super::several::{Held, Several};
 use super::tree::Node;
 use super::value::Value;
 use crate::analysis::Origin;
 use crate::stream::{Argument, Stream};
-use crate::text::{Hole, Piece, Text};
+use crate::text::{Piece, Text};
 
 /// A function and the text that it stands in.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: &Self) {
         for body in &other.bodies {
             if !self.bodies.iter().any(|known| Rc::ptr_eq(&known.body, &body.body)) {
                 self.bodies.push(Rc::clone(body));
@@ -49,6 +50,9 @@ pub(crate) enum Odd {
 /// Variables and files that are remembered, at most; what is beyond is not known.
 const MOST: usize = 512;
 
+/// Values that are remembered for traps; a variable that had more is not known there.
+pub(super) const MOST_PASSED: usize = 8;
+
 /// What is known. Copies share what is large until one of them changes it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
@@ -62,24 +66,34 @@ pub(crate) struct Scope {
     /// Functions that are being walked, to find those that call themselves.
     pub(super) within: Vec<String>,
     pub(crate) aliases: BTreeMap<String, String>,
+    /// Remotes of a repository that the text made.
+    pub(crate) remotes: BTreeMap<String, Text>,
     /// What the text wrote into files.
     pub(crate) files: Rc<BTreeMap<String, Stream>>,
     /// Pipes with a name that the text made.
     pub(crate) pipes: Vec<String>,
     /// Descriptors that were opened by `exec`.
     pub(crate) descriptors: BTreeMap<i32, Stream>,
+    /// Files that descriptors above the usual ones write to.
+    pub(super) outputs: BTreeMap<i32, String>,
     /// The working directory, where the text changed it.
     pub(crate) directory: Option<Text>,
     /// The directory in which the request starts.
     pub(crate) start: Rc<str>,
     /// Variables of the function that is walked, with what they were outside; `false` where only a branch made them its own.
-    locals: BTreeMap<String, (Option<Value>, bool)>,
-    odd: BTreeMap<String, Odd>,
+    pub(super) locals: BTreeMap<String, (Held, bool)>,
+    pub(super) odd: BTreeMap<String, Odd>,
     /// What was known where a `return`, `break` or `continue` left.
-    left: Option<Rc<Self>>,
+    pub(super) left: Option<Rc<Self>>,
     /// Code that runs at the end, and the values that variables had since.
     pub(crate) traps: Vec<Argument>,
-    passed: BTreeMap<String, Vec<Value>>,
+    pub(super) passed: BTreeMap<String, Vec<Value>>,
+    /// What may hold instead, after branches.
+    pub(super) several: Several,
+    /// Variables and functions that programs see which this shell starts.
+    pub(super) exported: Rc<BTreeSet<String>>,
+    /// `set -a`: all that is set is exported.
+    pub(crate) exports_all: bool,
     /// The last command of a pipeline runs in the shell itself.
     pub(crate) last_stays: bool,
 }
@@ -93,7 +107,7 @@ pub(crate) enum Plainly {
 
 /// What belongs to the function around the one that is walked.
 pub(super) struct Outside {
-    locals: BTreeMap<String, (Option<Value>, bool)>,
+    locals: BTreeMap<String, (Held, bool)>,
     left: Option<Rc<Scope>>,
 }
 
@@ -120,13 +134,17 @@ impl Scope {
         self.place(name, value);
     }
 
-    fn place(&mut self, name: String, value: Value) {
+    pub(super) fn place(&mut self, name: String, value: Value) {
         if !self.traps.is_empty() {
             let before = self.variables.get(&name).filter(|before| before.first().as_known() != Some("")).cloned();
             let passed = self.passed.entry(name.clone()).or_insert_with(|| before.into_iter().collect());
-            if passed.len() < 2 && !passed.contains(&value) {
+            if passed.len() <= MOST_PASSED && !passed.contains(&value) {
                 passed.push(value.clone());
             }
+        }
+        self.several.settle(&name);
+        if self.exports_all {
+            self.export(&name);
         }
         if self.variables.len() < MOST || self.variables.contains_key(&name) {
             let value = value.bounded(&name);
@@ -139,7 +157,15 @@ impl Scope {
         if matches!(name, "HOME" | "PWD" | "SHELL" | "BASH") || self.odd.contains_key(name) {
             self.set(name.to_owned(), Value::hole(name));
         } else {
+            self.several.settle(name);
             Rc::make_mut(&mut self.variables).remove(name);
+        }
+    }
+
+    /// Programs that are started see this variable or function.
+    pub(crate) fn export(&mut self, name: &str) {
+        if !self.exported.contains(name) && self.exported.len() < MOST {
+            Rc::make_mut(&mut self.exported).insert(name.to_owned());
         }
     }
 
@@ -164,24 +190,14 @@ impl Scope {
         known.add(&Functions { bodies: vec![function], perhaps: false });
     }
 
-    /// Whether the two say something else to what comes next.
-    pub(super) fn differs(&self, other: &Self) -> bool {
-        let same = |one: &Functions, two: &Functions| {
-            one.perhaps == two.perhaps
-                && one.bodies.len() == two.bodies.len()
-                && one.bodies.iter().zip(&two.bodies).all(|(one, two)| Rc::ptr_eq(one, two))
-        };
-        self.variables != other.variables
-            || self.directory != other.directory
-            || self.arguments != other.arguments
-            || self.aliases != other.aliases
-            || self.functions.len() != other.functions.len()
-            || self.functions.iter().any(|(name, one)| other.functions.get(name).is_none_or(|two| !same(one, two)))
-    }
-
     /// What left early elsewhere left here too.
     pub(super) fn take_left(&mut self, other: &Self) {
         self.files.clone_from(&other.files);
+        self.take_notes(other);
+    }
+
+    /// The same for one of several branches: what the others wrote is not there.
+    pub(super) fn take_notes(&mut self, other: &Self) {
         self.called.clone_from(&other.called);
         self.uncalled.clone_from(&other.uncalled);
         if let Some(left) = &other.left
@@ -226,7 +242,7 @@ impl Scope {
     /// The variable is the function's own until it ends.
     pub(crate) fn make_local(&mut self, name: &str) {
         if self.is_within() && !self.locals.contains_key(name) && self.locals.len() < MOST {
-            let before = self.variables.get(name).cloned();
+            let before = self.held(name);
             self.locals.insert(name.to_owned(), (before, true));
         }
     }
@@ -243,15 +259,12 @@ impl Scope {
         self.join_left();
         self.left = outside.left;
         for (name, (before, surely)) in std::mem::replace(&mut self.locals, outside.locals) {
-            match before {
-                Some(before) if surely => self.place(name, before),
-                None if surely => {
-                    Rc::make_mut(&mut self.variables).remove(&name);
-                }
-                before => {
-                    let value = Value::either(&name, before.as_ref(), self.variables.get(&name));
-                    self.place(name, value);
-                }
+            if surely {
+                self.restore(name, before);
+            } else {
+                let mut either = self.held(&name);
+                either.or(&name, before);
+                self.restore(name, either);
             }
         }
     }
@@ -276,8 +289,11 @@ impl Scope {
     /// As a trap sees it: variables that had several values since it was set may have any.
     pub(super) fn as_a_trap_sees_it(&mut self) {
         for (name, values) in std::mem::take(&mut self.passed) {
-            if values.len() > 1 {
+            if values.len() > MOST_PASSED {
                 self.forget(&name);
+            } else if values.len() > 1 {
+                let held = Held::one_of(&name, values.into_iter().map(Some).collect());
+                self.restore(name, held);
             }
         }
     }
@@ -286,6 +302,7 @@ impl Scope {
     pub(crate) fn keep(&mut self, path: &str, contents: Stream) {
         let path = self.key(path);
         if self.files.len() < MOST || self.files.contains_key(&path) {
+            self.several.streams |= !contents.texts.is_empty();
             Rc::make_mut(&mut self.files).insert(path, contents);
         }
     }
@@ -326,133 +343,49 @@ impl Scope {
         saved.files = std::mem::take(&mut self.files);
         saved.pipes = std::mem::take(&mut self.pipes);
         saved.called = std::mem::take(&mut self.called);
+        saved.remotes = std::mem::take(&mut self.remotes);
         *self = saved;
     }
 
-    /// What a child sees of the variables: it has those that are exported, which is not known.
+    /// What a child sees: what is exported. What is not may still be, where it was before this text.
     pub(crate) fn enter_child(&mut self) {
-        if self.variables.is_empty() {
+        let exported = &self.exported;
+        self.functions.retain(|name, _| exported.contains(name));
+        let hidden: Vec<String> = self.variables.keys().filter(|name| !exported.contains(*name)).cloned().collect();
+        for name in hidden {
+            let held = self.held(&name);
+            let flows = self.variables.get(&name).map(|value| value.flows.clone()).unwrap_or_default();
+            let mut seen = Held::one_of(&name, vec![Some(Value { flows, ..Value::hole(&name) })]);
+            // By their names these are usually there already, and then what is set is seen.
+            if name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_') {
+                seen.or(&name, held);
+            }
+            self.restore(name, seen);
+        }
+    }
+
+    /// The shell goes to another directory. Known steps back are taken at once: a loop of them would be endless.
+    pub(crate) fn go(&mut self, directory: Text) {
+        let Some(known) = directory.as_known() else {
+            self.directory = Some(directory);
             return;
-        }
-        let hidden = |(name, value): (&String, &Value)| {
-            (name.clone(), Value { flows: value.flows.clone(), ..Value::hole(name) })
         };
-        self.variables = Rc::new(self.variables.iter().map(hidden).collect());
-    }
-
-    /// After a branch that may or may not have been taken: what differs is not known.
-    pub(crate) fn join(&mut self, other: Self) {
-        if Rc::ptr_eq(&self.variables, &other.variables) {
-            return self.join_rest(other);
-        }
-        let mut names: Vec<&String> = self.variables.keys().chain(other.variables.keys()).collect();
-        names.sort_unstable();
-        names.dedup();
-        let joined = names
-            .into_iter()
-            .map(|name| (name.clone(), Value::either(name, self.variables.get(name), other.variables.get(name))))
-            .collect();
-        self.variables = Rc::new(joined);
-        self.join_rest(other);
-    }
-
-    fn join_rest(&mut self, other: Self) {
-        self.join_functions(&other);
-        for name in other.called {
-            if !self.called.contains(&name) {
-                self.called.push(name);
-            }
-        }
-        self.aliases.extend(other.aliases);
-        if !Rc::ptr_eq(&self.files, &other.files) {
-            for (path, stream) in other.files.iter() {
-                let mut joined = stream.clone();
-                if let Some(here) = self.files.get(path).filter(|here| *here != stream) {
-                    joined.text = None;
-                    joined.add_all(&here.flows);
+        let mut parts: Vec<&str> = Vec::new();
+        for part in known.split('/').filter(|part| !matches!(*part, "" | ".")) {
+            match parts.last() {
+                Some(last) if part == ".." && *last != ".." => {
+                    parts.pop();
                 }
-                self.keep(path, joined);
+                None if part == ".." && known.starts_with('/') => {}
+                _ => parts.push(part),
             }
         }
-        self.descriptors.extend(other.descriptors);
-        if self.directory != other.directory {
-            self.directory = Some(Text::hole(Hole::Other));
-        }
-        self.join_arguments(other.arguments);
-        for (name, local) in &mut self.locals {
-            local.1 &= other.locals.get(name).is_some_and(|other| other.1);
-        }
-        for (name, (before, _)) in other.locals {
-            self.locals.entry(name).or_insert((before, false));
-        }
-        for (name, odd) in other.odd {
-            match self.odd.get(&name) {
-                Some(here) if *here != odd => self.odd.insert(name, Odd::NamesAny),
-                _ => self.odd.insert(name, odd),
-            };
-        }
-        self.left = match (self.left.take(), other.left) {
-            (Some(here), Some(there)) if !Rc::ptr_eq(&here, &there) => {
-                let mut left = Self::clone(&there);
-                left.join(Self::clone(&here));
-                Some(Rc::new(left))
-            }
-            (here, there) => here.or(there),
+        let joined = parts.join("/");
+        self.directory = match (known.starts_with('/'), joined.is_empty()) {
+            (true, _) => Some(Text::known(format!("/{joined}"))),
+            (false, true) => None,
+            (false, false) => Some(Text::known(joined)),
         };
-        for trap in other.traps {
-            if !self.traps.contains(&trap) {
-                self.traps.push(trap);
-            }
-        }
-        for (name, values) in other.passed {
-            let passed = self.passed.entry(name).or_default();
-            for value in values {
-                if passed.len() < 2 && !passed.contains(&value) {
-                    passed.push(value);
-                }
-            }
-        }
-        self.last_stays |= other.last_stays;
-    }
-
-    fn join_functions(&mut self, other: &Self) {
-        for (name, functions) in &mut self.functions {
-            match other.functions.get(name) {
-                Some(others) => functions.add(others),
-                None => functions.perhaps = true,
-            }
-        }
-        for (name, functions) in &other.functions {
-            if !self.functions.contains_key(name) {
-                self.functions.insert(name.clone(), Functions { perhaps: true, ..functions.clone() });
-            }
-        }
-        for (name, function) in &other.uncalled {
-            if !self.uncalled.iter().any(|(_, known)| Rc::ptr_eq(&known.body, &function.body)) {
-                self.uncalled.push((name.clone(), Rc::clone(function)));
-            }
-        }
-    }
-
-    fn join_arguments(&mut self, others: Vec<Argument>) {
-        if self.arguments == others {
-            return;
-        }
-        let same = self.arguments.len() == others.len();
-        let (mut all, fewer) = if self.arguments.len() >= others.len() {
-            (std::mem::take(&mut self.arguments), others)
-        } else {
-            (others, std::mem::take(&mut self.arguments))
-        };
-        for (index, argument) in all.iter_mut().enumerate() {
-            let other = fewer.get(index);
-            if !same || other.is_none_or(|other| other.text != argument.text) {
-                argument.text = Text::hole(Hole::Value);
-            }
-            argument.flows.extend(other.into_iter().flat_map(|other| other.flows.clone()));
-            argument.flows.dedup();
-        }
-        self.arguments = all;
     }
 
     /// A path as seen from where the request starts.

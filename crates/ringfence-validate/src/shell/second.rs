@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rable::{ListOperator, NodeKind};
 
-use super::tree::{Node, Place, Redirect, RedirectKind, Simple, Target, Then, Word};
+use super::tree::{Arm, Node, Place, Redirect, RedirectKind, Simple, Sum, Target, Then, Word};
 
 /// Parses `text`, or says why not.
 pub(super) fn parse(text: &str) -> Result<Node, String> {
@@ -36,9 +36,6 @@ fn redirects(nodes: &[rable::Node]) -> Option<Vec<Redirect>> {
 fn redirect(node: &rable::Node) -> Option<Redirect> {
     match &node.kind {
         NodeKind::Redirect { op, target, fd, varfd } => {
-            if varfd.is_some() {
-                return None;
-            }
             let (kind, closes) = match op.as_str() {
                 "<" => (RedirectKind::Read, false),
                 ">" | ">|" => (RedirectKind::Write, false),
@@ -53,10 +50,16 @@ fn redirect(node: &rable::Node) -> Option<Redirect> {
                 _ => return None,
             };
             let target = if closes { Word { raw: "-".to_owned(), at: 0 } } else { word(target)? };
-            Some(Redirect { descriptor: (*fd >= 0).then_some(*fd), kind, target: Target::Word(target) })
+            Some(Redirect {
+                descriptor: (*fd >= 0).then_some(*fd),
+                variable: varfd.as_ref().map(ToString::to_string),
+                kind,
+                target: Target::Word(target),
+            })
         }
         NodeKind::HereDoc { content, quoted, fd, .. } => Some(Redirect {
             descriptor: (*fd >= 0).then_some(*fd),
+            variable: None,
             kind: RedirectKind::HereDocument,
             target: Target::Document { body: content.clone(), expands: !quoted, at: Place::default() },
         }),
@@ -146,7 +149,7 @@ fn command(node: &rable::Node) -> Option<Node> {
             place,
         },
         NodeKind::ForArith { init, cond, incr, body, redirects: targets } => Node::ForArithmetic {
-            parts: [init, cond, incr].map(|part| without_blanks(part)).to_vec(),
+            parts: [init, cond, incr].map(|part| Sum(part.clone())).to_vec(),
             body: boxed(body)?,
             redirects: redirects(targets)?,
             place,
@@ -159,6 +162,7 @@ fn command(node: &rable::Node) -> Option<Node> {
                     Some((
                         words(&arm.patterns)?,
                         arm.body.as_ref().map(list).map_or(Some(None), |body| body.map(Some))?,
+                        if matches!(arm.terminator.as_str(), ";&" | ";;&") { Arm::GoesOn } else { Arm::Ends },
                     ))
                 })
                 .collect::<Option<_>>()?,
@@ -176,7 +180,7 @@ fn command(node: &rable::Node) -> Option<Node> {
         }
         NodeKind::Coproc { command: body, .. } => Node::Coprocess { body: Box::new(command(body)?) },
         NodeKind::ArithmeticCommand { redirects: targets, raw_content, .. } => {
-            Node::Arithmetic { text: without_blanks(raw_content), redirects: redirects(targets)?, place }
+            Node::Arithmetic { text: Sum(raw_content.clone()), redirects: redirects(targets)?, place }
         }
         NodeKind::ConditionalExpr { body, redirects: targets } => {
             let mut all = Vec::new();
@@ -202,9 +206,4 @@ fn test_words(node: &rable::Node, all: &mut Vec<Word>) -> Option<()> {
         _ => all.push(word(node)?),
     }
     Some(())
-}
-
-/// Arithmetic is compared without its blanks: the parsers keep them differently.
-pub(super) fn without_blanks(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_whitespace()).collect()
 }

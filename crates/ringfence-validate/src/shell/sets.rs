@@ -3,10 +3,31 @@
 use std::rc::Rc;
 
 use super::Scope;
-use super::tree::{Node, Simple, Word};
+use super::tree::{Node, Simple, Then, Word};
 
 /// Functions within functions that are looked into.
 const MOST_CALLS: usize = 8;
+
+/// Whether a loop starts programs without end: nothing in a turn waits for the one that it leaves behind.
+pub(super) fn floods(condition: &Node, body: &Node) -> bool {
+    let name = |node: &Node| match node {
+        Node::Simple(simple) => simple.words.first().map(|word| word.raw.clone()),
+        _ => None,
+    };
+    let endless = match condition {
+        Node::List(items) => {
+            matches!(items.as_slice(), [(node, _)] if matches!(name(node).as_deref(), Some(":" | "true" | "[")))
+        }
+        _ => false,
+    };
+    let Node::List(items) = body else { return false };
+    let leaves_behind = items.iter().any(|(node, then)| *then == Then::Background && name(node).is_some());
+    let waits = items.iter().any(|(node, then)| {
+        *then != Then::Background
+            && name(node).is_none_or(|name| !matches!(name.as_str(), "echo" | "printf" | ":" | "true" | "let"))
+    });
+    endless && leaves_behind && !waits
+}
 
 /// What may be set.
 #[derive(Debug, Default)]
@@ -51,18 +72,18 @@ impl Sets {
                 self.node(body, scope);
             }
             Node::ForArithmetic { parts, body, .. } => {
-                parts.iter().for_each(|part| self.names.extend(super::arithmetic::sets(part)));
+                parts.iter().for_each(|part| self.names.extend(super::arithmetic::sets(&part.0)));
                 self.node(body, scope);
             }
             Node::Case { arms, .. } => {
-                arms.iter().filter_map(|(_, body)| body.as_ref()).for_each(|node| self.node(node, scope));
+                arms.iter().filter_map(|(_, body, _)| body.as_ref()).for_each(|node| self.node(node, scope));
             }
             Node::Function { name, body, .. } => {
                 self.functions.push((name.clone(), Rc::clone(body)));
                 self.node(body, scope);
             }
             Node::Test { words, .. } => words.iter().for_each(|word| self.word(word)),
-            Node::Arithmetic { text, .. } => self.names.extend(super::arithmetic::sets(text)),
+            Node::Arithmetic { text, .. } => self.names.extend(super::arithmetic::sets(&text.0)),
             Node::Nothing => {}
         }
     }

@@ -51,6 +51,18 @@ impl PartialEq for Place {
     }
 }
 
+/// An arithmetic text. The parsers keep its blanks differently, and they mean nothing outside of the commands in it, which are read by
+/// both of them again.
+#[derive(Debug, Clone)]
+pub(super) struct Sum(pub(super) String);
+
+impl PartialEq for Sum {
+    fn eq(&self, other: &Self) -> bool {
+        let letters = |text: &'_ str| -> String { text.chars().filter(|letter| !letter.is_whitespace()).collect() };
+        self.0 == other.0 || letters(&self.0) == letters(&other.0)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
     Simple(Simple),
@@ -85,14 +97,14 @@ pub(super) enum Node {
         place: Place,
     },
     ForArithmetic {
-        parts: Vec<String>,
+        parts: Vec<Sum>,
         body: Box<Node>,
         redirects: Vec<Redirect>,
         place: Place,
     },
     Case {
         word: Word,
-        arms: Vec<(Vec<Word>, Option<Node>)>,
+        arms: Vec<(Vec<Word>, Option<Node>, Arm)>,
         redirects: Vec<Redirect>,
         place: Place,
     },
@@ -107,7 +119,7 @@ pub(super) enum Node {
         place: Place,
     },
     Arithmetic {
-        text: String,
+        text: Sum,
         redirects: Vec<Redirect>,
         place: Place,
     },
@@ -125,6 +137,15 @@ pub(super) struct Simple {
     pub(super) place: Place,
 }
 
+/// What comes behind an arm of `case`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arm {
+    /// `;;`: nothing.
+    Ends,
+    /// `;&` or `;;&`: others may run too.
+    GoesOn,
+}
+
 /// What joins a command to the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
@@ -137,6 +158,8 @@ pub(super) enum Then {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Redirect {
     pub(super) descriptor: Option<i32>,
+    /// `{name}>file`: the shell picks a descriptor, and the variable says which.
+    pub(super) variable: Option<String>,
     pub(super) kind: RedirectKind,
     pub(super) target: Target,
 }

@@ -21,19 +21,6 @@ impl Value {
         Self::one(Text::hole(hole))
     }
 
-    /// Either of the two: known where they are the same.
-    pub(super) fn either(name: &str, one: Option<&Self>, two: Option<&Self>) -> Self {
-        if let (Some(one), Some(two)) = (one, two)
-            && one == two
-        {
-            return one.clone();
-        }
-        let mut value = Self::hole(name);
-        value.flows = one.into_iter().chain(two).flat_map(|value| value.flows.clone()).collect();
-        value.flows.dedup();
-        value
-    }
-
     /// The same value, or a hole where it is longer than what is kept.
     pub(super) fn bounded(self, name: &str) -> Self {
         let length: usize = self.fields.iter().map(|field| field.length() + 1).sum();

@@ -16,9 +16,6 @@ use crate::text::Text;
 /// Functions within functions, at most.
 const MOST_CALLS: usize = 16;
 
-/// Branches after which each case is followed by itself, within each other.
-const MOST_FORKS: usize = 4;
-
 /// One walk through one text.
 pub(super) struct Walker<'w, 'a> {
     pub(super) reading: &'w mut Reading<'a>,
@@ -31,13 +28,13 @@ pub(super) struct Walker<'w, 'a> {
     pub(super) inner: Vec<Step>,
     /// Turns of the loops around, multiplied.
     pub(super) turning: usize,
-    /// How often the rest of a list may still be walked twice, within each other.
-    pub(super) forks: usize,
+    /// Loops around that are walked twice.
+    pub(super) rounds: usize,
 }
 
 impl<'w, 'a> Walker<'w, 'a> {
     pub(super) fn new(reading: &'w mut Reading<'a>, origin: Origin) -> Self {
-        Self { reading, origin, facts: Vec::new(), late: Vec::new(), inner: Vec::new(), turning: 1, forks: MOST_FORKS }
+        Self { reading, origin, facts: Vec::new(), late: Vec::new(), inner: Vec::new(), turning: 1, rounds: 0 }
     }
 
     /// The whole text; functions that it defines and never calls are walked last, since something else may call them.
@@ -97,7 +94,7 @@ impl<'w, 'a> Walker<'w, 'a> {
             return Stream::from(vec![Flow::Unknown]);
         }
         match node {
-            Node::Simple(simple) => self.simple(simple, input, steps),
+            Node::Simple(simple) => self.each_simple(simple, input, steps),
             Node::Pipeline(commands, place) => self.pipeline(commands, *place, input, steps),
             Node::List(items) => self.list(items, input, steps),
             Node::Nothing => Stream::default(),
@@ -168,6 +165,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         let scope = &mut self.reading.scope;
         saved.files = std::mem::take(&mut scope.files);
         saved.pipes = std::mem::take(&mut scope.pipes);
+        saved.remotes = std::mem::take(&mut scope.remotes);
         saved.called = std::mem::take(&mut scope.called);
         saved.uncalled = std::mem::take(&mut scope.uncalled);
         for (name, functions) in std::mem::take(&mut scope.functions) {
@@ -182,7 +180,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         *scope = saved;
     }
 
-    fn simple(&mut self, simple: &Simple, input: &Stream, steps: &mut Vec<Step>) -> Stream {
+    pub(super) fn simple(&mut self, simple: &Simple, input: &Stream, steps: &mut Vec<Step>) -> Stream {
         let outer = (std::mem::take(&mut self.facts), std::mem::take(&mut self.inner));
         let output = self.simple_within(simple, input, steps);
         (self.facts, self.inner) = outer;
@@ -317,7 +315,7 @@ impl<'w, 'a> Walker<'w, 'a> {
             if index == 0 {
                 output = written
             } else {
-                output.add_all(&written.flows)
+                output.or(written)
             }
             let ended = std::mem::replace(&mut self.reading.scope, before.clone());
             match &mut after {
@@ -328,10 +326,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         steps.push(Step { span, does: Does::Group, facts, inner });
         if functions.perhaps {
             let written = self.program(arguments, assignments, span, input, steps);
-            output.add_all(&written.flows);
-        }
-        if functions.perhaps || functions.bodies.len() > 1 {
-            output.text = None;
+            output.or(written);
         }
         match after {
             Some(after) if functions.perhaps => self.reading.scope.join(after),
@@ -385,6 +380,7 @@ impl<'w, 'a> Walker<'w, 'a> {
             steps.push(crate::reading::unknown_code(crate::Language::Shell, Span::default(), unknown));
             return Stream::default();
         }
+        self.reading.scope.take_arguments(None);
         let outer = std::mem::replace(&mut self.reading.scope.arguments, arguments);
         let outside = self.reading.scope.enter(name);
         let origin = std::mem::replace(&mut self.origin, function.origin);

@@ -2,7 +2,7 @@
 
 use ringfence_policy::{ValidateLevel, Verdict};
 use ringfence_validate::{
-    Circumstances, Judgement, Language, Limits, Subject, Surroundings, analyse, judge, nothing_allowed,
+    Circumstances, Judgement, Language, Limits, Subject, Surroundings, analyse, judge, nobody_vouches, nothing_allowed,
 };
 
 /// What a case is.
@@ -92,6 +92,7 @@ pub(crate) fn judged(language: Language, text: &str, level: ValidateLevel) -> Ju
         level,
         surroundings: &surroundings,
         allows: &nothing_allowed,
+        vouches: &nobody_vouches,
         commands: &list(super::report::COMMANDS),
         modules: &list(super::report::MODULES),
     };

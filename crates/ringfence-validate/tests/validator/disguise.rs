@@ -9,7 +9,7 @@ use crate::corpus::{Label, cases, judged};
 
 type Dress = fn(&str) -> Option<String>;
 
-const DRESSES: [(&str, Dress); 27] = [
+const DRESSES: [(&str, Dress); 40] = [
     ("empty quotes in the name", |line| name_as(line, |name| format!("{}''{}", &name[..1], &name[1..]))),
     ("double quotes around the name", |line| name_as(line, |name| format!("\"{name}\""))),
     ("a backslash before the name", |line| name_as(line, |name| format!("\\{name}"))),
@@ -50,6 +50,52 @@ const DRESSES: [(&str, Dress); 27] = [
         closed(line).map(|line| format!("if true; then for q9 in 1; do {line}; done; fi"))
     }),
     ("a substitution", |line| Some(format!("echo \"$({line}\n)\""))),
+    ("the name from a branch", |line| {
+        let (name, rest) = plain_name(line)?;
+        Some(format!("if [ -e z9 ]; then q9={name}; else q9=echo; fi; $q9{rest}"))
+    }),
+    ("the name from one of many cases", |line| {
+        let (name, rest) = plain_name(line)?;
+        let others: String = (0..12).map(|each| format!("{each}) q9=echo{each};; ")).collect();
+        Some(format!("case \"$Z9\" in {others} *) q9={name};; esac; $q9{rest}"))
+    }),
+    ("the name from a case that goes on", |line| {
+        let (name, rest) = plain_name(line)?;
+        Some(format!("case $Z9 in a) q9={name};& b) $q9{rest};; esac"))
+    }),
+    ("the name from a loop that is left", |line| {
+        let (name, rest) = plain_name(line)?;
+        Some(format!("while :; do q9={name}; break; done; $q9{rest}"))
+    }),
+    ("the name from the turn before", |line| {
+        let (name, rest) = plain_name(line)?;
+        Some(format!("q9=echo; while read -r z9; do $q9{rest}; q9={name}; done"))
+    }),
+    ("the name from two branches", |line| {
+        let (name, rest) = plain_name(line)?;
+        let halves = format!("if a9; then q8={}; else q8=x; fi; if b9; then q9={}; fi;", &name[..1], &name[1..]);
+        Some(format!("{halves} $q8$q9{rest}"))
+    }),
+    ("the line from a branch, evaluated", |line| {
+        Some(format!("if [ -e z9 ]; then q9={}; fi; eval \"$q9\"", quoted(line)))
+    }),
+    ("the line from a branch, into a shell", |line| {
+        Some(format!("if [ -e z9 ]; then printf '%s\\n' {}; fi | bash", quoted(line)))
+    }),
+    ("a file that one branch writes", |line| {
+        Some(format!("if a9; then printf '%s\\n' {} > q9.sh; else echo ls > q9.sh; fi; bash q9.sh", quoted(line)))
+    }),
+    ("a function of one branch", |line| {
+        closed(line).map(|line| format!("if a9; then q9() {{ {line}; }}; else q9() {{ :; }}; fi; q9"))
+    }),
+    ("an argument that a branch sets", |line| {
+        let (name, rest) = plain_name(line)?;
+        Some(format!("if a9; then set -- {name}; else set -- echo; fi; \"$1\"{rest}"))
+    }),
+    ("an alias that a branch sets", |line| {
+        Some(format!("if a9; then alias q9={}; fi; q9", quoted(line))).filter(|_| closed(line).is_some())
+    }),
+    ("an exported variable of a child", |line| Some(format!("export q9={}; bash -c 'eval \"$q9\"'", quoted(line)))),
     ("a command of Python", |line| {
         let fits = !line.contains(['\'', '"', '\\']);
         fits.then(|| format!("python3 -c 'import os; os.system(\"{line}\")'"))

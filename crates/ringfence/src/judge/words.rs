@@ -1,7 +1,10 @@
 //! Command rules against words that are not all known.
 
-use ringfence_policy::{CommandRule, Sourced, Verdict, decide};
-use ringfence_validate::Text;
+use ringfence_policy::{CommandRule, Layer, ResolvedPolicy, Sourced, Verdict, decide};
+use ringfence_validate::{Piece, Text};
+
+/// Where a program of a plain name usually is: another folder may hold another program of that name.
+const USUAL: [&str; 5] = ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin"];
 
 /// The rule that decides about a command.
 #[derive(Debug, PartialEq)]
@@ -31,6 +34,38 @@ pub(super) fn hold<'r>(rules: &'r [Sourced<CommandRule>], argv: &[Text]) -> Held
         (None, Some(rule)) => Held::By(rule),
         (None, None) => Held::Not,
     }
+}
+
+/// Whether somebody has allowed this command in so many words, and may: then what would be asked about it is answered.
+///
+/// Not a preset, which knows nothing of this machine, nor a call. Where the operator says how closely requests are read, only the
+/// operator's own rule counts: nobody else takes away from that floor.
+pub(super) fn vouches(policy: &ResolvedPolicy, argv: &[Text]) -> bool {
+    let word = |text: &Text| {
+        let piece = |piece: &Piece| match piece {
+            Piece::Known(known) | Piece::Pattern(known) => Some(known.clone()),
+            Piece::Hole(_) => None,
+        };
+        text.pieces().iter().map(piece).collect::<Option<String>>()
+    };
+    let Some(words) = argv.iter().map(word).collect::<Option<Vec<String>>>() else { return false };
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some(rule) = decide(&policy.commands, &words).filter(|rule| rule.value.verdict == Verdict::Allow) else {
+        return false;
+    };
+    let floor = policy.validate.level.origin.layer == Layer::Operator;
+    let may = match rule.origin.layer {
+        Layer::Operator => true,
+        Layer::User | Layer::Project | Layer::Environment | Layer::Grant => !floor,
+        Layer::Default | Layer::Preset(_) | Layer::Call => false,
+    };
+    let named = match (words.first(), rule.value.prefix.first()) {
+        (Some(program), Some(wanted)) => {
+            program == wanted || program.rsplit_once('/').is_some_and(|(folder, _)| USUAL.contains(&folder))
+        }
+        _ => false,
+    };
+    may && named
 }
 
 /// Whether the rule's words begin with those that are known, and could go on with `open`.
