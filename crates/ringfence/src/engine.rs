@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ringfence_policy::{BackendKind, ResolvedPolicy, WorkspaceMode, narrow};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::analysis::{analyse, surroundings};
 use crate::approve::{Approver, Nobody, Standing};
@@ -28,7 +28,7 @@ use crate::plan::{Host, Plan, plan};
 use crate::pump::show;
 use crate::refusal::Refusal;
 use crate::request::{Request, Work};
-use crate::run::{Caller, Run};
+use crate::run::{Caller, Run, until_cancelled};
 use crate::run_id::{NoRandomness, RunId};
 use crate::scratch;
 use crate::session::{Active, Open, Opening, Session, SessionRequest};
@@ -44,7 +44,7 @@ use crate::written::{ended_body, judged_body, ledger_failure, planned_body, reco
 const EVENTS_WAITING: usize = 16;
 /// Carries out requests under one policy, which is bound when the engine is made.
 #[derive(Debug, Clone)]
-pub struct Engine(pub(crate) Arc<Inner>);
+pub struct Engine(pub(crate) Arc<Inner>, pub(crate) Arc<dyn Approver>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -56,7 +56,6 @@ pub(crate) struct Inner {
     pub(crate) ledger: Ledger,
     grants: Value,
     pub(crate) own: Vec<PathBuf>,
-    approver: Arc<dyn Approver>,
     standing: Standing,
 }
 
@@ -80,7 +79,7 @@ impl Engine {
         let containers = |of: fn(_, _, _) -> Containers| {
             of(Arc::clone(&launcher), setup.state.clone(), setup.environment.clone()).with_room_for(setup.warm)
         };
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             state: setup.state.clone(),
             policy: setup.policy,
             workspace: setup.workspace,
@@ -96,9 +95,9 @@ impl Engine {
                 Box::new(NoWall::new(setup.state)),
             ],
             environment: setup.environment,
-            approver,
             standing: Standing::default(),
-        })))
+        };
+        Ok(Self(Arc::new(inner), approver))
     }
 
     /// The policy that was bound.
@@ -139,13 +138,13 @@ impl Engine {
         let id = RunId::generate()?;
         let (events, receiver) = mpsc::channel(EVENTS_WAITING);
         let (run, caller) = Run::new(id.clone(), receiver);
-        let inner = Arc::clone(&self.0);
+        let (inner, approver) = (Arc::clone(&self.0), Arc::clone(&self.1));
         tokio::spawn(async move {
             let active = match &session {
                 Some(session) => Some(Active::begin(session, &id, &request.work).await),
                 None => None,
             };
-            let outcome = inner.carry_out(session, id, request, events.clone(), caller).await;
+            let outcome = inner.carry_out(session, id, request, events.clone(), caller, approver).await;
             active.into_iter().for_each(|active| active.end(&outcome));
             show(&events, Event::Ended(Box::new(outcome))).await;
         });
@@ -158,7 +157,7 @@ impl Engine {
             Ok(run_id) => run_id,
             Err(error) => return Err(Box::new(self.0.failed_without_id(&error))),
         };
-        self.0.open_session(run_id, request).await.map_err(Box::new)
+        self.0.open_session(run_id, request, &self.1).await.map_err(Box::new)
     }
 
     /// The plan that `request` would run by, or why it would not. Starts nothing and asks nobody.
@@ -167,8 +166,11 @@ impl Engine {
             Ok(run_id) => run_id,
             Err(error) => return Err(Box::new(self.0.failed_without_id(&error))),
         };
-        let Prepared { plan, chosen, .. } =
-            self.0.prepare(Place::Fresh, run_id, request).await.map_err(|stopped| Box::new(stopped.outcome))?;
+        let Prepared { plan, chosen, .. } = self
+            .0
+            .prepare(Place::Fresh, run_id, request, &self.1)
+            .await
+            .map_err(|stopped| Box::new(stopped.outcome))?;
         match chosen.backend.image(&plan).await {
             Ok(_) => Ok(plan),
             Err(error) => {
@@ -219,10 +221,11 @@ impl Inner {
         request: Request,
         events: mpsc::Sender<Event>,
         caller: Caller,
+        approver: Arc<dyn Approver>,
     ) -> Outcome {
         let place = session.as_deref().map_or(Place::Fresh, Place::In);
         let requested = self.entry(&run_id, Kind::Requested, requested_body(&request, place.session()));
-        let prepared = match self.prepare(place, run_id.clone(), request).await {
+        let prepared = match self.prepare(place, run_id.clone(), request, &approver).await {
             Ok(prepared) => prepared,
             Err(stopped) => return self.write_stopped(&run_id, requested, stopped),
         };
@@ -311,13 +314,18 @@ impl Inner {
         self.write_end(&run_id, outcome)
     }
 
-    async fn open_session(self: &Arc<Self>, run_id: RunId, wanted: SessionRequest) -> Result<Session, Outcome> {
+    async fn open_session(
+        self: &Arc<Self>,
+        run_id: RunId,
+        wanted: SessionRequest,
+        approver: &Arc<dyn Approver>,
+    ) -> Result<Session, Outcome> {
         let mut request = Request::new(Work::Place);
         request.workspace_at = wanted.workspace_at.clone();
         request.overrides = wanted.overrides;
         request.metadata = wanted.metadata;
         let requested = self.entry(&run_id, Kind::Requested, requested_body(&request, None));
-        let prepared = match self.prepare(Place::ToKeep, run_id.clone(), request).await {
+        let prepared = match self.prepare(Place::ToKeep, run_id.clone(), request, approver).await {
             Ok(prepared) => prepared,
             Err(stopped) => return Err(self.write_stopped(&run_id, requested, stopped)),
         };
@@ -432,6 +440,7 @@ impl Inner {
         place: Place<'a>,
         run_id: RunId,
         mut request: Request,
+        approver: &Arc<dyn Approver>,
     ) -> Result<Prepared<'a>, Stopped> {
         let stop = |outcome| Stopped { outcome };
         let bound = match place {
@@ -455,8 +464,7 @@ impl Inner {
         let home = self.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| PathBuf::from(value));
         let around = surroundings(&request, &self.workspace, home.as_deref());
         let analysis = analyse(&request.work, &around);
-        let judge =
-            Judge { policy: &policy, surroundings: &around, approver: &*self.approver, standing: &self.standing };
+        let judge = Judge { policy: &policy, surroundings: &around, approver: &**approver, standing: &self.standing };
         let cleared = judge.judge(&request.work, &analysis).await.map_err(refuse)?;
         let chosen = match place {
             Place::In(session) => {
@@ -474,7 +482,6 @@ impl Inner {
             },
         };
         let in_session = matches!(place, Place::In(_));
-        let approver = &self.approver;
         let host = Host { workspace: &self.workspace, environment: &self.environment, in_session, approver };
         let plan = plan(run_id.clone(), request, &cleared, policy, &chosen.capabilities, host).map_err(refuse)?;
         Ok(Prepared { plan, chosen, cleared })
@@ -487,14 +494,5 @@ impl Inner {
     pub(crate) fn failed_without_id(&self, error: &NoRandomness) -> Outcome {
         let outcome = conclude::begin(RunId::unknown(), None, &self.policy);
         conclude::failed(outcome, Failure::new(FailureKind::Start, error))
-    }
-}
-
-/// Waits until the caller wants the run no more, or is gone.
-async fn until_cancelled(mut cancelled: watch::Receiver<bool>) {
-    while !*cancelled.borrow_and_update() {
-        if cancelled.changed().await.is_err() {
-            return;
-        }
     }
 }
