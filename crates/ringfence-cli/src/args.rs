@@ -5,6 +5,7 @@ mod cache;
 mod changes;
 mod checkpoint;
 mod image;
+mod mcp;
 mod policy;
 mod reach;
 
@@ -16,6 +17,7 @@ pub(crate) use self::cache::CacheCommand;
 pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
 pub(crate) use self::checkpoint::{CheckpointCommand, CheckpointDiffArgs};
 pub(crate) use self::image::{EngineArg, ImageBuildArgs, ImageCommand, SourceArg};
+pub(crate) use self::mcp::{McpArgs, NamesArg};
 pub(crate) use self::policy::PolicyCommand;
 pub(crate) use self::reach::{ExplainArgs, LearnArgs};
 use crate::diff::DiffArgs;
@@ -90,6 +92,8 @@ pub(crate) enum Command {
     /// Make, list, verify and remove the images that stand behind container walls
     #[command(subcommand)]
     Image(ImageCommand),
+    /// Serve agents that speak the Model Context Protocol
+    Mcp(McpArgs),
     /// List past runs, show one, or verify the ledger
     Log(LogArgs),
     /// Say what this host can enforce, and how to get what is missing

@@ -16,6 +16,7 @@ mod generate;
 mod image;
 mod learn;
 mod log;
+mod mcp;
 mod policy;
 mod printer;
 mod question;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Command::Learn(args) => learn::learn(&args),
         Command::Image(command) => image::image(command),
         Command::Log(command) => log::log(command),
+        Command::Mcp(args) => mcp::mcp(&args),
         Command::Doctor(doctor) => doctor::doctor(&doctor),
         Command::Check(check) => check::check(&check),
         Command::Completions { shell } => generate::completions(shell),

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::keeper::{message_sockets, stream_sockets};
+use crate::orphans::add_keeper;
 use crate::passing::{receive, send};
 use crate::wall::{self, LaidOut, Laying, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch};
 
@@ -84,7 +85,9 @@ impl Launcher {
     pub fn process(program: &Path, arguments: &[&str]) -> io::Result<Self> {
         let (ours, theirs) = message_sockets()?;
         // A group of its own, so that a signal for ours does not end it while guests are being made.
-        Command::new(program).args(arguments).env_clear().stdin(theirs).process_group(0).spawn()?;
+        let child = Command::new(program).args(arguments).env_clear().stdin(theirs).process_group(0).spawn()?;
+        // It is no orphan, also where those are adopted and killed.
+        add_keeper(i32::try_from(child.id()).map_err(io::Error::other)?);
         Ok(Self { raiser: Raiser::Process(Mutex::new(ours)), binary: program.to_owned(), threads: Threads::Any })
     }
 

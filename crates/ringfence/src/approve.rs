@@ -1,12 +1,12 @@
 //! Who answers when the verdict is *ask*, and how long an answer holds.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::BoxFuture;
+use crate::{BoxFuture, Engine};
 
 /// A question for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +65,15 @@ pub struct Nobody;
 impl Approver for Nobody {
     fn decide<'a>(&'a self, _ask: &'a Ask) -> BoxFuture<'a, Approval> {
         Box::pin(async { Approval::Absent { reason: "nobody is there to be asked".to_owned() } })
+    }
+}
+
+impl Engine {
+    /// The same engine for somebody else: requests that enter here are asked about by `approver`. What one caller approves is no
+    /// other caller's approval.
+    #[must_use]
+    pub fn asking(&self, approver: Arc<dyn Approver>) -> Self {
+        Self(Arc::clone(&self.0), approver)
     }
 }
 

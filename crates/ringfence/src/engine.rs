@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ringfence_policy::{BackendKind, ResolvedPolicy, WorkspaceMode, narrow};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::analysis::{analyse, surroundings};
 use crate::approve::{Approver, Nobody, Standing};
@@ -28,11 +28,10 @@ use crate::plan::{Host, Plan, plan};
 use crate::pump::show;
 use crate::refusal::Refusal;
 use crate::request::{Request, Work};
-use crate::run::{Caller, Run};
+use crate::run::{Caller, Run, until_cancelled};
 use crate::run_id::{NoRandomness, RunId};
 use crate::scratch;
-use crate::seat::{Place, Seat};
-use crate::session::{Active, Opening, Session, SessionRequest};
+use crate::session::{Active, Open, Opening, Session, SessionRequest};
 pub use crate::setup::{Setup, SetupError};
 use crate::state::StateFolder;
 use crate::waiting::waiting;
@@ -45,7 +44,7 @@ use crate::written::{ended_body, judged_body, ledger_failure, planned_body, reco
 const EVENTS_WAITING: usize = 16;
 /// Carries out requests under one policy, which is bound when the engine is made.
 #[derive(Debug, Clone)]
-pub struct Engine(pub(crate) Arc<Inner>);
+pub struct Engine(pub(crate) Arc<Inner>, pub(crate) Arc<dyn Approver>);
 
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -57,7 +56,6 @@ pub(crate) struct Inner {
     pub(crate) ledger: Ledger,
     grants: Value,
     pub(crate) own: Vec<PathBuf>,
-    approver: Arc<dyn Approver>,
     standing: Standing,
 }
 
@@ -81,7 +79,7 @@ impl Engine {
         let containers = |of: fn(_, _, _) -> Containers| {
             of(Arc::clone(&launcher), setup.state.clone(), setup.environment.clone()).with_room_for(setup.warm)
         };
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             state: setup.state.clone(),
             policy: setup.policy,
             workspace: setup.workspace,
@@ -97,9 +95,9 @@ impl Engine {
                 Box::new(NoWall::new(setup.state)),
             ],
             environment: setup.environment,
-            approver,
             standing: Standing::default(),
-        })))
+        };
+        Ok(Self(Arc::new(inner), approver))
     }
 
     /// The policy that was bound.
@@ -132,21 +130,21 @@ impl Engine {
     }
 
     /// Likewise, in a session.
-    pub(crate) fn start_in(&self, seat: Seat, request: Request) -> Result<Run, NoRandomness> {
-        self.start_at(Some(seat), request)
+    pub(crate) fn start_in(&self, session: Arc<Open>, request: Request) -> Result<Run, NoRandomness> {
+        self.start_at(Some(session), request)
     }
 
-    fn start_at(&self, seat: Option<Seat>, request: Request) -> Result<Run, NoRandomness> {
+    fn start_at(&self, session: Option<Arc<Open>>, request: Request) -> Result<Run, NoRandomness> {
         let id = RunId::generate()?;
         let (events, receiver) = mpsc::channel(EVENTS_WAITING);
         let (run, caller) = Run::new(id.clone(), receiver);
-        let inner = Arc::clone(&self.0);
+        let (inner, approver) = (Arc::clone(&self.0), Arc::clone(&self.1));
         tokio::spawn(async move {
-            let active = match &seat {
-                Some(seat) => Some(Active::begin(&seat.session, &id, &request.work).await),
+            let active = match &session {
+                Some(session) => Some(Active::begin(session, &id, &request.work).await),
                 None => None,
             };
-            let outcome = inner.carry_out(seat, id, request, events.clone(), caller).await;
+            let outcome = inner.carry_out(session, id, request, events.clone(), caller, approver).await;
             active.into_iter().for_each(|active| active.end(&outcome));
             show(&events, Event::Ended(Box::new(outcome))).await;
         });
@@ -159,7 +157,7 @@ impl Engine {
             Ok(run_id) => run_id,
             Err(error) => return Err(Box::new(self.0.failed_without_id(&error))),
         };
-        self.0.open_session(run_id, request).await.map_err(Box::new)
+        self.0.open_session(run_id, request, &self.1).await.map_err(Box::new)
     }
 
     /// The plan that `request` would run by, or why it would not. Starts nothing and asks nobody.
@@ -168,8 +166,11 @@ impl Engine {
             Ok(run_id) => run_id,
             Err(error) => return Err(Box::new(self.0.failed_without_id(&error))),
         };
-        let Prepared { plan, chosen, .. } =
-            self.0.prepare(Place::Fresh, run_id, request).await.map_err(|stopped| Box::new(stopped.outcome))?;
+        let Prepared { plan, chosen, .. } = self
+            .0
+            .prepare(Place::Fresh, run_id, request, &self.1)
+            .await
+            .map_err(|stopped| Box::new(stopped.outcome))?;
         match chosen.backend.image(&plan).await {
             Ok(_) => Ok(plan),
             Err(error) => {
@@ -191,18 +192,40 @@ pub(crate) struct Stopped {
     pub(crate) outcome: Outcome,
 }
 
+/// Where something is to run.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// In a sandbox of its own.
+    Fresh,
+    /// In a session that is open.
+    In(&'a Open),
+    /// Nothing yet: a session is to be opened.
+    ToKeep,
+}
+
+impl Place<'_> {
+    /// The session's id, when it is in one.
+    fn session(&self) -> Option<&RunId> {
+        match self {
+            Self::In(session) => Some(&session.with.id),
+            Self::Fresh | Self::ToKeep => None,
+        }
+    }
+}
+
 impl Inner {
     async fn carry_out(
         self: Arc<Self>,
-        seat: Option<Seat>,
+        session: Option<Arc<Open>>,
         run_id: RunId,
         request: Request,
         events: mpsc::Sender<Event>,
         caller: Caller,
+        approver: Arc<dyn Approver>,
     ) -> Outcome {
-        let place = seat.as_ref().map_or(Place::Fresh, Place::In);
+        let place = session.as_deref().map_or(Place::Fresh, Place::In);
         let requested = self.entry(&run_id, Kind::Requested, requested_body(&request, place.session()));
-        let prepared = match self.prepare(place, run_id.clone(), request).await {
+        let prepared = match self.prepare(place, run_id.clone(), request, &approver).await {
             Ok(prepared) => prepared,
             Err(stopped) => return self.write_stopped(&run_id, requested, stopped),
         };
@@ -291,13 +314,18 @@ impl Inner {
         self.write_end(&run_id, outcome)
     }
 
-    async fn open_session(self: &Arc<Self>, run_id: RunId, wanted: SessionRequest) -> Result<Session, Outcome> {
+    async fn open_session(
+        self: &Arc<Self>,
+        run_id: RunId,
+        wanted: SessionRequest,
+        approver: &Arc<dyn Approver>,
+    ) -> Result<Session, Outcome> {
         let mut request = Request::new(Work::Place);
         request.workspace_at = wanted.workspace_at.clone();
         request.overrides = wanted.overrides;
         request.metadata = wanted.metadata;
         let requested = self.entry(&run_id, Kind::Requested, requested_body(&request, None));
-        let prepared = match self.prepare(Place::ToKeep, run_id.clone(), request).await {
+        let prepared = match self.prepare(Place::ToKeep, run_id.clone(), request, approver).await {
             Ok(prepared) => prepared,
             Err(stopped) => return Err(self.write_stopped(&run_id, requested, stopped)),
         };
@@ -412,11 +440,12 @@ impl Inner {
         place: Place<'a>,
         run_id: RunId,
         mut request: Request,
+        approver: &Arc<dyn Approver>,
     ) -> Result<Prepared<'a>, Stopped> {
         let stop = |outcome| Stopped { outcome };
         let bound = match place {
             Place::Fresh | Place::ToKeep => &self.policy,
-            Place::In(seat) => &seat.session.with.policy,
+            Place::In(session) => &session.with.policy,
         };
         let nothing_yet = || conclude::begin(run_id.clone(), None, bound);
         let checked = request.check().and_then(|()| match place {
@@ -435,11 +464,10 @@ impl Inner {
         let home = self.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| PathBuf::from(value));
         let around = surroundings(&request, &self.workspace, home.as_deref());
         let analysis = analyse(&request.work, &around);
-        let approver = place.approver().unwrap_or(&self.approver);
         let judge = Judge { policy: &policy, surroundings: &around, approver: &**approver, standing: &self.standing };
         let cleared = judge.judge(&request.work, &analysis).await.map_err(refuse)?;
         let chosen = match place {
-            Place::In(Seat { session, .. }) => {
+            Place::In(session) => {
                 request.workspace_at = session.with.workspace_at.clone();
                 let capabilities = session.with.capabilities.clone();
                 Chosen { backend: &*session.with.wall, capabilities, fell_back: session.with.fell_back.clone() }
@@ -466,14 +494,5 @@ impl Inner {
     pub(crate) fn failed_without_id(&self, error: &NoRandomness) -> Outcome {
         let outcome = conclude::begin(RunId::unknown(), None, &self.policy);
         conclude::failed(outcome, Failure::new(FailureKind::Start, error))
-    }
-}
-
-/// Waits until the caller wants the run no more, or is gone.
-async fn until_cancelled(mut cancelled: watch::Receiver<bool>) {
-    while !*cancelled.borrow_and_update() {
-        if cancelled.changed().await.is_err() {
-            return;
-        }
     }
 }

@@ -64,7 +64,7 @@ pub enum Project {
 }
 
 /// The layers, read and resolved.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Loaded {
     /// What they resolve to.
     pub policy: ResolvedPolicy,

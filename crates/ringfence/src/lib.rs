@@ -42,7 +42,6 @@ pub mod run_id;
 pub mod sandbox_images;
 pub mod scope;
 pub mod scratch;
-mod seat;
 pub mod secret;
 pub mod session;
 mod setup;

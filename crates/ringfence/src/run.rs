@@ -96,3 +96,12 @@ impl RunControl {
         self.wishes.send(Wish::Resize(size)).ok();
     }
 }
+
+/// Waits until the caller wants the run no more, or is gone.
+pub(crate) async fn until_cancelled(mut cancelled: watch::Receiver<bool>) {
+    while !*cancelled.borrow_and_update() {
+        if cancelled.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -13,7 +13,6 @@ use serde_json::json;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 use tokio::time::MissedTickBehavior;
 
-use crate::approve::Approver;
 use crate::backend::{Capabilities, InUse, KeptWall};
 use crate::checkpoint::{Runs, Shelf};
 use crate::conclude;
@@ -25,7 +24,6 @@ use crate::outcome::{Failure, FellBack, Outcome};
 use crate::request::{Metadata, Request, Work, WorkspaceAt};
 use crate::run::Run;
 use crate::run_id::{NoRandomness, RunId};
-use crate::seat::Seat;
 use crate::waiting::waiting;
 use crate::workspace::change::Moment;
 use crate::workspace::{self, About, AtOnce, ChangeSet, Counts, KeepError};
@@ -263,20 +261,10 @@ impl Session {
         self.open.with.wall.measure().await
     }
 
-    /// Begins to carry out `request` in it. Whatever happens, the run ends in an outcome.
+    /// Begins to carry out `request` in it. Whatever happens, the run ends in an outcome. Whoever `engine` asks is asked about the request;
+    /// what programs want of the network belongs to the whole session, and about that whoever the engine asked that opened it.
     pub fn start(&self, engine: &crate::Engine, request: Request) -> Result<Run, NoRandomness> {
-        engine.start_in(Seat { session: Arc::clone(&self.open), approver: None }, request)
-    }
-
-    /// Likewise, with somebody else who is asked about this request than whoever the engine asks. What programs want of the network
-    /// belongs to the whole session: about that the engine's approver is asked.
-    pub fn start_asking(
-        &self,
-        engine: &crate::Engine,
-        request: Request,
-        approver: Arc<dyn Approver>,
-    ) -> Result<Run, NoRandomness> {
-        engine.start_in(Seat { session: Arc::clone(&self.open), approver: Some(approver) }, request)
+        engine.start_in(Arc::clone(&self.open), request)
     }
 
     /// Ends it, and waits until nothing of it is left.

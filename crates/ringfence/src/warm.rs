@@ -1,11 +1,10 @@
 //! Walls that are begun before anybody needs them.
 
 use crate::conclude;
-use crate::engine::{Engine, Prepared};
+use crate::engine::{Engine, Place, Prepared};
 use crate::outcome::Outcome;
 use crate::request::{Request, Work};
 use crate::run_id::RunId;
-use crate::seat::Place;
 
 impl Engine {
     /// Has as many containers wait as the engine was set up for, of the kind that its own policy asks for, and says how many
@@ -16,7 +15,7 @@ impl Engine {
     pub async fn warm(&self) -> Result<usize, Box<Outcome>> {
         let run_id = RunId::generate().map_err(|error| Box::new(self.0.failed_without_id(&error)))?;
         // The plan is of nothing that runs, so the ledger need not know.
-        let prepared = self.0.prepare(Place::ToKeep, run_id, Request::new(Work::Place)).await;
+        let prepared = self.0.prepare(Place::ToKeep, run_id, Request::new(Work::Place), &self.1).await;
         let Prepared { plan, chosen, .. } = prepared.map_err(|stopped| Box::new(stopped.outcome))?;
         chosen.backend.warm(&plan).await.map_err(|error| {
             let outcome = conclude::begin(plan.run_id().clone(), Some(&plan), plan.policy());

@@ -33,9 +33,10 @@ const ROOMS: &[Room] = &[
         tests_use: &["ringfence-testkit"],
         purity: Purity::Worldly,
     },
+    Room { name: "ringfence-mcp", uses: &["ringfence", "ringfence-policy"], tests_use: &[], purity: Purity::Worldly },
     Room {
         name: "ringfence-cli",
-        uses: &["ringfence", "ringfence-policy"],
+        uses: &["ringfence", "ringfence-mcp", "ringfence-policy"],
         tests_use: &["ringfence-testkit"],
         purity: Purity::Worldly,
     },

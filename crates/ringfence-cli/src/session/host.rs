@@ -216,7 +216,7 @@ impl Keeper {
         // About what the session's programs want of the network, whoever wants it.
         let _here = self.people.sit(&person, exec.asked);
         let request = self.request(exec, input)?;
-        let run = self.session.start_asking(&self.engine, request, person).map_err(io::Error::other)?;
+        let run = self.session.start(&self.engine.asking(person), request).map_err(io::Error::other)?;
         let (sender, outcome) = watch::channel(None);
         let id = run.id().to_string();
         self.remember(&id, Known { control: run.control(), outcome });

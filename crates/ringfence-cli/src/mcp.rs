@@ -1,0 +1,136 @@
+//! `ringfence mcp`: the front door for agents that speak the Model Context Protocol.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ringfence::launcher::Launcher;
+use ringfence_mcp::{HttpError, Limits, Names, Setup, TokenError, Tokens, serve_http, serve_streams};
+
+use crate::args::{McpArgs, NamesArg};
+use crate::stop_signals::StopSignals;
+use crate::{Done, Fatal, chatter, setup};
+
+const MOST_TOKENS: u64 = 64 * 1024;
+/// Requests wait for the disk while others go on.
+const THREADS: usize = 2;
+/// How long the last of it may take: somebody may never read what is still to be written.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
+
+#[derive(Debug, thiserror::Error)]
+enum McpFailure {
+    #[error("could not start the process that raises walls")]
+    Launcher(#[source] io::Error),
+    #[error("could not become the one who adopts orphans")]
+    Adopt(#[source] io::Error),
+    #[error("could not start the event loop")]
+    Runtime(#[source] io::Error),
+    #[error("could not listen for signals")]
+    Signals(#[source] io::Error),
+    #[error("could not read the tokens in {}", path.display())]
+    TokenFile { path: PathBuf, source: io::Error },
+    #[error("others than you can read {}", .0.display())]
+    OpenTokenFile(PathBuf),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error("could not serve the client")]
+    Serve(#[source] io::Error),
+    #[error(transparent)]
+    Http(#[from] HttpError),
+}
+
+impl Fatal for McpFailure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Token(_) | Self::OpenTokenFile(_) | Self::Http(HttpError::NotLoopback(_)) => 2,
+            _ => crate::OUR_FAILURE,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::OpenTokenFile(path) => Some(format!("take that away from them: chmod 600 {}", path.display())),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn mcp(args: &McpArgs) -> Done {
+    let context = setup::load(&args.layers, Vec::new())?;
+    let tokens = match (args.http, &args.token_file) {
+        (Some(_), Some(path)) => Some((Tokens::read(&read_tokens(path)?).map_err(McpFailure::Token)?, None)),
+        (Some(_), None) => {
+            let (tokens, token) = Tokens::generate().map_err(McpFailure::Token)?;
+            Some((tokens, Some(token)))
+        }
+        (None, _) => None,
+    };
+    // While there is one thread: from then on it raises the walls, and this process may have as many as it likes.
+    let launcher = Launcher::process(Path::new("/proc/self/exe"), &[setup::LAUNCHER]).map_err(McpFailure::Launcher)?;
+    ringfence::adopt_orphans().map_err(McpFailure::Adopt)?;
+    let (loaded, workspace) = (context.loaded.clone(), context.workspace.clone());
+    let server = Setup {
+        engine: setup::engine(context, launcher)?,
+        state: setup::state().map_err(setup::SetupFailure::State)?,
+        loaded,
+        workspace,
+        home: std::env::var_os("HOME").map(PathBuf::from),
+        names: match args.tool_names {
+            NamesArg::Plain => Names::Plain,
+            NamesArg::Dotted => Names::Dotted,
+        },
+        limits: Limits {
+            sandboxes: args.sandboxes.into(),
+            runs: args.runs.into(),
+            run_time: args.run_time.get(),
+            retries: args.retries,
+            ..Limits::default()
+        },
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
+    let runtime = runtime.map_err(McpFailure::Runtime)?;
+    let served = runtime.block_on(serve(server, args.http.zip(tokens)));
+    // A thread may still wait for input that never comes.
+    runtime.shutdown_timeout(ENDS_WITHIN);
+    served.map(|()| 0).map_err(Into::into)
+}
+
+async fn serve(server: Setup, http: Option<(SocketAddr, (Tokens, Option<String>))>) -> Result<(), McpFailure> {
+    let mut signals = StopSignals::listen().map_err(McpFailure::Signals)?;
+    let stop = async {
+        signals.next().await;
+    };
+    match http {
+        None => {
+            let served = serve_streams(server, tokio::io::stdin(), tokio::io::stdout(), stop).await;
+            served.map_err(McpFailure::Serve)
+        }
+        Some((address, (tokens, token))) => {
+            let listening = |here: SocketAddr| {
+                chatter::say(&format!("listening at http://{here}/mcp"));
+                if let Some(token) = token {
+                    chatter::say(&format!("clients send this header, which is not shown again: Authorization: Bearer {token}"));
+                }
+            };
+            Ok(serve_http(server, address, tokens, listening, stop).await?)
+        }
+    }
+}
+
+/// What is in a file of tokens that nobody else can read, looked at on the open file.
+fn read_tokens(path: &Path) -> Result<String, McpFailure> {
+    let failed = |source| McpFailure::TokenFile { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    let ours = [rustix::process::geteuid().as_raw(), 0].contains(&found.uid());
+    if !ours || found.mode() & 0o077 != 0 {
+        return Err(McpFailure::OpenTokenFile(path.to_owned()));
+    }
+    let mut text = String::new();
+    file.take(MOST_TOKENS).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}

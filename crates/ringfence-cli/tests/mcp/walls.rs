@@ -1,0 +1,122 @@
+//! What is behind the door: the wall, the policy, and no way to widen it.
+
+use std::io::Read;
+use std::net::TcpListener;
+
+use ringfence_testkit::canary::secret;
+use serde_json::{Value, json};
+
+use crate::connection::{BOTH, Connection, Protocol, text};
+use crate::probe::{interpreter, outside, walled, walled_with};
+use crate::stage::Stage;
+
+fn stdout(result: &Value) -> &str {
+    result["structuredContent"]["stdout"].as_str().unwrap_or_else(|| panic!("{result}"))
+}
+
+#[test]
+fn the_hosts_files_are_never_seen_and_those_of_the_workspace_are() {
+    let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
+    let hidden = secret();
+    let file = outside(&stage).join("secret");
+    std::fs::write(&file, &hidden).unwrap();
+    stage.write("shown", "shown\n");
+    let look = format!(
+        "import sys\nfor path in ['shown', {:?}, '/etc/passwd']:\n  try: sys.stdout.write(open(path).read())\n  except OSError as e: print(e.errno)",
+        file.to_str().unwrap()
+    );
+    let host = std::fs::read_to_string("/etc/passwd").unwrap();
+    for protocol in BOTH {
+        let result = Connection::open(&stage, protocol).python(&look);
+        assert!(stdout(&result).starts_with("shown\n") && !result.to_string().contains(&hidden), "{result}");
+        assert!(!stdout(&result).contains(host.trim()), "{result}");
+        let bare = Stage::spawn();
+        let twin = Connection::open(&bare, protocol).python(&look);
+        assert!(stdout(&twin).contains(&hidden) && stdout(&twin).contains(host.trim()), "{twin}");
+    }
+}
+
+#[test]
+fn what_a_program_writes_stays_in_its_sandbox() {
+    let Some(stage) = walled() else { return };
+    let mut client = Connection::open(&stage, Protocol::Stateless);
+    let result = client.call("sandboxed_code_run", json!({ "command": "echo new > made; cat made" }));
+    assert_eq!(stdout(&result), "new\n");
+    assert_eq!(stage.read("made"), None);
+    assert_eq!(result["structuredContent"]["changes"]["added"], 1, "{result}");
+    assert!(text(&result).contains("changes_diff"), "{result}");
+}
+
+#[test]
+fn there_is_no_network_unless_the_policy_says_so() {
+    let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let reach = format!("import socket\nsocket.create_connection(('127.0.0.1', {port}), 5).sendall(b'x')");
+    let result = Connection::open(&stage, Protocol::Stateless).python(&reach);
+    assert_eq!(result["isError"], true, "{result}");
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "somebody came");
+    listener.set_nonblocking(false).unwrap();
+    let twin = Connection::open(&Stage::spawn(), Protocol::Stateless).python(&reach);
+    assert_eq!(twin["isError"], false, "{twin}");
+    let mut came = String::new();
+    listener.accept().unwrap().0.read_to_string(&mut came).unwrap();
+    assert_eq!(came, "x");
+}
+
+#[test]
+fn an_override_narrows_and_one_that_widens_is_refused() {
+    let Some(stage) = walled_with("proc: { timeout: 20s, max_timeout: 30s }\n") else { return };
+    for protocol in BOTH {
+        let mut client = Connection::open(&stage, protocol);
+        let narrow = json!({ "command": "sleep 15; echo late", "policyOverrides": { "proc": { "timeout": "1s" } } });
+        let result = client.call("sandboxed_code_run", narrow);
+        assert_eq!(result["structuredContent"]["status"], "timedOut", "{result}");
+        for wide in [
+            json!({ "net": { "mode": "open" } }),
+            json!({ "net": { "allow": ["evil.example"] } }),
+            json!({ "fs": { "mode": "direct" } }),
+            json!({ "backend": "none" }),
+            json!({ "proc": { "memory": "64GiB" } }),
+            json!({ "proc": { "timeout": "5m" } }),
+            json!({ "proc": { "env": { "pass": ["HOME"] } } }),
+        ] {
+            let arguments = json!({ "command": "echo ran", "policyOverrides": wide });
+            let result = client.call("sandboxed_code_run", arguments.clone());
+            assert_eq!(result["structuredContent"]["status"], "refused", "{arguments}: {result}");
+            assert_eq!((&result["isError"], stdout(&result)), (&json!(true), ""));
+            let opened = client.call("sandbox_create", json!({ "policyOverrides": wide }));
+            assert_eq!(opened["isError"], true, "{opened}");
+        }
+        let long = client.call("sandboxed_code_run", json!({ "command": "echo ran", "timeout": 300 }));
+        assert_eq!(long["structuredContent"]["status"], "refused", "{long}");
+        let twin = client.call("sandboxed_code_run", json!({ "command": "echo ran", "timeout": 25 }));
+        assert_eq!(stdout(&twin), "ran\n");
+    }
+}
+
+#[test]
+fn an_endless_loop_ends_at_its_limit_and_says_so() {
+    let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
+    let mut client = Connection::open(&stage, Protocol::Initialize);
+    let arguments = json!({ "language": "python", "code": "print('began', flush=True)\nwhile True: pass", "timeout": 2 });
+    let result = client.call("sandboxed_code_run", arguments);
+    assert_eq!(result["structuredContent"]["status"], "timedOut");
+    assert_eq!(stdout(&result), "began\n");
+    let said = text(&result);
+    assert!(said.contains("time limit") && said.contains("violation:") && said.contains("Try again:"), "{said}");
+    assert_eq!(client.python("print(1)")["isError"], false);
+}
+
+#[test]
+fn a_secret_of_the_hosts_environment_is_not_there_inside() {
+    let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
+    let look = "import os; print(os.environ.get('A_SECRET'))";
+    let open = |stage: &Stage| Connection::open_with(stage, Protocol::Stateless, &[], json!({}), &[("A_SECRET", "x7y7z7")]);
+    let result = open(&stage).python(look);
+    assert_eq!(stdout(&result), "None\n");
+    assert!(!result.to_string().contains("x7y7z7"));
+    stage.write("sandbox.policy.yaml", "version: 1\nproc: { env: { pass: [A_SECRET] } }\n");
+    assert_eq!(stdout(&open(&stage).python(look)), "x7y7z7\n");
+}

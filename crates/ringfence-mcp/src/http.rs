@@ -1,0 +1,196 @@
+//! The same over HTTP, on loopback alone and for whoever brings a token.
+//!
+//! Nothing is read of a request before its token is known to be right. `Host` must be this machine's, so that no name of somebody else
+//! leads here, and a request that a web page makes (it has an `Origin`) is refused.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::limits::MOST_MESSAGE;
+use crate::server::{Door, OfRequest, Setup, Shared, Who};
+use crate::token::{Clients, Tokens};
+
+/// The only path.
+const PATH: &str = "/mcp";
+const MOST_CONNECTIONS: usize = 64;
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+const MOST_HEAD: usize = 64 * 1024;
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// Others could reach it.
+    #[error("{0} is not an address of this machine alone; write 127.0.0.1:PORT or [::1]:PORT")]
+    NotLoopback(SocketAddr),
+    /// It cannot be listened at.
+    #[error("could not listen at {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The server could not be made.
+    #[error("could not start the server")]
+    Start(#[source] io::Error),
+}
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+type Service = StreamableHttpService<Door, LocalSessionManager>;
+
+/// Serves whoever has one of `tokens` at `address`, until `stop` ends. `listening` is told where: a port of 0 means any.
+pub async fn serve_http(
+    setup: Setup,
+    address: SocketAddr,
+    tokens: Tokens,
+    listening: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), HttpError> {
+    if !address.ip().is_loopback() {
+        return Err(HttpError::NotLoopback(address));
+    }
+    let failed = |source| HttpError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let here = listener.local_addr().map_err(failed)?;
+    let clients = Arc::new(tokens.into_clients(setup.limits));
+    let shared = Arc::new(Shared::new(setup).map_err(HttpError::Start)?);
+    let door = Arc::clone(&shared);
+    let config = StreamableHttpServerConfig::default()
+        .with_allowed_hosts([
+            format!("127.0.0.1:{}", here.port()),
+            format!("localhost:{}", here.port()),
+            here.to_string(),
+        ])
+        .enforce_origin_validation()
+        .with_max_request_body_bytes(MOST_MESSAGE)
+        .with_cancellation_token(shared.closing.clone());
+    let service = StreamableHttpService::new(
+        move || Ok(Door { shared: Arc::clone(&door), who: Who::OfRequest }),
+        Arc::new(LocalSessionManager::default()),
+        config,
+    );
+    listening(here);
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let accepting = async {
+        loop {
+            // The permit comes first: whoever finds no room waits, and costs nothing.
+            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            };
+            let (service, clients) = (service.clone(), Arc::clone(&clients));
+            tokio::spawn(async move {
+                let _permit = permit;
+                let answering = service_fn(move |request| {
+                    let (service, clients) = (service.clone(), Arc::clone(&clients));
+                    async move { Ok::<_, Infallible>(answer(&service, &clients, here, request).await) }
+                });
+                let mut http = hyper::server::conn::http1::Builder::new();
+                http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(MOST_HEAD);
+                // Whoever broke the connection off is told nothing more.
+                http.serve_connection(TokioIo::new(stream), answering).await.ok();
+            });
+        }
+    };
+    tokio::select! {
+        () = accepting => {}
+        () = stop => {}
+    }
+    shared.closing.cancel();
+    clients.end().await;
+    Ok(())
+}
+
+async fn answer(service: &Service, clients: &Clients, here: SocketAddr, mut request: Request<Incoming>) -> Answer {
+    if !is_for_us(request.headers(), here) {
+        return plain(StatusCode::FORBIDDEN, "this host or origin is not served");
+    }
+    let client = bearer(request.headers()).and_then(|token| clients.find(token));
+    let Some(client) = client else {
+        let mut answer = plain(StatusCode::UNAUTHORIZED, "a token is needed");
+        answer.headers_mut().insert(WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
+        return answer;
+    };
+    if request.uri().path() != PATH {
+        return plain(StatusCode::NOT_FOUND, "there is nothing here; POST to /mcp");
+    }
+    request.extensions_mut().insert(OfRequest(client));
+    service.handle(request).await
+}
+
+/// Whether a request names us and no web page made it.
+fn is_for_us(headers: &HeaderMap, here: SocketAddr) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else { return false };
+    let port = here.port();
+    let ours = [here.to_string(), format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    ours.iter().any(|known| known.eq_ignore_ascii_case(host)) && !headers.contains_key(ORIGIN)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (scheme, token) = value.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
+    *answer.status_mut() = status;
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by a panic")]
+
+    use super::*;
+
+    fn headers(pairs: &[(http::HeaderName, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn only_our_own_name_and_no_web_page() {
+        let here = SocketAddr::from(([127, 0, 0, 1], 8080));
+        for good in ["127.0.0.1:8080", "localhost:8080", "LocalHost:8080"] {
+            assert!(is_for_us(&headers(&[(HOST, good)]), here), "{good}");
+        }
+        for bad in ["evil.example:8080", "127.0.0.1", "127.0.0.1:8081", "localhost.evil.example:8080", "0.0.0.0:8080"] {
+            assert!(!is_for_us(&headers(&[(HOST, bad)]), here), "{bad}");
+        }
+        assert!(!is_for_us(&headers(&[]), here));
+        let mut page = headers(&[(HOST, "localhost:8080"), (ORIGIN, "http://localhost:8080")]);
+        assert!(!is_for_us(&page, here));
+        page.remove(ORIGIN);
+        page.append(HOST, "evil.example".parse().unwrap());
+        assert!(!is_for_us(&page, here), "two hosts are none");
+    }
+
+    #[test]
+    fn a_token_comes_once_and_by_its_scheme() {
+        assert_eq!(bearer(&headers(&[(AUTHORIZATION, "Bearer x")])), Some(b"x".as_slice()));
+        assert_eq!(bearer(&headers(&[(AUTHORIZATION, "bearer x")])), Some(b"x".as_slice()));
+        for bad in ["Basic x", "x", "Bearerx", ""] {
+            assert_eq!(bearer(&headers(&[(AUTHORIZATION, bad)])), None, "{bad}");
+        }
+        let mut twice = headers(&[(AUTHORIZATION, "Bearer x")]);
+        twice.append(AUTHORIZATION, "Bearer y".parse().unwrap());
+        assert_eq!(bearer(&twice), None);
+    }
+}

@@ -1,0 +1,295 @@
+//! What was changed in a workspace: showing it, and bringing it to the host when a person agrees.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsString;
+
+use ringfence::workspace::apply::{self, Flagged, Left, Proposal, Site, Why};
+use ringfence::workspace::beneath::Held;
+use ringfence::workspace::change::Change;
+use ringfence::workspace::diff::{Body, Contents, Effort, HostFiles, Hunk, Kind, MOST_BYTES, Row, Sign, compare, rows};
+use ringfence::workspace::flag::{Judgement, judge};
+use ringfence::workspace::kept::{self, Kept};
+use ringfence::workspace::selection::Selection;
+use ringfence::workspace::{ChangeSet, ObjectId, Place, Stamp};
+use ringfence::{Approval, Ask, Ledger, StateFolder};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::inside::below;
+use super::{Problem, Said, failed};
+use crate::call::Call;
+use crate::tell;
+
+/// Of a diff, in letters.
+const MOST_DIFF: usize = 32 * 1024;
+/// Of the changes in a list.
+const MOST_LISTED: usize = 200;
+/// Of the paths that a question names.
+const MOST_NAMED: usize = 30;
+const MOST_PATHS: usize = 256;
+/// The rule that asks.
+const RULE: &str = "changes.apply";
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Which {
+    #[serde(alias = "run_id")]
+    run_id: Option<String>,
+    #[serde(alias = "sandbox_id")]
+    sandbox_id: Option<String>,
+    #[serde(default)]
+    paths: Vec<String>,
+}
+
+/// A set of the client's own, and what of it is meant.
+struct Found {
+    kept: Kept,
+    set: ChangeSet,
+    selection: Selection,
+}
+
+async fn find(call: &Call, which: &Which) -> Result<Option<Found>, Problem> {
+    let state = &call.shared.setup.state;
+    let (kept, set) = match (&which.run_id, &which.sandbox_id) {
+        (Some(run), None) => {
+            let kept = kept::of(state, &call.client.find_run(run)?);
+            let set = kept.load().map_err(|error| failed("what it changed is not kept any more", &error))?;
+            (kept, set)
+        }
+        (None, Some(sandbox)) => {
+            let sandbox = call.client.sandbox(sandbox).await?;
+            let set = sandbox.session.changes(&call.engine()).await;
+            let Some(set) = set.map_err(|error| failed("could not look at what was changed", &error))? else {
+                return Ok(None);
+            };
+            call.client.remember(sandbox.session.id().clone());
+            (kept::of(state, sandbox.session.id()), set)
+        }
+        (None, None) | (Some(_), Some(_)) => {
+            return Err(Problem::fixable("give `runId` or `sandboxId`, one of them"));
+        }
+    };
+    if which.paths.len() > MOST_PATHS {
+        return Err(Problem::fixable(format!("there are more than {MOST_PATHS} paths")));
+    }
+    let words: Vec<OsString> =
+        which.paths.iter().map(|path| below(path).map(Into::into)).collect::<Result<_, Problem>>()?;
+    let selection = Selection::of(&set, &words, &set.workspace).map_err(|error| Problem::fixable(error.to_string()))?;
+    Ok(Some(Found { kept, set, selection }))
+}
+
+/// Reads files and compares: not on a thread that others wait for.
+async fn aside<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(act).await.map_err(|_| Problem::later("it was abandoned before it ended"))
+}
+
+pub(super) async fn diff(call: &Call, which: Which) -> Result<Said, Problem> {
+    match find(call, &which).await? {
+        Some(found) => aside(move || show(&found)).await,
+        None => Ok(Said::well("Nothing was changed.", json!({ "changes": [], "diff": "", "truncated": false }))),
+    }
+}
+
+fn show(found: &Found) -> Said {
+    let Found { kept, set, selection } = found;
+    let objects = kept.objects();
+    let host = HostFiles::open(&set.workspace, set.workspace_is);
+    // All are judged and paired before some are chosen: what a file means can depend on its neighbours.
+    let judgements = judge(set, &objects);
+    let is_denied = |(_, judgement): &(&Change, &Judgement)| matches!(judgement, Judgement::Denied(_));
+    let denied: HashSet<&Place> =
+        set.changes.iter().zip(&judgements).filter(is_denied).map(|(change, _)| &change.place).collect();
+    let from_kept = |id: ObjectId| objects.bytes(id, MOST_BYTES).ok().flatten();
+    let from_host = |place: &Place, stamp: &Stamp| {
+        // What the program could not see is not shown to whoever wrote it, either.
+        let host = host.as_ref().filter(|_| !denied.contains(place))?;
+        host.read(place, stamp, MOST_BYTES)
+    };
+    let contents = Contents { kept: &from_kept, host: &from_host };
+    let is_chosen = |change: usize| set.changes.get(change).is_some_and(|change| selection.has(&change.place));
+    let mut rows = rows(set, &contents);
+    rows.retain(|row| is_chosen(row.change) || row.from.is_some_and(is_chosen));
+    let mut effort = Effort::default();
+    let (mut text, mut listed, mut is_cut) = (String::new(), Vec::new(), rows.len() > MOST_LISTED);
+    for row in rows.iter().take(MOST_LISTED) {
+        let Some(change) = set.changes.get(row.change) else { continue };
+        let body = if text.len() < MOST_DIFF { compare(set, row, &contents, &mut effort) } else { Body::TooLarge };
+        let judgement = judgements.get(row.change);
+        listed.push(one(change, row, &body, judgement, set));
+        page(&mut text, change, row, &body, judgement);
+    }
+    is_cut |= text.len() > MOST_DIFF;
+    text.truncate((0..=MOST_DIFF.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0));
+    let counts = set.counts();
+    let mut said =
+        format!("{} added, {} changed, {} removed; not applied.\n", counts.added, counts.changed, counts.removed);
+    said.push_str(&text);
+    if is_cut {
+        said.push_str("\n[there is more; name paths to see it]");
+    }
+    let structured =
+        json!({ "runId": set.run_id, "counts": counts, "changes": listed, "diff": text, "truncated": is_cut });
+    Said::well(said, structured)
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Added => "added",
+        Kind::Changed => "changed",
+        Kind::Removed => "removed",
+        Kind::Renamed { .. } => "renamed",
+        Kind::Mode => "mode",
+        Kind::Link => "link",
+        Kind::Type => "type",
+    }
+}
+
+fn held_back(judgement: Option<&Judgement>) -> Option<String> {
+    match judgement {
+        Some(Judgement::Free) => None,
+        Some(Judgement::Flagged(flags)) => Some(flags.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+        Some(Judgement::Denied(rule)) => Some(format!("the policy denies it by `{rule}`")),
+        None => Some("it was not judged".to_owned()),
+    }
+}
+
+fn one(change: &Change, row: &Row, body: &Body, judgement: Option<&Judgement>, set: &ChangeSet) -> Value {
+    let (added, removed) = body.lines();
+    let from = row.from.and_then(|from| set.changes.get(from)).map(|change| shown(&change.place));
+    json!({
+        "path": shown(&change.place),
+        "kind": word(row.kind),
+        "from": from,
+        "linesAdded": added,
+        "linesRemoved": removed,
+        "heldBack": held_back(judgement),
+    })
+}
+
+fn shown(place: &Place) -> String {
+    place.as_path().to_string_lossy().into_owned()
+}
+
+fn page(text: &mut String, change: &Change, row: &Row, body: &Body, judgement: Option<&Judgement>) {
+    text.push_str(&format!("\n{} {}\n", word(row.kind), shown(&change.place)));
+    if let Some(why) = held_back(judgement) {
+        text.push_str(&format!("  held back until a person looks at it: {why}\n"));
+    }
+    match body {
+        Body::Nothing => {}
+        Body::Text(hunks) | Body::Lost(hunks) => hunks.iter().for_each(|hunk| lines(text, hunk)),
+        Body::Binary => text.push_str("  not a text\n"),
+        Body::TooLarge => text.push_str("  too large to show\n"),
+        Body::Unreadable => text.push_str("  cannot be read\n"),
+    }
+}
+
+fn lines(text: &mut String, hunk: &Hunk) {
+    if text.len() > MOST_DIFF {
+        return;
+    }
+    let Hunk { before_start, before_count, after_start, after_count, lines } = hunk;
+    text.push_str(&format!("@@ -{before_start},{before_count} +{after_start},{after_count} @@\n"));
+    for (sign, line) in lines {
+        text.push(match sign {
+            Sign::Same => ' ',
+            Sign::Removed => '-',
+            Sign::Added => '+',
+        });
+        text.push_str(&tell::head_and_tail(&String::from_utf8_lossy(line), 1000));
+        if !line.ends_with(b"\n") {
+            text.push('\n');
+        }
+    }
+}
+
+pub(super) async fn apply(call: &Call, which: Which) -> Result<Said, Problem> {
+    let Some(found) = find(call, &which).await? else {
+        return Ok(Said::well("Nothing was changed.", json!({ "applied": [], "same": 0, "left": [] })));
+    };
+    // Not held while a person thinks: others may want to apply something, too.
+    let (found, proposal) = aside(move || {
+        let proposal = propose(&found);
+        proposal.map(|proposal| (found, proposal))
+    })
+    .await??;
+    if proposal.steps.is_empty() {
+        return Ok(told(&found.set, &[], proposal.same.len(), &proposal.left, None));
+    }
+    let approved: BTreeSet<Place> = proposal.steps.iter().map(|step| step.place.clone()).collect();
+    let ask = question(&found.set, &approved, proposal.left.len());
+    let by = match call.ask(&ask).await {
+        Approval::Granted { by } | Approval::GrantedAlways { by } => by,
+        Approval::Denied { reason } => {
+            return Err(Problem::never(format!("changes are applied only when a person agrees, and {reason}")).advise(
+                "Tell the person you work for: `ringfence diff` shows the changes, `ringfence apply` applies them.",
+            ));
+        }
+    };
+    let state = call.shared.setup.state.clone();
+    aside(move || carry_out(&state, &found, &approved, &by)).await?
+}
+
+fn propose(found: &Found) -> Result<Proposal, Problem> {
+    let Found { kept, set, selection } = found;
+    let host = Held::open(&set.workspace, set.workspace_is)
+        .map_err(|error| failed("the workspace is not what it was", &error))?;
+    Ok(apply::propose(set, kept, &host, selection, Flagged::Leave))
+}
+
+fn question(set: &ChangeSet, places: &BTreeSet<Place>, left: usize) -> Ask {
+    let mut named: Vec<String> = places.iter().take(MOST_NAMED).map(shown).collect();
+    if places.len() > MOST_NAMED {
+        named.push(format!("and {} more", places.len() - MOST_NAMED));
+    }
+    let mut reason = "it changes files of yours".to_owned();
+    if left > 0 {
+        reason.push_str(&format!("; {left} more would be held back"));
+    }
+    Ask {
+        subject: format!("apply {} changes to {}:\n{}", places.len(), set.workspace.display(), named.join("\n")),
+        rule: RULE.to_owned(),
+        reason,
+    }
+}
+
+/// Applies what was approved, and nothing that came to it since.
+fn carry_out(state: &StateFolder, found: &Found, approved: &BTreeSet<Place>, by: &str) -> Result<Said, Problem> {
+    let Found { kept, set, selection } = found;
+    let cannot = |error: &dyn std::error::Error| failed("the changes could not be applied", error);
+    let site = Site::open(state, &set.workspace, set.workspace_is).map_err(|error| cannot(&error))?;
+    let mut proposal = apply::propose(set, kept, site.host(), selection, Flagged::Leave);
+    proposal.keep_only(site.host(), |step| approved.contains(&step.place));
+    let ledger = Ledger::open(state).map_err(|error| cannot(&error))?;
+    let applied = apply::apply(&site, &ledger, kept, set, proposal).map_err(|error| cannot(&error))?;
+    let undo = applied.undo.as_ref().map(ToString::to_string);
+    let mut said = told(set, &applied.done, applied.same.len(), &applied.left, undo);
+    said.text.push_str(&format!("\nApproved by {by}."));
+    Ok(said)
+}
+
+fn told(set: &ChangeSet, done: &[Place], same: usize, left: &[Left], undo: Option<String>) -> Said {
+    let mut text = match (done.len(), same) {
+        (0, 0) => "Nothing was applied.".to_owned(),
+        (0, same) => format!("Nothing had to be applied: the host has {same} of the changes already."),
+        (done, _) => format!("Applied {done} changes to the host's files."),
+    };
+    let mut rows = Vec::new();
+    for Left { place, why } in left.iter().take(MOST_LISTED) {
+        let (word, reason) = match why {
+            Why::Flagged(reasons) => ("flagged", reasons.join("; ")),
+            Why::Denied(rule) => ("denied", format!("the policy denies it by `{rule}`")),
+            Why::Conflict(conflict) => ("conflict", conflict.to_string()),
+            Why::NotCarried(_) => ("notCarried", "it is neither file, link nor folder".to_owned()),
+            Why::Failed(error) => ("failed", error.to_string()),
+        };
+        text.push_str(&format!("\nleft: {}: {reason}", shown(place)));
+        rows.push(json!({ "path": shown(place), "why": word, "reason": reason }));
+    }
+    if left.iter().any(|left| matches!(left.why, Why::Flagged(_))) {
+        text.push_str("\nWhat is flagged can only be applied by a person, with `ringfence apply --include-flagged`.");
+    }
+    let applied: Vec<String> = done.iter().take(MOST_LISTED).map(shown).collect();
+    let structured = json!({ "runId": set.run_id, "applied": applied, "same": same, "left": rows, "undo": undo });
+    Said { well: left.is_empty() || !done.is_empty(), ..Said::well(text, structured) }
+}
