@@ -155,8 +155,11 @@ class Calls(InWorkspace):
         self.assertEqual([one["path"] for one in changes["changes"]], ["made.txt"])
         sandbox.apply()
         self.assertEqual(self.read(made), "waits\n")
+        # In a file: read as a request it would be refused before it could try.
+        self.write(os.path.join(self.workspace, "install.sh"), "mkdir -p .git/hooks && echo evil > .git/hooks/pre-commit\n")
         with get_sandbox(self.workspace, on_exit="apply") as sandbox:
-            sandbox.run_command("echo more >> made.txt; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit")
+            sandbox.run_command("echo more >> made.txt")
+            self.assertTrue(sandbox.run_command(["sh", "install.sh"]).ok)
         self.assertEqual(self.read(made), "waits\nmore\n")
         self.assertFalse(os.path.exists(os.path.join(self.workspace, ".git", "hooks", "pre-commit")))
         with get_sandbox(self.workspace, on_exit="discard") as sandbox:

@@ -45,8 +45,9 @@ class Tools(InWorkspace):
         os.symlink(os.path.dirname(self.workspace), os.path.join(self.workspace, "up"))
         os.symlink(self.outside, os.path.join(self.workspace, "link"))
         os.symlink("given.txt", os.path.join(self.workspace, "inner"))
+        os.symlink("/etc", os.path.join(self.workspace, "made"))
+        os.symlink("/tmp/not-yet", os.path.join(self.workspace, "dangling"))
         tools = self.tools
-        tools.run_command("ln -s /etc made; ln -s /tmp/not-yet dangling")
         out = ["../outside.txt", self.outside, "link", "up/outside.txt", "made/passwd", "dangling", "/etc/passwd", "src/../../x"]
         for path in [*out, "~/x", "", "up/workspace/../outside.txt"]:
             with self.subTest(path):
