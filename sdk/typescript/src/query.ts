@@ -105,7 +105,10 @@ export function sandboxQuery(params: SandboxQueryParams): SandboxQuery {
     try {
       const query = await started;
       try {
-        yield* query;
+        for await (const message of query) {
+          sandboxIsThere(message as Parameters<typeof sandboxIsThere>[0]);
+          yield message;
+        }
       } finally {
         query.close();
       }
@@ -141,6 +144,8 @@ export function sandboxOptions(params: Omit<SandboxQueryParams, 'prompt' | 'quer
     // Settings in the workspace may have been written by a model, and can start programs on the host.
     settingSources: [],
     strictMcpConfig: true,
+    // Otherwise `@/some/file` in a prompt is read from the host, by no tool that could be judged.
+    verbatimPrompts: given.verbatimPrompts ?? true,
     mcpServers: {
       ...given.mcpServers,
       [SERVER]: { type: 'stdio', command: binary, args, env: ownVariables(), alwaysLoad: true },
@@ -171,6 +176,18 @@ export function sandboxOptions(params: Omit<SandboxQueryParams, 'prompt' | 'quer
     canUseTool,
   };
   return { options, dispose: () => policy.remove() };
+}
+
+/** A query whose sandbox did not start would go on without tools, and a model would make something up. */
+function sandboxIsThere(message: { type?: unknown; subtype?: unknown; mcp_servers?: { name: string; status: string }[] }): void {
+  if (message.type !== 'system' || message.subtype !== 'init') return;
+  const status = message.mcp_servers?.find((server) => server.name === SERVER)?.status ?? 'missing';
+  if (status !== 'connected' && status !== 'pending') {
+    throw new CouldNotRun(`the sandbox of this query could not be started: its server is ${status}`, {
+      kind: 'start',
+      hint: 'run `ringfence mcp` by hand and look at what it says; `ringfence policy lint FILE` checks a policy',
+    });
+  }
 }
 
 function refuseWaysAround(given: Options): void {

@@ -73,6 +73,7 @@ test('a query has its own policy and only the tools of the sandbox', (t) => {
   assert.deepEqual(options['settingSources'], []);
   assert.equal(options['permissionMode'], 'default');
   assert.equal(options['strictMcpConfig'], true);
+  assert.equal(options['verbatimPrompts'], true);
   const { command, args } = options['mcpServers'].ringfence;
   assert.equal(command, process.env['RINGFENCE_BIN']);
   assert.deepEqual(args.slice(0, 2), ['mcp', `--workspace=${workspace}`]);
@@ -116,7 +117,7 @@ test('options that would lead around the sandbox are refused and harmless ones p
 test('messages pass through and the policy file is removed when they end, are left, or fail', async (t) => {
   const { workspace } = place(t);
   let file = '';
-  let closed = 0;
+  const closed: string[] = [];
   const query = (fails: boolean) =>
     ((params: Loose) => {
       file = params['options'].mcpServers.ringfence.args[2].replace('--policy=', '');
@@ -126,23 +127,48 @@ test('messages pass through and the policy file is removed when they end, are le
         if (fails) throw new Error('the model is gone');
         yield { n: 2 };
       })();
-      return Object.assign(messages, { close: () => (closed += 1) });
+      return Object.assign(messages, { close: () => closed.push(file) });
     }) as never;
   const begin = (fails: boolean) => sandboxQuery({ prompt: 'x', workspace, sandboxPolicy: {}, query: query(fails) } as never);
 
   const seen: unknown[] = [];
   for await (const message of begin(false)) seen.push(message);
   assert.deepEqual(seen, [{ n: 1 }, { n: 2 }]);
-  assert.ok(!existsSync(file) && closed === 1);
+  assert.ok(!existsSync(file) && closed.pop() === file);
   for await (const message of begin(false)) {
     assert.ok(message);
     break;
   }
-  assert.ok(!existsSync(file) && closed === 2);
+  assert.ok(!existsSync(file) && closed.pop() === file);
   await assert.rejects(async () => {
     for await (const message of begin(true)) assert.ok(message);
   }, /the model is gone/);
-  assert.ok(!existsSync(file) && closed === 3);
+  assert.ok(!existsSync(file) && closed.pop() === file);
+});
+
+test('a query whose sandbox did not start is an error and not a query without tools', async (t) => {
+  const { workspace } = place(t);
+  const begin = (servers: unknown) =>
+    sandboxQuery({
+      prompt: 'x',
+      workspace,
+      query: (() =>
+        Object.assign(
+          (async function* () {
+            yield { type: 'system', subtype: 'init', mcp_servers: servers };
+            yield { type: 'result' };
+          })(),
+          { close: () => {} },
+        )) as never,
+    } as never);
+  for (const servers of [[{ name: 'ringfence', status: 'failed' }], [{ name: 'other', status: 'connected' }], [], undefined]) {
+    await assert.rejects(async () => {
+      for await (const message of begin(servers)) assert.ok(message);
+    }, /could not be started/);
+  }
+  let seen = 0;
+  for await (const message of begin([{ name: 'ringfence', status: 'connected' }])) seen += message ? 1 : 0;
+  assert.equal(seen, 2);
 });
 
 test('without the binary there is no query', (t) => {
