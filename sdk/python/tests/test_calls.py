@@ -1,8 +1,11 @@
 """How the binary is called: quoting, caps, a missing binary, many at once, and answers that make no sense."""
 
 import asyncio
+import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -31,8 +34,6 @@ class Calls(InWorkspace):
         show = "import sys, json; print(json.dumps(sys.argv[1:]))"
         with get_sandbox(self.workspace) as sandbox:
             outcome = sandbox.run_command(["python3", "-c", show, *ODD])
-        import json
-
         self.assertEqual(json.loads(outcome.stdout), ODD)
 
     def test_nothing_that_a_model_says_becomes_a_flag(self) -> None:
@@ -166,6 +167,18 @@ class Calls(InWorkspace):
             sandbox.run_command("rm made.txt")
         self.assertTrue(os.path.exists(made))
         self.assertIsNone(sandbox.changes())
+
+    def test_a_sandbox_that_nobody_closed_ends_with_the_program(self) -> None:
+        code = "import sys; from ringfence import get_sandbox; print(get_sandbox(sys.argv[1]).start().name)"
+        words = [sys.executable, "-c", code, self.workspace]
+        source = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src")
+        made = subprocess.run(words, env={**os.environ, "PYTHONPATH": source}, check=True, capture_output=True, text=True)
+        listed = subprocess.run([find_binary(), "session", "list", "--json"], check=True, capture_output=True, text=True)
+        self.assertTrue(made.stdout.strip())
+        self.assertNotIn(made.stdout.strip(), listed.stdout)
+        with get_sandbox(self.workspace) as open_one:
+            listed = subprocess.run([find_binary(), "session", "list", "--json"], check=True, capture_output=True, text=True)
+            self.assertIn(str(open_one.name), listed.stdout)
 
     def test_a_refusal_carries_its_rule_and_advice(self) -> None:
         policy = {

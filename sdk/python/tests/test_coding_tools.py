@@ -96,6 +96,23 @@ class Tools(InWorkspace):
         self.assertIn("would be read as an option", tools.run_tests("--collect-only"))
         self.assertIn("no test runner", tools.run_tests(runner="rm"))
 
+    def test_nonsense_of_a_model_is_answered_with_text(self) -> None:
+        tools = self.tools
+        for said in (
+            tools.run_command("true", timeout=-1),
+            tools.run_command("true", timeout="soon"),
+            tools.run_command([1, 2]),  # type: ignore[list-item]
+            tools.run_command(None),  # type: ignore[arg-type]
+            tools.run_command("a\0b"),
+            tools.run_command("\ud800"),
+            tools.read_file(None),  # type: ignore[arg-type]
+            tools.read_file("a\0b"),
+            tools.write_file("x", "\ud800"),
+            tools.search("a\0b"),
+        ):
+            self.assertTrue(said.startswith("error: "), said)
+        self.assertEqual(tools.run_command("echo fine"), "exit code 0\nstdout:\nfine")
+
     def test_long_output_keeps_its_head_and_tail(self) -> None:
         short = CodingTools(self.workspace, max_output=100)
         self.addCleanup(short.close)

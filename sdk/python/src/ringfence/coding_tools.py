@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional, Type, TypeVar, Union, cast
 from . import files
 from .binary import PathLike, find_binary
 from .call import Call
-from .errors import CouldNotRun, NotSandboxed, OutsideWorkspace, Refused, RingfenceError
+from .errors import BinaryNotFound, CouldNotRun, NotSandboxed, OutsideWorkspace, Refused, RingfenceError
 from .outcome import Outcome, shorten
 from .policy_file import Policy, PolicyFile
 from .sandbox import Sandbox, get_sandbox, outcome_of
@@ -29,7 +29,7 @@ _Method = TypeVar("_Method", bound=Callable[..., str])
 
 
 def _says(method: _Method) -> _Method:
-    """What a model did wrong becomes text for it. What the developer did wrong (a missing binary) is raised."""
+    """Whatever a model says becomes text for it, nonsense too. Only a missing binary is raised: that is for a person."""
 
     @functools.wraps(method)
     def said(self: "CodingTools", *args: Any, **kwargs: Any) -> str:
@@ -39,8 +39,12 @@ def _says(method: _Method) -> _Method:
             text = _lines(f"refused: {error.refusal.reason} (rule {error.refusal.rule})", error)
         except OutsideWorkspace as error:
             text = _lines(f"refused: {error.message}", error)
-        except CouldNotRun as error:
+        except BinaryNotFound:
+            raise
+        except RingfenceError as error:
             text = _lines(f"error: {error.message}", error)
+        except (TypeError, ValueError) as error:
+            text = f"error: {error}"
         return text if self.use_sandbox else NO_WALL + text
 
     return cast(_Method, said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 from types import TracebackType
@@ -107,6 +108,8 @@ class Sandbox:
             self._policy.remove()
             raise
         self.name, self.id = name, run_id
+        # For who forgets to close it: otherwise it would live until it was idle for long enough.
+        atexit.register(self.close)
         return self
 
     def run_command(
@@ -168,6 +171,7 @@ class Sandbox:
             self._policy.remove()
             return
         self._closed = True
+        atexit.unregister(self.close)
         try:
             reply = Call().run(self._binary, ["session", "stop", "--", self.name])
         finally:
