@@ -44,6 +44,10 @@ class Calls(InWorkspace):
                 outcome = sandbox.run_command(line)
                 self.assertEqual((outcome.backend, outcome.ok), ("native", False), line)
             self.assertEqual(sandbox.execute_python("--help\n").backend, "native")
+            # Nor one of the shell inside: what was judged is a command, and is run as one.
+            for line in ("-s", "+s", "-c id"):
+                self.assertEqual(sandbox.run_command(line, stdin=b"echo executed").code, 127, line)
+            self.assertEqual(sandbox.run_command("cat", stdin=b"passed on").stdout, "passed on")
             self.assertEqual(sandbox.run_command("echo --help").stdout, "--help\n")
         self.assertEqual(run(["--backend=none"], workspace=self.workspace).backend, "native")
 

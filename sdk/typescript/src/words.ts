@@ -75,7 +75,8 @@ export function variableWords(env: Readonly<Record<string, string>> = {}): strin
 export function commandWords(command: Command): string[] {
   if (typeof command === 'string') {
     if (command.trim() === '') throw new CouldNotRun('the command is empty', { kind: 'badRequest' });
-    return [`--shell=${command}`];
+    // A shell takes a line that begins so for options of its own, and not for the line that was judged.
+    return [/^[-+]/.test(command) ? `--shell= ${command}` : `--shell=${command}`];
   }
   if (!Array.isArray(command) || !command[0]) throw new CouldNotRun('the command is empty', { kind: 'badRequest' });
   return ['--', ...(command as readonly string[])];

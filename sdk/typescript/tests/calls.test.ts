@@ -33,6 +33,11 @@ test('nothing that a model says becomes a flag', async (t) => {
     assert.deepEqual([outcome.backend, outcome.exitCode === 0], ['native', false], line);
   }
   assert.equal((await run('echo --help', { workspace })).stdout, '--help\n');
+  // Nor one of the shell inside: what was judged is a command, and is run as one.
+  for (const line of ['-s', '+s', '-c id']) {
+    assert.equal((await run(line, { workspace, stdin: 'echo executed' })).exitCode, 127, line);
+  }
+  assert.equal((await run(['cat'], { workspace, stdin: 'passed on' })).stdout, 'passed on');
 });
 
 test('long code and input pass and a word that is too long is told', async (t) => {

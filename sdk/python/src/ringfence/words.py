@@ -57,7 +57,8 @@ def command_words(command: Command) -> List[str]:
     if isinstance(command, str):
         if not command.strip():
             raise CouldNotRun("the command is empty", kind="badRequest", advice="Write a command.")
-        return [f"--shell={command}"]
+        # A shell takes a line that begins so for options of its own, and not for the line that was judged.
+        return [f"--shell= {command}" if command[0] in "-+" else f"--shell={command}"]
     words = list(command)
     if not words or not words[0]:
         raise CouldNotRun("the command is empty", kind="badRequest", advice="Name a program.")
