@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Runs the tests of both SDKs against a binary: sdk/test.sh BINARY
+#
+# What cannot be run here is named at the end. With CI set, or where RINGFENCE_SDK_REQUIRE lists it (python, typescript,
+# agent, with commas), that is a failure. The network is used only to fetch what npm does not have yet.
+set -euo pipefail
+
+AGENT_SDK=@anthropic-ai/claude-agent-sdk@0.3.325
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+[ $# -eq 1 ] || { echo "usage: sdk/test.sh BINARY" >&2; exit 2; }
+[ -x "$1" ] && [ -f "$1" ] || { echo "error: $1 is no program; build it with: cargo build" >&2; exit 2; }
+binary=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+require=${RINGFENCE_SDK_REQUIRE-}
+[ -z "${CI-}" ] || require=python,typescript,agent
+
+state=$(mktemp -d)
+trap 'rm -rf -- "$state"' EXIT
+skipped=()
+failed=()
+
+skip() { # WHAT WHY
+    echo "SKIPPED LOUDLY: $1: $2" >&2
+    skipped+=("$1: $2")
+    case ",$require," in *",$1,"*) failed+=("$1 is required") ;; esac
+}
+
+python_tests() {
+    if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
+        skip python "there is no python3 of version 3.9 or newer"
+        return
+    fi
+    echo "== python: $(python3 --version)"
+    (cd "$here/python" && RINGFENCE_BIN=$binary PYTHONDONTWRITEBYTECODE=1 python3 -m unittest) || failed+=(python)
+    if python3 -m mypy --version >/dev/null 2>&1; then
+        (cd "$here/python" && python3 -m mypy --cache-dir "$state/mypy" src) || failed+=("types of python")
+    else
+        echo "(the types were not checked: there is no mypy)"
+    fi
+}
+
+typescript_tests() {
+    if ! node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' 2>/dev/null; then
+        skip typescript "there is no node of version 20 or newer"
+        return
+    fi
+    cd "$here/typescript"
+    if [ ! -x node_modules/.bin/tsc ] && ! npm ci --no-audit --no-fund --prefer-offline >"$state/npm" 2>&1; then
+        tail -n 5 "$state/npm" >&2
+        skip typescript "npm could not fetch the compiler"
+        return
+    fi
+    # Beside the package and not in it: there it is an optional peer, which npm leaves out.
+    if [ ! -e ../node_modules/@anthropic-ai/claude-agent-sdk ]; then
+        if ! npm install --prefix "$here" --no-save --no-package-lock --no-audit --no-fund --prefer-offline "$AGENT_SDK" \
+            >"$state/npm" 2>&1 || [ ! -e ../node_modules/@anthropic-ai/claude-agent-sdk ]; then
+            tail -n 5 "$state/npm" >&2
+            skip agent "npm could not fetch $AGENT_SDK"
+        fi
+    fi
+    "$binary" mcp --help >/dev/null 2>&1 || skip agent "this binary has no \`ringfence mcp\`: only what needs none of it is tried"
+    echo "== typescript: node $(node --version)"
+    rm -rf build
+    if ! { node_modules/.bin/tsc -p tsconfig.json --noEmit && node_modules/.bin/tsc -p tsconfig.tests.json; }; then
+        failed+=("types of typescript")
+        return
+    fi
+    RINGFENCE_BIN=$binary node --test --test-reporter=spec build/tests/*.test.js || failed+=(typescript)
+}
+
+if RINGFENCE_STATE_DIR=$state/state "$binary" run --quiet --workspace "$state" -- true; then
+    python_tests
+    typescript_tests
+else
+    skip python "no wall can be raised here; \`ringfence doctor\` says why"
+    skip typescript "no wall can be raised here"
+fi
+
+echo
+for one in "${skipped[@]+"${skipped[@]}"}"; do echo "skipped: $one" >&2; done
+for one in "${failed[@]+"${failed[@]}"}"; do echo "failed: $one" >&2; done
+[ ${#failed[@]} -eq 0 ] || exit 1
+echo "sdk: passed$([ ${#skipped[@]} -eq 0 ] || echo ", ${#skipped[@]} skipped")"
