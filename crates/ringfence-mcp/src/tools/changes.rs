@@ -220,7 +220,7 @@ pub(super) async fn apply(call: &Call, which: Which) -> Result<Said, Problem> {
     let ask = question(&found.set, &approved, proposal.left.len());
     let by = match call.ask(&ask).await {
         Approval::Granted { by } | Approval::GrantedAlways { by } => by,
-        Approval::Denied { reason } => {
+        Approval::Denied { reason } | Approval::Absent { reason } => {
             return Err(Problem::never(format!("changes are applied only when a person agrees, and {reason}")).advise(
                 "Tell the person you work for: `ringfence diff` shows the changes, `ringfence apply` applies them.",
             ));
