@@ -7,13 +7,15 @@ use super::{Tree, Violation, violation};
 
 const SPECIFICATION: &str = "docs/SPECIFICATION.md";
 const DECISIONS: &str = "docs/decisions/";
+const SDKS: &str = "sdk/";
 
 /// Rows look like `| P-NAME | what is promised | \`name_of_a_test\` |`.
 pub(super) fn promises_name_their_tests(tree: &Tree) -> Vec<Violation> {
     let Some(text) = tree.text(SPECIFICATION) else {
         return vec![violation(SPECIFICATION, 1, "there is no specification, write down what is promised")];
     };
-    let functions = functions(tree);
+    let mut known = functions(tree);
+    known.extend(tests_of_the_sdks(tree));
     let mut found = Vec::new();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for (index, line) in text.lines().enumerate() {
@@ -37,11 +39,11 @@ pub(super) fn promises_name_their_tests(tree: &Tree) -> Vec<Violation> {
         }
         for test in tests {
             let function = test.rsplit("::").next().unwrap_or(test);
-            if !functions.contains(function) {
+            if !known.contains(function) {
                 found.push(violation(
                     SPECIFICATION,
                     line_number,
-                    format!("there is no `fn {function}`, name a test that exists"),
+                    format!("there is no test `{function}`, name one that exists"),
                 ));
             }
         }
@@ -77,6 +79,23 @@ fn functions(tree: &Tree) -> BTreeSet<String> {
             if word == "fn" {
                 names.extend(words.next().map(str::to_owned));
             }
+        }
+    }
+    names
+}
+
+/// Methods of Python, `def test_name(self)`, and titles of TypeScript, `test('title', ...)`.
+fn tests_of_the_sdks(tree: &Tree) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (path, text) in tree.texts().filter(|(path, _)| path.starts_with(SDKS)) {
+        let (before, after, kept) = match path {
+            path if path.ends_with(".py") => ("def test_", '(', "test_"),
+            path if path.ends_with(".test.ts") => ("test('", '\'', ""),
+            _ => continue,
+        };
+        for line in text.lines() {
+            let rest = line.trim_start().strip_prefix(before).and_then(|rest| rest.split_once(after));
+            names.extend(rest.map(|(name, _)| format!("{kept}{name}")));
         }
     }
     names
@@ -127,6 +146,29 @@ mod tests {
         promises("| P-1 | a | `vanished` |\n", &["docs/SPECIFICATION.md:1"]);
         promises("| P-1 | a | `holds` `only_said` |\n", &["docs/SPECIFICATION.md:1"]);
         promises("| P-1 | a | `hold` |\n", &["docs/SPECIFICATION.md:1"]);
+    }
+
+    #[test]
+    fn a_promise_may_name_a_test_of_an_sdk_and_not_what_only_looks_like_one() {
+        let check = |name: &str, expected: &[&str]| {
+            let row = format!("| P-1 | a | `{name}` |\n");
+            let files = [
+                (SPECIFICATION, row.as_str()),
+                (
+                    "sdk/python/tests/test_a.py",
+                    "class A:\n    def test_holds(self) -> None:\n    # def test_said(self)\n    def probe(self):\n",
+                ),
+                ("sdk/typescript/tests/a.test.ts", "test('it holds', async (t) => {\n// test('only said', x)\n"),
+                ("sdk/typescript/tests/model.ts", "test('elsewhere', x)\n"),
+                ("elsewhere/test_b.py", "def test_elsewhere(self):\n"),
+            ];
+            expect(promises_name_their_tests, &files, expected);
+        };
+        check("test_holds", &[]);
+        check("it holds", &[]);
+        for hostile in ["holds", "test_said", "probe", "it", "only said", "elsewhere", "test_elsewhere"] {
+            check(hostile, &["docs/SPECIFICATION.md:1"]);
+        }
     }
 
     #[test]
