@@ -126,6 +126,10 @@ impl Narrowing<'_> {
         if let Some(asked) = overrides.net.mode {
             if asked <= net.mode.value {
                 self.result.net.mode = called(asked);
+                // Ports of the host are a part of the network that is taken away.
+                if asked == NetMode::None {
+                    self.result.net.localhost.clear();
+                }
             } else {
                 self.refuse(Field::NetMode, asked, net.mode.value, &net.mode.origin);
             }

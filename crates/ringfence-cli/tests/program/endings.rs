@@ -80,6 +80,17 @@ fn a_file_that_cannot_be_executed_is_our_failure_and_says_why() {
 }
 
 #[test]
+fn a_shell_line_that_begins_like_an_option_is_run_as_the_line_that_was_judged() {
+    for backend in ["spawn", "native"] {
+        let stage = Stage::with_policy(&format!("version: 1\nbackend: {backend}\nvalidate: off\n"));
+        let line = "-s -- && true; echo went on";
+        let ended = stage.ringfence(["run", "-q", &format!("--shell={line}")]).run().expect(0, &["-s", "not found"]);
+        assert_eq!(ended.stdout, "went on\n");
+        assert_eq!(stage.ringfence(["run", "-q", "--shell=echo -s"]).run().expect(0, &[]).stdout, "-s\n");
+    }
+}
+
+#[test]
 fn a_denied_command_is_126_and_nothing_of_it_happens() {
     let stage = Stage::with_policy(
         "version: 1\nbackend: spawn\ncommands:\n  - deny: [touch]\n    why: no new files\n    matches: [\"touch x\"]\n",

@@ -259,6 +259,13 @@ fn a_call_narrows() {
 }
 
 #[test]
+fn whoever_wants_no_network_gets_no_ports_of_the_host_either() {
+    let policy = project("net: { mode: allowlist, localhost: [1, 2] }");
+    assert!(asked(&policy, r#"{"net": {"mode": "none"}}"#).unwrap().net.localhost.is_empty());
+    assert_eq!(asked(&policy, r#"{"net": {"mode": "allowlist"}}"#).unwrap().net.localhost.len(), 2);
+}
+
+#[test]
 fn every_wish_that_widens_is_refused_with_what_is_allowed_and_who_said_so() {
     let policy =
         project("proc: { memory: 1GiB, env: { set: { CI: \"1\" } } }\nnet: { mode: allowlist, allow: [a.test] }");

@@ -103,7 +103,8 @@ fn programs(
         }
         Work::Shell(line) => {
             let shells = ["/bin/bash", "/usr/bin/bash", "/bin/sh"].map(PathBuf::from).to_vec();
-            Ok((shells, vec!["sh".into(), "-c".into(), line.into()]))
+            // A line that begins with a dash is a line, too.
+            Ok((shells, ["sh", "-c", "--", line.as_str()].map(OsString::from).to_vec()))
         }
         Work::Code { language, name, .. } => {
             let found = language

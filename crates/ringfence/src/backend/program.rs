@@ -41,7 +41,8 @@ pub(super) fn find(plan: &Plan, state: &StateFolder) -> Result<Program, StartErr
         }
         Work::Shell(line) => {
             let (file, argv0) = shell(path)?;
-            Ok(Program { file, argv: vec![argv0, "-c".into(), line.into()], scratch })
+            // A line that begins with a dash is a line, too.
+            Ok(Program { file, argv: vec![argv0, "-c".into(), "--".into(), line.into()], scratch })
         }
         Work::Code { language, source, name } => {
             let Some(scratch) = scratch else {
