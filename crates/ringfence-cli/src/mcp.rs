@@ -113,7 +113,9 @@ async fn serve(server: Setup, http: Option<(SocketAddr, (Tokens, Option<String>)
             let listening = |here: SocketAddr| {
                 chatter::say(&format!("listening at http://{here}/mcp"));
                 if let Some(token) = token {
-                    chatter::say(&format!("clients send this header, which is not shown again: Authorization: Bearer {token}"));
+                    chatter::say(&format!(
+                        "clients send this header, which is not shown again: Authorization: Bearer {token}"
+                    ));
                 }
             };
             Ok(serve_http(server, address, tokens, listening, stop).await?)

@@ -63,7 +63,7 @@ pub(crate) fn text(outcome: &Outcome) -> String {
     if let Some(refusal) = &outcome.refusal {
         text.push_str(&format!("\n{}\nrule: {}", refusal.subject, refusal.rule));
         if let Some(place) = &refusal.place {
-            text.push_str(&format!(" ({place})"));
+            text.push_str(&format!(" ({})", last_name(&place.to_string())));
         }
         text.push_str(&format!("\nreason: {}", refusal.reason));
     }
@@ -114,6 +114,11 @@ pub(crate) fn text(outcome: &Outcome) -> String {
     text
 }
 
+/// A file of the policy without its folders: where the host keeps it is nothing for a model.
+fn last_name(place: &str) -> &str {
+    place.rsplit('/').next().unwrap_or(place)
+}
+
 fn advice(outcome: &Outcome) -> Option<String> {
     let refusal = outcome.refusal.as_ref().map(|refusal| refusal.advice.as_str());
     let advice = outcome.advice.as_deref().or(refusal).filter(|advice| !advice.is_empty())?;
@@ -136,6 +141,10 @@ pub(crate) fn json(outcome: &Outcome) -> Value {
     object.insert("outputTruncated".to_owned(), (outcome.output_truncated || shortened).into());
     let enforced: Vec<&str> = outcome.enforced.iter().map(|evidence| evidence.guarantee.name()).collect();
     object.insert("enforced".to_owned(), json!(enforced));
+    if let Some(Value::String(file)) = object.get_mut("refusal").and_then(|refusal| refusal.pointer_mut("/place/file"))
+    {
+        *file = last_name(file).to_owned();
+    }
     for name in ["network", "violations", "findings"] {
         if let Some(Value::Array(list)) = object.get_mut(name) {
             list.truncate(MOST_LISTED);

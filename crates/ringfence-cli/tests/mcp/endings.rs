@@ -31,7 +31,10 @@ fn a_call_that_is_cancelled_is_killed_and_the_connection_goes_on() {
         assert!(until(SOON, || sleepers(seconds) == 1), "it did not start");
         client.notify("notifications/cancelled", json!({ "requestId": id, "reason": "enough" }));
         assert!(until(SOON, || sleepers(seconds) == 0), "it goes on");
-        assert_eq!(client.call("sandboxed_code_run", json!({ "command": "echo on" }))["structuredContent"]["stdout"], "on\n");
+        assert_eq!(
+            client.call("sandboxed_code_run", json!({ "command": "echo on" }))["structuredContent"]["stdout"],
+            "on\n"
+        );
     }
 }
 
@@ -78,11 +81,15 @@ fn progress_is_told_to_whoever_gave_a_token_and_to_nobody_else() {
         let arguments = json!({ "command": "sleep 2.7; echo done" });
         client.call("sandboxed_code_run", arguments.clone());
         assert!(client.told.is_empty(), "{:?}", client.told);
-        let params = json!({ "name": "sandboxed_code_run", "arguments": arguments, "_meta": { "progressToken": "mine" } });
+        let params =
+            json!({ "name": "sandboxed_code_run", "arguments": arguments, "_meta": { "progressToken": "mine" } });
         client.request("tools/call", params);
         assert!(!client.told.is_empty());
         for told in &client.told {
-            assert_eq!((&told["method"], &told["params"]["progressToken"]), (&json!("notifications/progress"), &json!("mine")));
+            assert_eq!(
+                (&told["method"], &told["params"]["progressToken"]),
+                (&json!("notifications/progress"), &json!("mine"))
+            );
         }
     }
 }
@@ -93,7 +100,8 @@ fn a_long_run_becomes_a_task_for_clients_that_know_tasks() {
     let knows = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
     let mut client = Connection::open_with(&stage, Protocol::Stateless, &[], knows, &[]);
     let arguments = json!({ "command": "sleep 17; echo done", "timeout": 60 });
-    let begun = client.request("tools/call", json!({ "name": "sandboxed_code_run", "arguments": arguments }))["result"].clone();
+    let begun =
+        client.request("tools/call", json!({ "name": "sandboxed_code_run", "arguments": arguments }))["result"].clone();
     assert_eq!(begun["resultType"], "task", "{begun}");
     let task = begun["taskId"].clone();
     let mut last = json!(null);

@@ -53,13 +53,21 @@ fn file_tools_work_inside_the_sandbox_and_leave_the_host_alone() {
         arguments["sandboxId"] = json!(sandbox);
         client.call(name, arguments)
     };
-    let content = |result: &serde_json::Value| result["structuredContent"]["content"].as_str().unwrap_or_default().to_owned();
+    let content =
+        |result: &serde_json::Value| result["structuredContent"]["content"].as_str().unwrap_or_default().to_owned();
     assert_eq!(content(&tool("files_read", json!({ "path": "src/a.txt" }))), "one\ntwo\nthree\n");
-    assert_eq!(content(&tool("files_read", json!({ "path": "/workspace/src/a.txt", "offset": 2, "limit": 1 }))), "two\n");
+    assert_eq!(
+        content(&tool("files_read", json!({ "path": "/workspace/src/a.txt", "offset": 2, "limit": 1 }))),
+        "two\n"
+    );
     let edited = tool("files_edit", json!({ "path": "src/a.txt", "old": "two", "new": "2" }));
     assert_eq!(edited["structuredContent"]["replaced"], 1, "{edited}");
     assert_eq!(content(&tool("files_read", json!({ "path": "src/a.txt" }))), "one\n2\nthree\n");
-    assert_eq!(tool("files_edit", json!({ "path": "src/a.txt", "old": "e", "new": "E" }))["isError"], true, "three of them");
+    assert_eq!(
+        tool("files_edit", json!({ "path": "src/a.txt", "old": "e", "new": "E" }))["isError"],
+        true,
+        "three of them"
+    );
     assert_eq!(tool("files_edit", json!({ "path": "src/a.txt", "old": "x", "new": "E" }))["isError"], true);
     let written = tool("files_write", json!({ "path": "deep/er/-b", "content": "AAEC/w==", "encoding": "base64" }));
     assert_eq!(written["structuredContent"]["bytes"], 4, "{written}");
@@ -89,8 +97,18 @@ fn file_tools_work_inside_the_sandbox_and_leave_the_host_alone() {
 fn changes_reach_the_host_only_when_a_person_agrees() {
     let Some(stage) = walled() else { return };
     for (protocol, elicits, answer, applied) in [
-        (Protocol::Initialize, json!({ "elicitation": {} }), json!({ "action": "accept", "content": { "approve": true } }), true),
-        (Protocol::Initialize, json!({ "elicitation": {} }), json!({ "action": "accept", "content": { "approve": false } }), false),
+        (
+            Protocol::Initialize,
+            json!({ "elicitation": {} }),
+            json!({ "action": "accept", "content": { "approve": true } }),
+            true,
+        ),
+        (
+            Protocol::Initialize,
+            json!({ "elicitation": {} }),
+            json!({ "action": "accept", "content": { "approve": false } }),
+            false,
+        ),
         (Protocol::Initialize, json!({ "elicitation": {} }), json!({ "action": "decline" }), false),
         (Protocol::Initialize, json!({}), json!({ "action": "accept", "content": { "approve": true } }), false),
         (Protocol::Stateless, json!({}), json!({ "action": "accept", "content": { "approve": true } }), false),
@@ -98,7 +116,10 @@ fn changes_reach_the_host_only_when_a_person_agrees() {
         std::fs::remove_file(stage.work().join("made")).ok();
         let mut client = Connection::open_with(&stage, protocol, &[], elicits, &[]);
         client.answer = answer;
-        let ran = client.call("sandboxed_code_run", json!({ "command": "echo new > made; mkdir -p .git/hooks; echo x > .git/hooks/post-commit" }));
+        let ran = client.call(
+            "sandboxed_code_run",
+            json!({ "command": "echo new > made; mkdir -p .git/hooks; echo x > .git/hooks/post-commit" }),
+        );
         let run = ran["structuredContent"]["runId"].as_str().unwrap().to_owned();
         let result = client.call("changes_apply", json!({ "runId": run }));
         assert_eq!(stage.read("made").is_some(), applied, "{result}");
@@ -129,7 +150,10 @@ fn a_picture_that_a_program_wrote_comes_back_and_another_file_as_a_link() {
         assert_eq!(resources.len(), 3, "{listed}");
         let csv = resources.iter().find(|resource| resource["name"] == "a.csv").unwrap();
         let read = client.request("resources/read", json!({ "uri": csv["uri"] }));
-        assert_eq!(read["result"]["contents"][0]["blob"], "MSwy", "{read}");
+        assert_eq!(read["result"]["contents"][0]["text"], "1,2", "{read}");
+        let png = resources.iter().find(|resource| resource["name"] == "plot.png").unwrap();
+        let read = client.request("resources/read", json!({ "uri": png["uri"] }));
+        assert!(read["result"]["contents"][0]["blob"].is_string(), "{read}");
         for uri in ["ringfence://artifacts/0", "file:///etc/passwd"] {
             assert!(client.request("resources/read", json!({ "uri": uri })).get("error").is_some());
         }

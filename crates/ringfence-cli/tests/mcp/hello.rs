@@ -156,6 +156,8 @@ fn explain_says_what_would_happen_and_runs_nothing() {
     let allowed = client.call("explain", json!({ "command": "echo made" }));
     assert_eq!(allowed["structuredContent"]["verdict"], "allow");
     assert!(stage.read("made").is_none());
-    let host = |client: &mut Connection, host: &str| client.call("explain", json!({ "host": host }))["structuredContent"]["verdict"].clone();
+    let host = |client: &mut Connection, host: &str| {
+        client.call("explain", json!({ "host": host }))["structuredContent"]["verdict"].clone()
+    };
     assert_eq!((host(&mut client, "pypi.org"), host(&mut client, "evil.example")), (json!("allow"), json!("deny")));
 }

@@ -29,7 +29,8 @@ impl Server {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let said = lines.find(|line| line.contains("listening at")).unwrap();
         let address = said.split("http://").nth(1).unwrap().trim_end_matches("/mcp").parse().unwrap();
-        let token = (!flags.contains(&"--token-file")).then(|| lines.next().unwrap().rsplit(' ').next().unwrap().to_owned());
+        let token =
+            (!flags.contains(&"--token-file")).then(|| lines.next().unwrap().rsplit(' ').next().unwrap().to_owned());
         std::thread::spawn(move || lines.for_each(|line| eprintln!("{line}")));
         Self { child, address, token }
     }
@@ -39,7 +40,9 @@ impl Server {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let body = body.to_string();
-        let mut head = String::from("POST /mcp HTTP/1.1\r\nconnection: close\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n");
+        let mut head = String::from(
+            "POST /mcp HTTP/1.1\r\nconnection: close\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n",
+        );
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -67,7 +70,8 @@ impl Server {
         let (status, answer) = self.post(&headers, &body);
         assert_eq!(status, 200, "{answer}");
         // As JSON or as an event.
-        let json = answer.lines().map(|line| line.trim_start_matches("data:").trim()).find(|line| line.starts_with('{'));
+        let json =
+            answer.lines().map(|line| line.trim_start_matches("data:").trim()).find(|line| line.starts_with('{'));
         let message: Value = serde_json::from_str(json.unwrap_or_else(|| panic!("{answer}"))).unwrap();
         message["result"].clone()
     }
@@ -75,7 +79,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::TERM).ok();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::TERM)
+            .ok();
         self.child.wait().ok();
     }
 }
@@ -106,6 +111,8 @@ fn nobody_is_let_in_without_the_token_or_by_another_name_or_from_a_web_page() {
     check(&[("host", "evil.example"), ("authorization", &right)], 403);
     check(&[("host", &host), ("authorization", &right), ("origin", "http://evil.example")], 403);
     check(&[("host", &host), ("authorization", &right), ("origin", "null")], 403);
+    check(&[("host", &host), ("authorization", &right), ("origin", "http://localhost:6274")], 200);
+    check(&[("host", &host), ("origin", "http://localhost:6274")], 401);
 }
 
 #[test]

@@ -100,7 +100,8 @@ fn an_override_narrows_and_one_that_widens_is_refused() {
 fn an_endless_loop_ends_at_its_limit_and_says_so() {
     let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
     let mut client = Connection::open(&stage, Protocol::Initialize);
-    let arguments = json!({ "language": "python", "code": "print('began', flush=True)\nwhile True: pass", "timeout": 2 });
+    let arguments =
+        json!({ "language": "python", "code": "print('began', flush=True)\nwhile True: pass", "timeout": 2 });
     let result = client.call("sandboxed_code_run", arguments);
     assert_eq!(result["structuredContent"]["status"], "timedOut");
     assert_eq!(stdout(&result), "began\n");
@@ -113,7 +114,8 @@ fn an_endless_loop_ends_at_its_limit_and_says_so() {
 fn a_secret_of_the_hosts_environment_is_not_there_inside() {
     let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
     let look = "import os; print(os.environ.get('A_SECRET'))";
-    let open = |stage: &Stage| Connection::open_with(stage, Protocol::Stateless, &[], json!({}), &[("A_SECRET", "x7y7z7")]);
+    let open =
+        |stage: &Stage| Connection::open_with(stage, Protocol::Stateless, &[], json!({}), &[("A_SECRET", "x7y7z7")]);
     let result = open(&stage).python(look);
     assert_eq!(stdout(&result), "None\n");
     assert!(!result.to_string().contains("x7y7z7"));
