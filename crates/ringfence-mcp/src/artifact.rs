@@ -102,7 +102,14 @@ impl Readable {
     pub(crate) fn read(&self, state: &StateFolder) -> Option<ResourceContents> {
         let Artifact { uri, mime, run, content, .. } = &self.0;
         let bytes = kept::of(state, run).objects().bytes(*content, MOST_BYTES).ok().flatten()?;
-        Some(ResourceContents::blob(STANDARD.encode(bytes), uri.clone()).with_mime_type(*mime))
+        let contents = match String::from_utf8(bytes) {
+            Ok(text) if mime.starts_with("text/") || *mime == "image/svg+xml" => {
+                ResourceContents::text(text, uri.clone())
+            }
+            Ok(text) => ResourceContents::blob(STANDARD.encode(text), uri.clone()),
+            Err(error) => ResourceContents::blob(STANDARD.encode(error.as_bytes()), uri.clone()),
+        };
+        Some(contents.with_mime_type(*mime))
     }
 }
 

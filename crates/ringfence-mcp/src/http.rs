@@ -1,7 +1,7 @@
 //! The same over HTTP, on loopback alone and for whoever brings a token.
 //!
 //! Nothing is read of a request before its token is known to be right. `Host` must be this machine's, so that no name of somebody else
-//! leads here, and a request that a web page makes (it has an `Origin`) is refused.
+//! leads here, and a request that a web page makes (it has an `Origin`) is refused unless the page is of this machine, too.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,6 +29,8 @@ const PATH: &str = "/mcp";
 const MOST_CONNECTIONS: usize = 64;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 const MOST_HEAD: usize = 64 * 1024;
+/// Names that no other machine has.
+const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +77,7 @@ pub async fn serve_http(
             format!("localhost:{}", here.port()),
             here.to_string(),
         ])
+        .with_allowed_origins(LOCAL.iter().flat_map(|host| [format!("http://{host}:*"), format!("https://{host}:*")]))
         .enforce_origin_validation()
         .with_max_request_body_bytes(MOST_MESSAGE)
         .with_cancellation_token(shared.closing.clone());
@@ -133,13 +136,29 @@ async fn answer(service: &Service, clients: &Clients, here: SocketAddr, mut requ
     service.handle(request).await
 }
 
-/// Whether a request names us and no web page made it.
+/// Whether a request names us, and no web page of elsewhere made it.
 fn is_for_us(headers: &HeaderMap, here: SocketAddr) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else { return false };
     let port = here.port();
     let ours = [here.to_string(), format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-    ours.iter().any(|known| known.eq_ignore_ascii_case(host)) && !headers.contains_key(ORIGIN)
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let is_local = match (origins.next(), origins.next()) {
+        (None, _) => true,
+        (Some(origin), None) => origin.to_str().is_ok_and(is_local_origin),
+        (Some(_), Some(_)) => false,
+    };
+    is_local && ours.iter().any(|known| known.eq_ignore_ascii_case(host))
+}
+
+/// Whether a web page is served by this machine. It still needs the token.
+fn is_local_origin(origin: &str) -> bool {
+    let Some(rest) = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://")) else { return false };
+    LOCAL.iter().any(|host| {
+        rest.strip_prefix(host).is_some_and(|port| {
+            port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
+        })
+    })
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
@@ -166,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_name_and_no_web_page() {
+    fn only_our_own_name_and_no_web_page_of_elsewhere() {
         let here = SocketAddr::from(([127, 0, 0, 1], 8080));
         for good in ["127.0.0.1:8080", "localhost:8080", "LocalHost:8080"] {
             assert!(is_for_us(&headers(&[(HOST, good)]), here), "{good}");
@@ -175,11 +194,21 @@ mod tests {
             assert!(!is_for_us(&headers(&[(HOST, bad)]), here), "{bad}");
         }
         assert!(!is_for_us(&headers(&[]), here));
-        let mut page = headers(&[(HOST, "localhost:8080"), (ORIGIN, "http://localhost:8080")]);
-        assert!(!is_for_us(&page, here));
-        page.remove(ORIGIN);
-        page.append(HOST, "evil.example".parse().unwrap());
-        assert!(!is_for_us(&page, here), "two hosts are none");
+        let page = |origin: &str| is_for_us(&headers(&[(HOST, "localhost:8080"), (ORIGIN, origin)]), here);
+        assert!(page("http://localhost:6274") && page("https://[::1]") && page("http://127.0.0.1:1"));
+        for bad in [
+            "null",
+            "",
+            "http://evil.example",
+            "http://localhost.evil.example",
+            "http://localhost:x",
+            "file://localhost",
+        ] {
+            assert!(!page(bad), "{bad}");
+        }
+        let mut twice = headers(&[(HOST, "localhost:8080")]);
+        twice.append(HOST, "evil.example".parse().unwrap());
+        assert!(!is_for_us(&twice, here), "two hosts are none");
     }
 
     #[test]

@@ -59,11 +59,27 @@ fn ending(outcome: &Outcome) -> String {
 
 /// An outcome for a model: what happened, what came out, what to do.
 pub(crate) fn text(outcome: &Outcome) -> String {
+    let mut text = happened(outcome);
+    for (name, stream) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
+        if !stream.is_empty() {
+            text.push_str(&format!("\n{name}:\n{}", head_and_tail(stream.trim_end_matches('\n'), MOST_STREAM)));
+        }
+    }
+    text.push_str(&to_do(outcome));
+    text
+}
+
+/// Likewise, without what came out: some clients show a model the JSON alone, which has that already.
+fn summary(outcome: &Outcome) -> String {
+    happened(outcome) + &to_do(outcome)
+}
+
+fn happened(outcome: &Outcome) -> String {
     let mut text = ending(outcome);
     if let Some(refusal) = &outcome.refusal {
         text.push_str(&format!("\n{}\nrule: {}", refusal.subject, refusal.rule));
         if let Some(place) = &refusal.place {
-            text.push_str(&format!(" ({place})"));
+            text.push_str(&format!(" ({})", last_name(&place.to_string())));
         }
         text.push_str(&format!("\nreason: {}", refusal.reason));
     }
@@ -77,11 +93,11 @@ pub(crate) fn text(outcome: &Outcome) -> String {
     if ran && outcome.stdout.is_empty() && outcome.stderr.is_empty() {
         text.push_str("\nNo output.");
     }
-    for (name, stream) in [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)] {
-        if !stream.is_empty() {
-            text.push_str(&format!("\n{name}:\n{}", head_and_tail(stream.trim_end_matches('\n'), MOST_STREAM)));
-        }
-    }
+    text
+}
+
+fn to_do(outcome: &Outcome) -> String {
+    let mut text = String::new();
     for violation in outcome.violations.iter().take(MOST_LISTED) {
         text.push_str(&format!("\nviolation: {} ({})", violation.message, violation.rule));
     }
@@ -114,18 +130,23 @@ pub(crate) fn text(outcome: &Outcome) -> String {
     text
 }
 
+/// A file of the policy without its folders: where the host keeps it is nothing for a model.
+fn last_name(place: &str) -> &str {
+    place.rsplit('/').next().unwrap_or(place)
+}
+
 fn advice(outcome: &Outcome) -> Option<String> {
     let refusal = outcome.refusal.as_ref().map(|refusal| refusal.advice.as_str());
     let advice = outcome.advice.as_deref().or(refusal).filter(|advice| !advice.is_empty())?;
     Some(format!("instead: {advice}"))
 }
 
-/// An outcome as `ringfence run --json` has it, without what is long and of no use to a caller: the whole policy, what was looked at
-/// inside, and the names of variables that were withheld.
+/// An outcome as `ringfence run --json` has it, without what is long and of no use to a caller: the whole policy, the evidence, the names of
+/// variables that were withheld, and whatever is not there. A model may have to read all of it.
 pub(crate) fn json(outcome: &Outcome) -> Value {
     let mut value = serde_json::to_value(outcome).unwrap_or_else(|_| json!({}));
     let Some(object) = value.as_object_mut() else { return value };
-    for name in ["effectivePolicy", "envWithheld", "stdoutBase64", "stderrBase64"] {
+    for name in ["effectivePolicy", "enforced", "envWithheld", "stdoutBase64", "stderrBase64"] {
         object.remove(name);
     }
     let mut shortened = false;
@@ -134,13 +155,17 @@ pub(crate) fn json(outcome: &Outcome) -> Value {
         object.insert(name.to_owned(), head_and_tail(stream, MOST_STREAM).into());
     }
     object.insert("outputTruncated".to_owned(), (outcome.output_truncated || shortened).into());
-    let enforced: Vec<&str> = outcome.enforced.iter().map(|evidence| evidence.guarantee.name()).collect();
-    object.insert("enforced".to_owned(), json!(enforced));
+    object.insert("summary".to_owned(), summary(outcome).into());
+    if let Some(Value::String(file)) = object.get_mut("refusal").and_then(|refusal| refusal.pointer_mut("/place/file"))
+    {
+        *file = last_name(file).to_owned();
+    }
     for name in ["network", "violations", "findings"] {
         if let Some(Value::Array(list)) = object.get_mut(name) {
             list.truncate(MOST_LISTED);
         }
     }
+    object.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty()));
     value
 }
 

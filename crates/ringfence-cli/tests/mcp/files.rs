@@ -150,7 +150,10 @@ fn a_picture_that_a_program_wrote_comes_back_and_another_file_as_a_link() {
         assert_eq!(resources.len(), 3, "{listed}");
         let csv = resources.iter().find(|resource| resource["name"] == "a.csv").unwrap();
         let read = client.request("resources/read", json!({ "uri": csv["uri"] }));
-        assert_eq!(read["result"]["contents"][0]["blob"], "MSwy", "{read}");
+        assert_eq!(read["result"]["contents"][0]["text"], "1,2", "{read}");
+        let png = resources.iter().find(|resource| resource["name"] == "plot.png").unwrap();
+        let read = client.request("resources/read", json!({ "uri": png["uri"] }));
+        assert!(read["result"]["contents"][0]["blob"].is_string(), "{read}");
         for uri in ["ringfence://artifacts/0", "file:///etc/passwd"] {
             assert!(client.request("resources/read", json!({ "uri": uri })).get("error").is_some());
         }

@@ -111,6 +111,8 @@ fn nobody_is_let_in_without_the_token_or_by_another_name_or_from_a_web_page() {
     check(&[("host", "evil.example"), ("authorization", &right)], 403);
     check(&[("host", &host), ("authorization", &right), ("origin", "http://evil.example")], 403);
     check(&[("host", &host), ("authorization", &right), ("origin", "null")], 403);
+    check(&[("host", &host), ("authorization", &right), ("origin", "http://localhost:6274")], 200);
+    check(&[("host", &host), ("origin", "http://localhost:6274")], 401);
 }
 
 #[test]

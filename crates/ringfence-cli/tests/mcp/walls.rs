@@ -17,7 +17,7 @@ fn stdout(result: &Value) -> &str {
 #[test]
 fn the_hosts_files_are_never_seen_and_those_of_the_workspace_are() {
     let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
-    let hidden = secret();
+    let hidden = secret().unwrap();
     let file = outside(&stage).join("secret");
     std::fs::write(&file, &hidden).unwrap();
     stage.write("shown", "shown\n");

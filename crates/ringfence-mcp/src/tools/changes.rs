@@ -247,7 +247,7 @@ fn question(set: &ChangeSet, places: &BTreeSet<Place>, left: usize) -> Ask {
         reason.push_str(&format!("; {left} more would be held back"));
     }
     Ask {
-        subject: format!("apply {} changes to {}:\n{}", places.len(), set.workspace.display(), named.join("\n")),
+        subject: format!("apply {} to {}:\n{}", counted(places.len()), set.workspace.display(), named.join("\n")),
         rule: RULE.to_owned(),
         reason,
     }
@@ -268,11 +268,15 @@ fn carry_out(state: &StateFolder, found: &Found, approved: &BTreeSet<Place>, by:
     Ok(said)
 }
 
+fn counted(changes: usize) -> String {
+    if changes == 1 { "1 change".to_owned() } else { format!("{changes} changes") }
+}
+
 fn told(set: &ChangeSet, done: &[Place], same: usize, left: &[Left], undo: Option<String>) -> Said {
     let mut text = match (done.len(), same) {
         (0, 0) => "Nothing was applied.".to_owned(),
         (0, same) => format!("Nothing had to be applied: the host has {same} of the changes already."),
-        (done, _) => format!("Applied {done} changes to the host's files."),
+        (done, _) => format!("Applied {} to the host's files.", counted(done)),
     };
     let mut rows = Vec::new();
     for Left { place, why } in left.iter().take(MOST_LISTED) {

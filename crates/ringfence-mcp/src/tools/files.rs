@@ -123,6 +123,7 @@ pub(super) async fn read(call: &Call, arguments: Read) -> Result<Said, Problem> 
     };
     let truncated = bytes.len() > MOST_READ;
     bytes.truncate(MOST_READ);
+    let size = bytes.len();
     let (content, encoding) = match String::from_utf8(bytes) {
         Ok(text) => (text, "utf8"),
         // A letter that was cut in two at the end is no reason to take the text for something else.
@@ -134,7 +135,7 @@ pub(super) async fn read(call: &Call, arguments: Read) -> Result<Said, Problem> 
     let shown = match (encoding, content.is_empty()) {
         (_, true) => "The file is empty, or has no such lines.".to_owned(),
         ("utf8", false) => content.clone(),
-        _ => format!("{} bytes that are no text; structuredContent has them as base64.", content.len() * 3 / 4),
+        _ => format!("{size} bytes that are no text; structuredContent has them as base64."),
     };
     let mut text = shown;
     if truncated {

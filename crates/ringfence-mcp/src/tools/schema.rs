@@ -245,7 +245,7 @@ fn output(kind: Kind) -> Schema {
             ("workspaceChanged", boolean.clone()),
             ("changes", maybe("object")),
             ("violations", list(any())),
-            ("enforced", list(string.clone())),
+            ("summary", string.clone()),
             ("notEnforced", list(string.clone())),
             ("refusal", maybe("object")),
             ("advice", maybe("string")),
