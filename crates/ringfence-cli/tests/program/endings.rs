@@ -85,8 +85,8 @@ fn a_shell_line_that_begins_like_an_option_is_run_as_the_line_that_was_judged() 
         let stage = Stage::with_policy(&format!("version: 1\nbackend: {backend}\nvalidate: off\n"));
         let line = "-s -- && true; echo went on";
         let ended = stage.ringfence(["run", "-q", &format!("--shell={line}")]).run().expect(0, &["-s", "not found"]);
-        assert_eq!(ended.stdout, "went on\n");
-        assert_eq!(stage.ringfence(["run", "-q", "--shell=echo -s"]).run().expect(0, &[]).stdout, "-s\n");
+        assert_eq!(ended.stdout, b"went on\n");
+        assert_eq!(stage.ringfence(["run", "-q", "--shell=echo -s"]).run().expect(0, &[]).stdout, b"-s\n");
     }
 }
 
