@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::keeper::{message_sockets, stream_sockets};
 use crate::passing::{receive, send};
-use crate::wall::{self, LaidOut, Laying, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch};
+use crate::wall::{self, Identity, LaidOut, Laying, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch};
 
 /// Code and files travel in a request.
 const MOST_REQUEST: u64 = 128 * 1024 * 1024;
@@ -75,9 +75,10 @@ impl Launcher {
         Self::by_ourselves(None)
     }
 
-    /// Likewise, with a guest that is made now: while it comes to life we can find out what it is for. It lives `life`.
-    pub fn ahead(life: Life) -> io::Result<Self> {
-        Ok(Self::by_ourselves(Some(Spare::begin(life)?)))
+    /// Likewise, with a guest that is made now: while it comes to life we can find out what it is for. It lives `life`, and begins
+    /// as `identity` with what `look` finds.
+    pub fn ahead(life: Life, identity: Identity, look: impl FnOnce() -> Wall) -> io::Result<Self> {
+        Ok(Self::by_ourselves(Some(Spare::begin_by_itself(life, identity, look)?)))
     }
 
     /// Starts `program` with `arguments` as a launcher; it must call [`serve`] at once. It runs as long as we do.
@@ -134,7 +135,7 @@ impl Launcher {
     /// What the guest that this process made has begun with.
     pub fn begun(&self) -> Option<Wall> {
         match &self.raiser {
-            Raiser::Here(spare) => lock(spare).as_ref().and_then(Spare::begun).cloned(),
+            Raiser::Here(spare) => lock(spare).as_mut().and_then(Spare::begun).cloned(),
             Raiser::Process(_) => None,
         }
     }
@@ -170,13 +171,15 @@ impl Launcher {
     }
 
     /// Raises the wall of `launch`, in which process 1 lives `life`; see [`wall::start`]. A launcher of its own process was
-    /// told which life when it began to serve. Returns process 1 and our end of its control socket.
+    /// told which life when it began to serve. `make_groups` makes the groups that the launch names, and is called once: while a
+    /// guest that waited begins, or before. Returns process 1 and our end of its control socket.
     pub fn start(
         &self,
         launch: &WallLaunch,
         stdio: [BorrowedFd<'_>; 3],
         trees: &[OwnedFd],
         life: Life,
+        make_groups: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<(Raised, OwnedFd)> {
         let (ours, theirs) = stream_sockets()?;
         let descriptors = WallDescriptors { stdio, control: theirs.as_fd(), trees };
@@ -184,8 +187,11 @@ impl Launcher {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
         }
         let raised = match &self.raiser {
-            Raiser::Here(spare) => raise(&mut lock(spare), launch, descriptors, life)?,
-            Raiser::Process(socket) => ask(&lock(socket), launch, descriptors)?,
+            Raiser::Here(spare) => raise(&mut lock(spare), launch, descriptors, life, make_groups)?,
+            Raiser::Process(socket) => {
+                make_groups()?;
+                ask(&lock(socket), launch, descriptors)?
+            }
         };
         Ok((raised.counted(), ours))
     }
@@ -201,12 +207,16 @@ fn raise(
     launch: &WallLaunch,
     descriptors: WallDescriptors<'_>,
     life: Life,
+    make_groups: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<Raised> {
-    match spare.take() {
-        Some(spare) if spare.suits(launch) => spare.raise(launch, descriptors),
-        // One that began otherwise is of no use any more.
-        Some(_) | None => wall::start(launch, descriptors, life),
+    if let Some(mut spare) = spare.take()
+        && spare.suits(launch)
+    {
+        return spare.raise(launch, descriptors, make_groups);
     }
+    // One that began otherwise is of no use any more.
+    make_groups()?;
+    wall::start(launch, descriptors, life)
 }
 
 fn request<T: Serialize>(content: &T) -> io::Result<File> {
@@ -307,7 +317,8 @@ fn raise_for_another(spare: &mut Option<Spare>, descriptors: Vec<OwnedFd>, life:
     let trees: Vec<OwnedFd> = descriptors.collect();
     let launch: WallLaunch = read(request)?;
     let stdio = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    raise(spare, &launch, WallDescriptors { stdio, control: control.as_fd(), trees: &trees }, life)
+    // Whoever asks has made the groups.
+    raise(spare, &launch, WallDescriptors { stdio, control: control.as_fd(), trees: &trees }, life, || Ok(()))
 }
 
 /// Guests that ended are our children, whoever watches them.

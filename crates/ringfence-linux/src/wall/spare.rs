@@ -10,11 +10,11 @@ use serde::de::DeserializeOwned;
 
 use super::guest::{Begun, Behind, Life, WallDescriptors, WallLaunch};
 use super::membership::{Membership, OpenMembership};
-use super::namespaces::{Joined, Raised, bear, map};
+use super::namespaces::{Groups, Joined, Raised, bear, map};
 use super::network::Network;
 use super::program::Failed;
 use super::view::ABOVE_ARRANGED;
-use super::{Entry, Source, Wall};
+use super::{Entry, Identity, Source, Wall};
 use crate::keeper::stream_sockets;
 use crate::keeper_process::CONTROL;
 use crate::passing::{self, MOST_DESCRIPTORS};
@@ -33,46 +33,91 @@ pub struct Spare {
     /// Taken out when it gets its wall.
     raised: Option<Raised>,
     socket: OwnedFd,
-    /// What it builds already.
-    wall: Option<Wall>,
+    wall: Beginning,
+}
+
+/// What a spare builds already.
+#[derive(Debug)]
+enum Beginning {
+    /// Nothing yet.
+    Nothing,
+    /// It finds out by itself, as this user, and tells us.
+    Tells(Identity),
+    Known(Wall),
 }
 
 impl Spare {
     /// Makes one that will live `life`. This process must have one thread.
     pub fn begin(life: Life) -> io::Result<Self> {
         let (ours, theirs) = stream_sockets()?;
-        let raised = bear(None, || wait_for_a_wall(&theirs, life))?;
-        Ok(Self { raised: Some(raised.counted()), socket: ours, wall: None })
+        let told = |socket: &OwnedFd| Some(receive::<Wall>(socket).ok()??.0);
+        let raised = bear(None, || wait_for_a_wall(&theirs, life, told))?;
+        Ok(Self { raised: Some(raised.counted()), socket: ours, wall: Beginning::Nothing })
+    }
+
+    /// Likewise, one that is not told what to begin with: it finds out by `look`, while we do something else, and tells us.
+    pub fn begin_by_itself(life: Life, identity: Identity, look: impl FnOnce() -> Wall) -> io::Result<Self> {
+        let (ours, theirs) = stream_sockets()?;
+        let told = |socket: &OwnedFd| {
+            let wall = look();
+            send(socket, &wall, &[]).ok()?;
+            // By then we are mapped.
+            receive::<()>(socket).ok()?.map(|_| wall)
+        };
+        let raised = bear(None, || wait_for_a_wall(&theirs, life, told))?.counted();
+        // Dropped, it ends.
+        let spare = Self { raised: Some(raised), socket: ours, wall: Beginning::Tells(identity) };
+        spare.map(identity)?;
+        send(&spare.socket, &(), &[])?;
+        Ok(spare)
+    }
+
+    fn map(&self, identity: Identity) -> io::Result<()> {
+        map(self.raised.as_ref().ok_or(io::ErrorKind::NotConnected)?.pid(), identity)
     }
 
     /// Lets it begin with `wall`: its user, its size, and the entries that come first, none of which is a prepared tree.
     pub fn prepare(&mut self, wall: Wall) -> io::Result<()> {
-        let raised = self.raised.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        if self.wall.is_some() || !wall.entries.iter().all(can_be_early) {
+        if !matches!(self.wall, Beginning::Nothing) || !wall.entries.iter().all(can_be_early) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        map(raised.pid(), wall.identity)?;
+        self.map(wall.identity)?;
         send(&self.socket, &wall, &[])?;
-        self.wall = Some(wall);
+        self.wall = Beginning::Known(wall);
         Ok(())
     }
 
-    /// What it was told to begin with.
-    pub fn begun(&self) -> Option<&Wall> {
-        self.wall.as_ref()
+    /// What it begins with; waits for one that tells.
+    pub fn begun(&mut self) -> Option<&Wall> {
+        if let Beginning::Tells(identity) = self.wall {
+            let told = receive::<Wall>(&self.socket).ok().flatten().map(|(wall, _)| wall);
+            let told = told.filter(|wall| wall.identity == identity && wall.entries.iter().all(can_be_early));
+            self.wall = told.map_or(Beginning::Nothing, Beginning::Known);
+        }
+        match &self.wall {
+            Beginning::Known(wall) => Some(wall),
+            Beginning::Nothing | Beginning::Tells(_) => None,
+        }
     }
 
     /// Whether what it began with is how the wall of `launch` begins.
-    pub fn suits(&self, launch: &WallLaunch) -> bool {
+    pub fn suits(&mut self, launch: &WallLaunch) -> bool {
         let born_elsewhere = matches!(launch.cgroup, Some(Membership::Unified(_)));
-        !born_elsewhere
-            && self.wall.as_ref().is_some_and(|wall| begins_with(&launch.wall, wall) && can_follow(launch, wall))
+        !born_elsewhere && self.begun().is_some_and(|wall| begins_with(&launch.wall, wall) && can_follow(launch, wall))
     }
 
-    /// Lets it raise the wall of `launch`, which it [suits](Self::suits).
-    pub fn raise(mut self, launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<Raised> {
+    /// Lets it raise the wall of `launch`, which it [suits](Self::suits). The groups that it joins are made meanwhile.
+    pub fn raise(
+        mut self,
+        launch: &WallLaunch,
+        descriptors: WallDescriptors<'_>,
+        make_groups: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<Raised> {
         let raised = self.raised.take().ok_or(io::ErrorKind::NotConnected)?;
-        let sent = self.send_launch(launch, descriptors);
+        let sent = self.send_launch(launch, descriptors).and_then(|()| make_groups()).and_then(|()| {
+            // It waits for them wherever the launch names some.
+            launch.cgroup.as_ref().map_or(Ok(()), |groups| self.send_groups(groups))
+        });
         if let Err(error) = sent {
             raised.end();
             return Err(error);
@@ -81,17 +126,18 @@ impl Spare {
     }
 
     fn send_launch(&self, launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<()> {
-        let groups = match &launch.cgroup {
-            Some(cgroup) => cgroup.open()?.lists().ok_or(io::ErrorKind::Unsupported)?,
-            None => Vec::new(),
-        };
         let mut sent: Vec<BorrowedFd<'_>> = descriptors.stdio.to_vec();
         sent.push(descriptors.control);
-        sent.extend(descriptors.trees.iter().chain(&groups).map(AsFd::as_fd));
+        sent.extend(descriptors.trees.iter().map(AsFd::as_fd));
         if sent.len() > MOST_DESCRIPTORS {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
         }
-        send(&self.socket, &(launch, [descriptors.trees.len(), groups.len()]), &sent)
+        send(&self.socket, &(launch, descriptors.trees.len()), &sent)
+    }
+
+    fn send_groups(&self, groups: &Membership) -> io::Result<()> {
+        let lists = groups.open()?.lists().ok_or(io::ErrorKind::Unsupported)?;
+        send(&self.socket, &lists.len(), &lists.iter().map(AsFd::as_fd).collect::<Vec<_>>())
     }
 }
 
@@ -130,8 +176,8 @@ fn begins_with(whole: &Wall, begun: &Wall) -> bool {
     whole.identity == begun.identity && whole.hostname == begun.hostname && whole.entries.starts_with(&begun.entries)
 }
 
-/// The whole life of a spare, until it is a guest like any other.
-fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
+/// The whole life of a spare, until it is a guest like any other. `told` says what to begin with once it is mapped.
+fn wait_for_a_wall(socket: &OwnedFd, life: Life, told: impl FnOnce(&OwnedFd) -> Option<Wall>) {
     // Nothing of whoever made us is ours, least of all the other end of our socket: by its end we know of theirs.
     let kept = socket.as_raw_fd();
     if close_between(CONTROL, kept - 1).and_then(|()| close_from(kept + 1)).is_err() {
@@ -141,11 +187,11 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
     let network = Network::begin();
     // We have time now. Later it is looked at again, when every privilege goes.
     let bounding = privileges::empty_bounding_set();
-    let Ok(Some((wall, _))) = receive::<Wall>(&socket) else { return };
+    let Some(wall) = told(&socket) else { return };
     seccomp::program();
     let begun = bounding.map_err(|error| Failed::said(&error)).and_then(|()| Begun::begin(&wall, &[]));
-    let Ok(Some(((launch, [trees, groups]), came))) = receive::<(WallLaunch, [usize; 2])>(&socket) else { return };
-    if came.len() != FIXED + trees + groups {
+    let Ok(Some(((launch, trees), came))) = receive::<(WallLaunch, usize)>(&socket) else { return };
+    if came.len() != FIXED + trees {
         // Some were lost on the way, such as for want of numbers for them.
         return;
     }
@@ -153,7 +199,14 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
     let fixed: Vec<OwnedFd> = came.by_ref().take(FIXED).collect();
     let trees: Vec<OwnedFd> = came.by_ref().take(trees).collect();
     let Ok([stdin, stdout, stderr, control]) = <[OwnedFd; FIXED]>::try_from(fixed) else { return };
-    let groups = OpenMembership::from_lists(came.collect()).add(0);
+    // What is written into files is counted where the program's memory is. Where nothing is, they may still be made.
+    let rest = launch.wall.entries.get(wall.entries.len()..).unwrap_or_default();
+    let writes = rest.iter().any(|entry| matches!(entry, Entry::File { .. }));
+    let groups = match &launch.cgroup {
+        None => Groups::Joined(Ok(())),
+        Some(_) if writes => Groups::Joined(join_groups(&socket)),
+        Some(_) => Groups::Coming(Box::new(move || join_groups(&socket))),
+    };
     let descriptors = WallDescriptors {
         stdio: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
         control: control.as_fd(),
@@ -164,6 +217,16 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
     Behind::live(life, &launch, descriptors, |control| {
         begun?.finish(&launch, wall.entries.len(), descriptors, Joined { groups, network }, control)
     });
+}
+
+/// Joins the groups that are told of next.
+fn join_groups(socket: &OwnedFd) -> io::Result<()> {
+    let (lists, came) = receive::<usize>(socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    if lists == 0 || came.len() != lists {
+        // Without one of them the program would not be counted there.
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "some of them were lost on the way"));
+    }
+    OpenMembership::from_lists(came).add(0)
 }
 
 fn send<T: Serialize>(socket: &OwnedFd, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -210,6 +273,7 @@ fn fill(socket: &OwnedFd, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> i
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on says so by a panic")]
 mod tests {
     use std::path::PathBuf;
 
@@ -251,6 +315,23 @@ mod tests {
         check(vec![bind(Source::Pinned { path: "/home/x".into(), device: 1, inode: 2 })], another, false);
         check(vec![host("/dev/shm/x")], ourselves, false);
         check(vec![Entry::Device { name: "null".to_owned() }], ourselves, false);
+    }
+
+    #[test]
+    fn a_guest_that_does_not_hear_of_all_its_groups_joins_none() {
+        let list = || OwnedFd::from(std::fs::File::options().write(true).open("/dev/null").unwrap());
+        let check = |told: usize, lists: &[OwnedFd], expected: bool| {
+            let (ours, theirs) = stream_sockets().unwrap();
+            send(&ours, &told, &lists.iter().map(AsFd::as_fd).collect::<Vec<_>>()).unwrap();
+            assert_eq!(join_groups(&theirs).is_ok(), expected, "{told} of {}", lists.len());
+        };
+        check(2, &[list(), list()], true);
+        check(2, &[list()], false);
+        check(1, &[], false);
+        check(0, &[], false);
+        let (ours, theirs) = stream_sockets().unwrap();
+        drop(ours);
+        assert!(join_groups(&theirs).is_err(), "whoever makes them is gone");
     }
 
     #[test]
