@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::keeper::{message_sockets, stream_sockets};
 use crate::passing::{receive, send};
-use crate::wall::{self, Identity, LaidOut, Laying, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch};
+use crate::wall::{self, LaidOut, Laying, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch};
 
 /// Code and files travel in a request.
 const MOST_REQUEST: u64 = 128 * 1024 * 1024;
@@ -75,10 +75,9 @@ impl Launcher {
         Self::by_ourselves(None)
     }
 
-    /// Likewise, with a guest that is made now: while it comes to life we can find out what it is for. It lives `life`, and begins
-    /// as `identity` with what `look` finds.
-    pub fn ahead(life: Life, identity: Identity, look: impl FnOnce() -> Wall) -> io::Result<Self> {
-        Ok(Self::by_ourselves(Some(Spare::begin_by_itself(life, identity, look)?)))
+    /// Likewise, with a guest that is made now: while it comes to life we can find out what it is for. It lives `life`.
+    pub fn ahead(life: Life) -> io::Result<Self> {
+        Ok(Self::by_ourselves(Some(Spare::begin(life)?)))
     }
 
     /// Starts `program` with `arguments` as a launcher; it must call [`serve`] at once. It runs as long as we do.
@@ -135,7 +134,7 @@ impl Launcher {
     /// What the guest that this process made has begun with.
     pub fn begun(&self) -> Option<Wall> {
         match &self.raiser {
-            Raiser::Here(spare) => lock(spare).as_mut().and_then(Spare::begun).cloned(),
+            Raiser::Here(spare) => lock(spare).as_ref().and_then(Spare::begun).cloned(),
             Raiser::Process(_) => None,
         }
     }
@@ -209,14 +208,14 @@ fn raise(
     life: Life,
     make_groups: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<Raised> {
-    if let Some(mut spare) = spare.take()
-        && spare.suits(launch)
-    {
-        return spare.raise(launch, descriptors, make_groups);
+    match spare.take() {
+        Some(spare) if spare.suits(launch) => spare.raise(launch, descriptors, make_groups),
+        // One that began otherwise is of no use any more.
+        Some(_) | None => {
+            make_groups()?;
+            wall::start(launch, descriptors, life)
+        }
     }
-    // One that began otherwise is of no use any more.
-    make_groups()?;
-    wall::start(launch, descriptors, life)
 }
 
 fn request<T: Serialize>(content: &T) -> io::Result<File> {

@@ -76,7 +76,9 @@ pub mod launcher {
     /// This process as a launcher, with a guest that is made now, while nobody knows yet what for. It begins with what most
     /// policies want.
     pub fn ahead() -> std::io::Result<Launcher> {
-        crate::backend::ahead()
+        let launcher = Launcher::ahead(ringfence_guest::live)?;
+        crate::backend::presume(&launcher);
+        Ok(launcher)
     }
 
     /// The work of a launcher: raises walls until its owner is gone.

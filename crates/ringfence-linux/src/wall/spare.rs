@@ -14,7 +14,7 @@ use super::namespaces::{Groups, Joined, Raised, bear, map};
 use super::network::Network;
 use super::program::Failed;
 use super::view::ABOVE_ARRANGED;
-use super::{Entry, Identity, Source, Wall};
+use super::{Entry, Source, Wall};
 use crate::keeper::stream_sockets;
 use crate::keeper_process::CONTROL;
 use crate::passing::{self, MOST_DESCRIPTORS};
@@ -33,77 +33,40 @@ pub struct Spare {
     /// Taken out when it gets its wall.
     raised: Option<Raised>,
     socket: OwnedFd,
-    wall: Beginning,
-}
-
-/// What a spare builds already.
-#[derive(Debug)]
-enum Beginning {
-    /// Nothing yet.
-    Nothing,
-    /// It finds out by itself, as this user, and tells us.
-    Tells(Identity),
-    Known(Wall),
+    /// What it builds already.
+    wall: Option<Wall>,
 }
 
 impl Spare {
     /// Makes one that will live `life`. This process must have one thread.
     pub fn begin(life: Life) -> io::Result<Self> {
         let (ours, theirs) = stream_sockets()?;
-        let told = |socket: &OwnedFd| Some(receive::<Wall>(socket).ok()??.0);
-        let raised = bear(None, || wait_for_a_wall(&theirs, life, told))?;
-        Ok(Self { raised: Some(raised.counted()), socket: ours, wall: Beginning::Nothing })
-    }
-
-    /// Likewise, one that is not told what to begin with: it finds out by `look`, while we do something else, and tells us.
-    pub fn begin_by_itself(life: Life, identity: Identity, look: impl FnOnce() -> Wall) -> io::Result<Self> {
-        let (ours, theirs) = stream_sockets()?;
-        let told = |socket: &OwnedFd| {
-            let wall = look();
-            send(socket, &wall, &[]).ok()?;
-            // By then we are mapped.
-            receive::<()>(socket).ok()?.map(|_| wall)
-        };
-        let raised = bear(None, || wait_for_a_wall(&theirs, life, told))?.counted();
-        // Dropped, it ends.
-        let spare = Self { raised: Some(raised), socket: ours, wall: Beginning::Tells(identity) };
-        spare.map(identity)?;
-        send(&spare.socket, &(), &[])?;
-        Ok(spare)
-    }
-
-    fn map(&self, identity: Identity) -> io::Result<()> {
-        map(self.raised.as_ref().ok_or(io::ErrorKind::NotConnected)?.pid(), identity)
+        let raised = bear(None, || wait_for_a_wall(&theirs, life))?;
+        Ok(Self { raised: Some(raised.counted()), socket: ours, wall: None })
     }
 
     /// Lets it begin with `wall`: its user, its size, and the entries that come first, none of which is a prepared tree.
     pub fn prepare(&mut self, wall: Wall) -> io::Result<()> {
-        if !matches!(self.wall, Beginning::Nothing) || !wall.entries.iter().all(can_be_early) {
+        let raised = self.raised.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        if self.wall.is_some() || !wall.entries.iter().all(can_be_early) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.map(wall.identity)?;
+        map(raised.pid(), wall.identity)?;
         send(&self.socket, &wall, &[])?;
-        self.wall = Beginning::Known(wall);
+        self.wall = Some(wall);
         Ok(())
     }
 
-    /// What it begins with; waits for one that tells.
-    pub fn begun(&mut self) -> Option<&Wall> {
-        if let Beginning::Tells(identity) = self.wall {
-            let told = receive::<Wall>(&self.socket).ok().flatten().map(|(wall, _)| wall);
-            let told = told.filter(|wall| wall.identity == identity && wall.entries.iter().all(can_be_early));
-            self.wall = told.map_or(Beginning::Nothing, Beginning::Known);
-        }
-        match &self.wall {
-            Beginning::Known(wall) => Some(wall),
-            Beginning::Nothing | Beginning::Tells(_) => None,
-        }
+    /// What it was told to begin with.
+    pub fn begun(&self) -> Option<&Wall> {
+        self.wall.as_ref()
     }
 
     /// Whether what it began with is how the wall of `launch` begins.
-    pub fn suits(&mut self, launch: &WallLaunch) -> bool {
+    pub fn suits(&self, launch: &WallLaunch) -> bool {
         let born_elsewhere = matches!(launch.cgroup, Some(Membership::Unified(_)));
-        !born_elsewhere && self.begun().is_some_and(|wall| begins_with(&launch.wall, wall) && can_follow(launch, wall))
+        !born_elsewhere
+            && self.wall.as_ref().is_some_and(|wall| begins_with(&launch.wall, wall) && can_follow(launch, wall))
     }
 
     /// Lets it raise the wall of `launch`, which it [suits](Self::suits). The groups that it joins are made meanwhile.
@@ -176,8 +139,8 @@ fn begins_with(whole: &Wall, begun: &Wall) -> bool {
     whole.identity == begun.identity && whole.hostname == begun.hostname && whole.entries.starts_with(&begun.entries)
 }
 
-/// The whole life of a spare, until it is a guest like any other. `told` says what to begin with once it is mapped.
-fn wait_for_a_wall(socket: &OwnedFd, life: Life, told: impl FnOnce(&OwnedFd) -> Option<Wall>) {
+/// The whole life of a spare, until it is a guest like any other.
+fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
     // Nothing of whoever made us is ours, least of all the other end of our socket: by its end we know of theirs.
     let kept = socket.as_raw_fd();
     if close_between(CONTROL, kept - 1).and_then(|()| close_from(kept + 1)).is_err() {
@@ -187,7 +150,7 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life, told: impl FnOnce(&OwnedFd) -> 
     let network = Network::begin();
     // We have time now. Later it is looked at again, when every privilege goes.
     let bounding = privileges::empty_bounding_set();
-    let Some(wall) = told(&socket) else { return };
+    let Ok(Some((wall, _))) = receive::<Wall>(&socket) else { return };
     seccomp::program();
     let begun = bounding.map_err(|error| Failed::said(&error)).and_then(|()| Begun::begin(&wall, &[]));
     let Ok(Some(((launch, trees), came))) = receive::<(WallLaunch, usize)>(&socket) else { return };

@@ -40,7 +40,7 @@ pub(crate) use native::deny as denied;
 
 pub use container::Containers;
 pub use landlock::Landlock;
-pub(crate) use native::ahead;
+pub(crate) use native::presume;
 pub use native::{ImageError, Native};
 pub use none::NoWall;
 pub use process::Sandbox;

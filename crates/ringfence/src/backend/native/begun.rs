@@ -1,6 +1,5 @@
 //! The beginning of a wall that is raised before it is known for what: who the program is, and the system that it sees.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,12 +28,12 @@ pub(super) struct Begun {
 const USUAL_USER: UserId = UserId { uid: 1000, gid: 1000 };
 const USUAL_SIZE: u64 = 2 << 30;
 
-/// This process as a launcher, with a guest that begins while the policy is not read yet. If it wants another user this was in
-/// vain; another size is set later.
-pub(crate) fn ahead() -> io::Result<Launcher> {
-    let id = RunId::generate().map_err(io::Error::other)?;
+/// Begins a wall while the policy is not read yet. If it wants another user this was in vain; another size is set later.
+pub(crate) fn presume(launcher: &Launcher) {
+    let Ok(id) = RunId::generate() else { return };
     let identity = identity(USUAL_USER, &id);
-    Launcher::ahead(ringfence_guest::live, identity, || wall_of(USUAL_SIZE, identity, view::system(identity)))
+    // That it could not be begun is found out when it is needed.
+    launcher.prepare(&wall_of(USUAL_SIZE, identity, view::system(identity))).ok();
 }
 
 /// Begins the next wall under `policy`. Without one, the next run only takes a little longer.

@@ -24,7 +24,7 @@ use ringfence_linux::launcher::{Launcher, Prepares};
 use ringfence_linux::wall::{self, Access, Entry, Membership, Program, Restrictions, Wall, WallLaunch};
 use ringfence_policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
-pub(crate) use self::begun::ahead;
+pub(crate) use self::begun::presume;
 use self::begun::{Begun, wall_for};
 pub use self::image::ImageError;
 use super::counters::Counters;
