@@ -173,13 +173,15 @@ impl Launcher {
     }
 
     /// Raises the wall of `launch`, in which process 1 lives `life`; see [`wall::start`]. A launcher of its own process was
-    /// told which life when it began to serve. Returns process 1 and our end of its control socket.
+    /// told which life when it began to serve. `make_groups` makes the groups that the launch names, and is called once: while a
+    /// guest that waited begins, or before. Returns process 1 and our end of its control socket.
     pub fn start(
         &self,
         launch: &WallLaunch,
         stdio: [BorrowedFd<'_>; 3],
         trees: &[OwnedFd],
         life: Life,
+        make_groups: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<(Raised, OwnedFd)> {
         let (ours, theirs) = stream_sockets()?;
         let descriptors = WallDescriptors { stdio, control: theirs.as_fd(), trees };
@@ -187,8 +189,11 @@ impl Launcher {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
         }
         let raised = match &self.raiser {
-            Raiser::Here(spare) => raise(&mut lock(spare), launch, descriptors, life)?,
-            Raiser::Process(socket) => ask(&lock(socket), launch, descriptors)?,
+            Raiser::Here(spare) => raise(&mut lock(spare), launch, descriptors, life, make_groups)?,
+            Raiser::Process(socket) => {
+                make_groups()?;
+                ask(&lock(socket), launch, descriptors)?
+            }
         };
         Ok((raised.counted(), ours))
     }
@@ -204,11 +209,15 @@ fn raise(
     launch: &WallLaunch,
     descriptors: WallDescriptors<'_>,
     life: Life,
+    make_groups: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<Raised> {
     match spare.take() {
-        Some(spare) if spare.suits(launch) => spare.raise(launch, descriptors),
+        Some(spare) if spare.suits(launch) => spare.raise(launch, descriptors, make_groups),
         // One that began otherwise is of no use any more.
-        Some(_) | None => wall::start(launch, descriptors, life),
+        Some(_) | None => {
+            make_groups()?;
+            wall::start(launch, descriptors, life)
+        }
     }
 }
 
@@ -310,7 +319,8 @@ fn raise_for_another(spare: &mut Option<Spare>, descriptors: Vec<OwnedFd>, life:
     let trees: Vec<OwnedFd> = descriptors.collect();
     let launch: WallLaunch = read(request)?;
     let stdio = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    raise(spare, &launch, WallDescriptors { stdio, control: control.as_fd(), trees: &trees }, life)
+    // Whoever asks has made the groups.
+    raise(spare, &launch, WallDescriptors { stdio, control: control.as_fd(), trees: &trees }, life, || Ok(()))
 }
 
 /// Guests that ended are our children, whoever watches them.

@@ -20,7 +20,7 @@ use crate::section;
 use crate::units::{Bytes, Cpus, TimeSpan};
 use crate::upstream::Upstream;
 use crate::validate::ValidateFile;
-use crate::yaml::parse_yaml;
+use crate::yaml::{Node, parse_yaml};
 
 /// One layer as it was written. `None` means that the layer says nothing about it.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -134,7 +134,16 @@ pub struct ProcFile {
 pub fn parse(file_name: &str, text: &str) -> Result<PolicyFile, Vec<Diagnostic>> {
     let file: Arc<str> = file_name.into();
     let tree = parse_yaml(&file, text)?;
-    let mut reader = Reader::new(&file);
-    let policy = section::read_file(&mut reader, &tree);
+    read_tree(&file, &tree)
+}
+
+/// Likewise, a built-in text whose tree was read before.
+pub(crate) fn parse_prepared(file_name: &str, tree: &Node) -> Result<PolicyFile, Vec<Diagnostic>> {
+    read_tree(&file_name.into(), tree)
+}
+
+fn read_tree(file: &Arc<str>, tree: &Node) -> Result<PolicyFile, Vec<Diagnostic>> {
+    let mut reader = Reader::new(file);
+    let policy = section::read_file(&mut reader, tree);
     reader.finish(policy)
 }

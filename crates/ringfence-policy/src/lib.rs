@@ -26,6 +26,7 @@ mod order;
 mod overrides;
 mod path;
 mod policy;
+mod prepared;
 mod preset;
 mod propose;
 mod reader;

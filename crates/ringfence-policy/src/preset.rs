@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use crate::diagnostic::Diagnostic;
-use crate::file::{PolicyFile, parse};
+use crate::file::{PolicyFile, parse, parse_prepared};
 use crate::policy::Preset;
+use crate::prepared;
 
 type Parsed = LazyLock<Result<PolicyFile, Vec<Diagnostic>>>;
 
@@ -15,7 +16,17 @@ macro_rules! built_in {
     };
 }
 
-built_in!(DEFAULT, DEFAULT_TEXT, "default.yaml");
+const DEFAULT_FILE: &str = "presets/default.yaml";
+pub(crate) const DEFAULT_TEXT: &str = include_str!("../presets/default.yaml");
+/// A test writes it.
+pub(crate) const PREPARED: &str = include_str!("../presets/default.tree");
+const DEFAULT_HASH: u64 = prepared::hash(DEFAULT_TEXT);
+static DEFAULT: Parsed = LazyLock::new(|| match prepared::read(PREPARED, DEFAULT_HASH) {
+    Some(tree) => parse_prepared(DEFAULT_FILE, &tree),
+    // It is of another text: only time is lost.
+    None => parse(DEFAULT_FILE, DEFAULT_TEXT),
+});
+
 built_in!(READ_ONLY, READ_ONLY_TEXT, "read-only.yaml");
 built_in!(WORKSPACE, WORKSPACE_TEXT, "workspace.yaml");
 built_in!(PYTHON, PYTHON_TEXT, "python.yaml");

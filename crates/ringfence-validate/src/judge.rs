@@ -84,21 +84,13 @@ pub fn judge(analysis: &Analysis, circumstances: &Circumstances<'_>) -> Judgemen
     // Not looked at where it makes no difference: the list would have to be read.
     let reads_only = rules::reading_may_pass() && crate::is_read_only(analysis);
     let mut judging = Judging { circumstances, reads_only, findings: Vec::new(), verdict: Verdict::Allow };
-    match (circumstances.level, rules::all()) {
-        (ValidateLevel::Off, _) => {}
-        (ValidateLevel::Warn | ValidateLevel::Standard | ValidateLevel::Strict, Ok(rules)) => {
+    match circumstances.level {
+        ValidateLevel::Off => {}
+        ValidateLevel::Warn | ValidateLevel::Standard | ValidateLevel::Strict => {
             for step in &analysis.steps {
-                judging.step(step, &[], rules);
+                judging.step(step, &[]);
             }
         }
-        (ValidateLevel::Warn | ValidateLevel::Standard | ValidateLevel::Strict, Err(why)) => judging.add(Finding {
-            rule: "rules.broken".to_owned(),
-            verdict: Verdict::Deny,
-            span: Span::default(),
-            subject: "the built-in rules".to_owned(),
-            reason: format!("they cannot be read: {why}"),
-            instead: "Tell the person you work for.".to_owned(),
-        }),
     }
     let verdict = match circumstances.level {
         ValidateLevel::Off | ValidateLevel::Warn => Verdict::Allow,
@@ -125,7 +117,7 @@ struct Judging<'a> {
 }
 
 impl<'a> Judging<'a> {
-    fn step(&mut self, step: &'a Step, outer: &'a [Text], rules: &[Rule]) {
+    fn step(&mut self, step: &'a Step, outer: &'a [Text]) {
         let surroundings = self.circumstances.surroundings;
         let mut argv = outer;
         let reads_only = self.reads_only;
@@ -146,7 +138,7 @@ impl<'a> Judging<'a> {
                 Vec::new()
             };
             let seen = Seen { fact: None, argv, reads_only, classes: Vec::new(), paths, reach: None, surroundings };
-            self.hold(&seen, step.span, rules, vouched);
+            self.hold(&seen, step.span, vouched);
             self.hold_commands(words, step.span);
         }
         for Act { span, fact } in &step.facts {
@@ -164,7 +156,6 @@ impl<'a> Judging<'a> {
             self.hold(
                 &Seen { fact: Some(fact), argv, reads_only, classes, paths: Vec::new(), reach, surroundings },
                 *span,
-                rules,
                 vouched,
             );
             if let Fact::Imports { module } = fact {
@@ -172,32 +163,40 @@ impl<'a> Judging<'a> {
             }
         }
         for inner in &step.inner {
-            self.step(inner, argv, rules);
+            self.step(inner, argv);
         }
     }
 
-    fn hold(&mut self, seen: &Seen<'_>, span: Span, rules: &[Rule], vouched: Vouched) {
-        for rule in rules.iter().filter(|rule| rule.covers(seen)) {
-            let verdict = match (self.circumstances.level, rule.verdict) {
-                (ValidateLevel::Strict, Verdict::Ask) => Verdict::Deny,
-                // Nobody vouches for what the words do not show.
-                (ValidateLevel::Standard, Verdict::Ask)
-                    if vouched == Vouched::Yes && seen.fact.is_none_or(|fact| is_in_words(fact, seen.argv)) =>
-                {
-                    Verdict::Allow
-                }
-                (_, verdict) => verdict,
-            };
-            let subject = seen.fact.map_or_else(|| command_line(seen.argv), ToString::to_string);
-            self.add(Finding {
-                rule: rule.id.clone(),
-                verdict,
-                span,
-                subject: shorten(&subject),
-                reason: rule.why.clone(),
-                instead: rule.instead.clone(),
-            });
+    fn hold(&mut self, seen: &Seen<'_>, span: Span, vouched: Vouched) {
+        for rule in rules::about(seen) {
+            match rule {
+                Ok(rule) if rule.covers(seen) => self.find(rule, seen, span, vouched),
+                Ok(_) => {}
+                Err(why) => self.add(broken(why)),
+            }
         }
+    }
+
+    fn find(&mut self, rule: &Rule, seen: &Seen<'_>, span: Span, vouched: Vouched) {
+        let verdict = match (self.circumstances.level, rule.verdict) {
+            (ValidateLevel::Strict, Verdict::Ask) => Verdict::Deny,
+            // Nobody vouches for what the words do not show.
+            (ValidateLevel::Standard, Verdict::Ask)
+                if vouched == Vouched::Yes && seen.fact.is_none_or(|fact| is_in_words(fact, seen.argv)) =>
+            {
+                Verdict::Allow
+            }
+            (_, verdict) => verdict,
+        };
+        let subject = seen.fact.map_or_else(|| command_line(seen.argv), ToString::to_string);
+        self.add(Finding {
+            rule: rule.id.clone(),
+            verdict,
+            span,
+            subject: shorten(&subject),
+            reason: rule.why.clone(),
+            instead: rule.instead.clone(),
+        });
     }
 
     /// Under `strict` a program that is not listed is denied, and so is one whose name is not known.
@@ -285,6 +284,18 @@ fn is_in_words(fact: &Fact, argv: &[Text]) -> bool {
         | Fact::SetsEnvironment { .. }
         | Fact::Tricks { .. }
         | Fact::Unknown { .. } => false,
+    }
+}
+
+/// A rule that could speak of what was seen, and cannot be read.
+fn broken(why: &str) -> Finding {
+    Finding {
+        rule: "rules.broken".to_owned(),
+        verdict: Verdict::Deny,
+        span: Span::default(),
+        subject: "the built-in rules".to_owned(),
+        reason: format!("they cannot be read: {why}"),
+        instead: "Tell the person you work for.".to_owned(),
     }
 }
 

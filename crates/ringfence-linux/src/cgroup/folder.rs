@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -158,8 +159,8 @@ impl Folder {
         Ok(pids.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect())
     }
 
-    /// Sends SIGKILL to every process in it, once.
-    pub(super) fn kill_processes(&self) -> io::Result<()> {
+    /// Sends SIGKILL to every process in it, once. Returns those that were killed: each becomes readable by its end.
+    pub(super) fn kill_processes(&self) -> io::Result<Vec<OwnedFd>> {
         let mut opened = Vec::new();
         for number in self.processes()? {
             let Some(pid) = Pid::from_raw(number) else { continue };
@@ -170,25 +171,34 @@ impl Folder {
             }
         }
         // A number may have passed to a stranger before it was opened. One that is still listed here had not.
-        let listed = self.processes()?;
+        let listed = if opened.is_empty() { Vec::new() } else { self.processes()? };
+        let mut killed = Vec::new();
         for (number, pidfd) in opened {
             if !listed.contains(&number) {
                 continue;
             }
             match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
-                Ok(()) | Err(Errno::SRCH) => {}
+                Ok(()) | Err(Errno::SRCH) => killed.push(pidfd),
                 Err(errno) => return Err(failed(format!("kill process {number} of"), &self.path, errno)),
             }
         }
-        Ok(())
+        Ok(killed)
     }
 
     /// Kills until nobody is in it, for a bounded time.
     pub(super) fn kill_all(&self) -> io::Result<()> {
-        retry_while_busy(|| {
-            self.kill_processes()?;
-            Ok(self.processes()?.is_empty())
-        })
+        let start = Instant::now();
+        loop {
+            let killed = self.kill_processes()?;
+            if self.processes()?.is_empty() {
+                return Ok(());
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(too_slow());
+            }
+            // Sooner than any pause: each tells when it is gone.
+            wait_for_one(&killed);
+        }
     }
 
     /// Removes the folder; waits a bounded time for processes that have been killed to leave it.
@@ -219,12 +229,25 @@ pub(super) fn retry_while_busy(mut step: impl FnMut() -> io::Result<bool>) -> io
     let mut pause = Duration::from_micros(50);
     while !step()? {
         if start.elapsed() > PATIENCE {
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "the cgroup's processes did not go in time"));
+            return Err(too_slow());
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     }
     Ok(())
+}
+
+fn too_slow() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "the cgroup's processes did not go in time")
+}
+
+/// Waits until one of the first of these processes has ended, for a short time at most.
+fn wait_for_one(processes: &[OwnedFd]) {
+    const FIRST: usize = 64;
+    let limit = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+    let ends = processes.iter().take(FIRST).map(|process| PollFd::new(process, PollFlags::IN));
+    // In vain or not, what is left is looked at again.
+    rustix::event::poll(&mut ends.collect::<Vec<_>>(), Some(&limit)).ok();
 }
 
 fn open_folder(path: &Path) -> io::Result<OwnedFd> {

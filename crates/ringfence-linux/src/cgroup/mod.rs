@@ -162,6 +162,11 @@ struct Part {
 }
 
 impl Hierarchy {
+    /// Where [`Hierarchy::create`] makes the cgroups of one sandbox.
+    pub fn folders(&self, name: &str) -> Vec<PathBuf> {
+        self.places.iter().map(|place| place.parent().join(name)).collect()
+    }
+
     /// Makes the cgroups of one sandbox, with every limit in force, or leaves nothing behind. `name` comes from
     /// [`name_for`]: [`sweep`] could not find another.
     pub fn create(&self, name: &str, limits: &Limits) -> io::Result<Cgroup> {

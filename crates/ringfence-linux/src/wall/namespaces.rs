@@ -102,15 +102,27 @@ pub fn is_single_threaded() -> io::Result<bool> {
 
 /// What a new process 1 began to join before anything else: where its processes are counted, and its network.
 pub(super) struct Joined {
-    pub(super) groups: io::Result<()>,
+    pub(super) groups: Groups,
     pub(super) network: io::Result<Network>,
+}
+
+/// Where the processes behind a wall are counted.
+pub(super) enum Groups {
+    /// It is there, or could not go there.
+    Joined(io::Result<()>),
+    /// They are being made; this waits for them and goes there.
+    Coming(Box<dyn FnOnce() -> io::Result<()>>),
 }
 
 impl Joined {
     /// Returns once it is in both. What is started before would be outside.
     pub(super) fn wait(self) -> Result<(), Failed> {
         let failed = |attempt: &str, error: &io::Error| Failed::Said(format!("could not {attempt}: {error}"));
-        self.groups.map_err(|error| failed("join the control groups", &error))?;
+        let joined = match self.groups {
+            Groups::Joined(joined) => joined,
+            Groups::Coming(join) => join(),
+        };
+        joined.map_err(|error| failed("join the control groups", &error))?;
         self.network.and_then(Network::join).map_err(|error| failed("make a network of its own", &error))
     }
 }
@@ -138,8 +150,25 @@ pub(super) fn bear(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce()) -> io::
     }
     masked.restore()?;
     match forked? {
-        Forked::Parent(pid, pidfd) => Ok(Raised::new(pid, pidfd)),
+        Forked::Parent(pid, pidfd) => {
+            set_beside(pid);
+            Ok(Raised::new(pid, pidfd))
+        }
         Forked::Child => crate::program_process::exit(1),
+    }
+}
+
+/// Lets a new process begin on another processor than ours, where there is one. It is to work beside us; where it was born it may
+/// have to wait until we have nothing to do, even while others are idle. What it may use is afterwards what it was: it waits for a
+/// word of ours before it makes a process for a program. Without this, only time is lost.
+fn set_beside(pid: i32) {
+    let (Some(pid), Ok(all)) = (rustix::process::Pid::from_raw(pid), rustix::thread::sched_getaffinity(None)) else {
+        return;
+    };
+    let mut others = all;
+    others.unset(rustix::thread::sched_getcpu());
+    if others.count() > 0 && rustix::thread::sched_setaffinity(Some(pid), &others).is_ok() {
+        rustix::thread::sched_setaffinity(Some(pid), &all).ok();
     }
 }
 
@@ -163,7 +192,7 @@ pub(super) fn raise(
         // The end of file means that the parent failed or died before we were mapped.
         let mut mapped = [0u8; 1];
         if matches!(rustix::io::read(&child_waits, &mut mapped), Ok(1)) {
-            child(Joined { groups, network });
+            child(Joined { groups: Groups::Joined(groups), network });
         }
     })?;
     drop(child_waits);
@@ -199,29 +228,66 @@ pub(super) fn map(pid: i32, identity: Identity) -> io::Result<()> {
 
 /// A user namespace that maps one owner on disk to one user of the host, for mounts that show files of the first as
 /// files of the second. Needs privileges on the host.
-pub fn user_namespace(disk: (u32, u32), host: (u32, u32)) -> io::Result<OwnedFd> {
-    let parent = rustix::process::getpid();
-    // SAFETY: `hold` makes system calls by rustix alone and reads `parent`, which lives until it was waited for. Our
-    // descriptors are shared with it, not copied: a copy would keep open what other threads close and wait for.
+pub fn user_namespace(disk: (u32, u32), host: (u32, u32)) -> io::Result<OwnerMap> {
+    // SAFETY: `hold` makes system calls by rustix alone, and reads what it is given as a number. Our descriptors are shared
+    // with it, not copied: a copy would keep open what other threads close and wait for.
     let holder = unsafe {
-        let argument = std::ptr::from_ref(&parent).cast_mut().cast();
+        let parent = rustix::process::getpid().as_raw_nonzero().get();
+        let argument = std::ptr::without_provenance_mut(parent.cast_unsigned() as usize);
         Companion::start(hold, argument, libc::CLONE_NEWUSER | libc::CLONE_FILES)
     }?;
     let folder = format!("/proc/{}", holder.pid());
     let folder = Path::new(&folder);
-    let made = fs::write(folder.join("gid_map"), format!("{} {} 1\n", disk.1, host.1))
-        .and_then(|()| fs::write(folder.join("uid_map"), format!("{} {} 1\n", disk.0, host.0)))
-        .and_then(|()| fs::File::open(folder.join("ns/user")));
-    holder.kill()?;
-    made.map(OwnedFd::from)
+    // Nobody who looks for what outlived a keeper is to take it for that.
+    crate::orphans::add_keeper(holder.pid());
+    let holder = Holder(Some(holder));
+    fs::write(folder.join("gid_map"), format!("{} {} 1\n", disk.1, host.1))?;
+    fs::write(folder.join("uid_map"), format!("{} {} 1\n", disk.0, host.0))?;
+    let namespace = fs::File::open(folder.join("ns/user"))?.into();
+    Ok(OwnerMap { namespace, _holder: holder })
+}
+
+/// Who owns files on disk, as mounts are to show them. Dropping it waits for the end of a process, for which there is time once
+/// somebody else works.
+#[derive(Debug)]
+pub struct OwnerMap {
+    namespace: OwnedFd,
+    _holder: Holder,
+}
+
+impl AsFd for OwnerMap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.namespace.as_fd()
+    }
+}
+
+/// The process that a namespace was made with. It is taken out when it ends.
+struct Holder(Option<Companion>);
+
+impl std::fmt::Debug for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Holder")
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        if let Some(holder) = self.0.take() {
+            let pid = holder.pid();
+            // Where it cannot be waited for, its stack is not given back.
+            holder.kill().ok();
+            crate::orphans::remove_keeper(pid);
+        }
+    }
 }
 
 /// Keeps a process, and so its namespace, until it is killed: also by the end of who started it.
 extern "C" fn hold(argument: *mut libc::c_void) -> c_int {
-    // SAFETY: the pointer is to the `parent` of `user_namespace`.
-    let parent = unsafe { *argument.cast::<rustix::process::Pid>() };
+    // Who started us, as a number.
+    let parent = argument.addr();
     let told = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    if told.is_err() || rustix::process::getppid() != Some(parent) {
+    let now = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned() as usize);
+    if told.is_err() || now != parent {
         return 1;
     }
     loop {
@@ -233,6 +299,21 @@ extern "C" fn hold(argument: *mut libc::c_void) -> c_int {
 #[allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on says so by a panic")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_is_put_on_another_processor_may_use_all_afterwards() {
+        let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        set_beside(pid);
+        let may_use = |of| {
+            let set = rustix::thread::sched_getaffinity(of).unwrap();
+            (0..rustix::thread::CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect::<Vec<_>>()
+        };
+        let theirs = may_use(rustix::process::Pid::from_raw(pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(theirs, may_use(None));
+    }
 
     #[test]
     fn namespaces_of_owners_are_made_by_many_threads_at_once() {

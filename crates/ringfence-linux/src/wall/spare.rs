@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::guest::{Begun, Behind, Life, WallDescriptors, WallLaunch};
 use super::membership::{Membership, OpenMembership};
-use super::namespaces::{Joined, Raised, bear, map};
+use super::namespaces::{Groups, Joined, Raised, bear, map};
 use super::network::Network;
 use super::program::Failed;
 use super::view::ABOVE_ARRANGED;
@@ -69,10 +69,18 @@ impl Spare {
             && self.wall.as_ref().is_some_and(|wall| begins_with(&launch.wall, wall) && can_follow(launch, wall))
     }
 
-    /// Lets it raise the wall of `launch`, which it [suits](Self::suits).
-    pub fn raise(mut self, launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<Raised> {
+    /// Lets it raise the wall of `launch`, which it [suits](Self::suits). The groups that it joins are made meanwhile.
+    pub fn raise(
+        mut self,
+        launch: &WallLaunch,
+        descriptors: WallDescriptors<'_>,
+        make_groups: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<Raised> {
         let raised = self.raised.take().ok_or(io::ErrorKind::NotConnected)?;
-        let sent = self.send_launch(launch, descriptors);
+        let sent = self.send_launch(launch, descriptors).and_then(|()| make_groups()).and_then(|()| {
+            // It waits for them wherever the launch names some.
+            launch.cgroup.as_ref().map_or(Ok(()), |groups| self.send_groups(groups))
+        });
         if let Err(error) = sent {
             raised.end();
             return Err(error);
@@ -81,17 +89,18 @@ impl Spare {
     }
 
     fn send_launch(&self, launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<()> {
-        let groups = match &launch.cgroup {
-            Some(cgroup) => cgroup.open()?.lists().ok_or(io::ErrorKind::Unsupported)?,
-            None => Vec::new(),
-        };
         let mut sent: Vec<BorrowedFd<'_>> = descriptors.stdio.to_vec();
         sent.push(descriptors.control);
-        sent.extend(descriptors.trees.iter().chain(&groups).map(AsFd::as_fd));
+        sent.extend(descriptors.trees.iter().map(AsFd::as_fd));
         if sent.len() > MOST_DESCRIPTORS {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
         }
-        send(&self.socket, &(launch, [descriptors.trees.len(), groups.len()]), &sent)
+        send(&self.socket, &(launch, descriptors.trees.len()), &sent)
+    }
+
+    fn send_groups(&self, groups: &Membership) -> io::Result<()> {
+        let lists = groups.open()?.lists().ok_or(io::ErrorKind::Unsupported)?;
+        send(&self.socket, &lists.len(), &lists.iter().map(AsFd::as_fd).collect::<Vec<_>>())
     }
 }
 
@@ -144,8 +153,8 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
     let Ok(Some((wall, _))) = receive::<Wall>(&socket) else { return };
     seccomp::program();
     let begun = bounding.map_err(|error| Failed::said(&error)).and_then(|()| Begun::begin(&wall, &[]));
-    let Ok(Some(((launch, [trees, groups]), came))) = receive::<(WallLaunch, [usize; 2])>(&socket) else { return };
-    if came.len() != FIXED + trees + groups {
+    let Ok(Some(((launch, trees), came))) = receive::<(WallLaunch, usize)>(&socket) else { return };
+    if came.len() != FIXED + trees {
         // Some were lost on the way, such as for want of numbers for them.
         return;
     }
@@ -153,7 +162,14 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
     let fixed: Vec<OwnedFd> = came.by_ref().take(FIXED).collect();
     let trees: Vec<OwnedFd> = came.by_ref().take(trees).collect();
     let Ok([stdin, stdout, stderr, control]) = <[OwnedFd; FIXED]>::try_from(fixed) else { return };
-    let groups = OpenMembership::from_lists(came.collect()).add(0);
+    // What is written into files is counted where the program's memory is. Where nothing is, they may still be made.
+    let rest = launch.wall.entries.get(wall.entries.len()..).unwrap_or_default();
+    let writes = rest.iter().any(|entry| matches!(entry, Entry::File { .. }));
+    let groups = match &launch.cgroup {
+        None => Groups::Joined(Ok(())),
+        Some(_) if writes => Groups::Joined(join_groups(&socket)),
+        Some(_) => Groups::Coming(Box::new(move || join_groups(&socket))),
+    };
     let descriptors = WallDescriptors {
         stdio: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
         control: control.as_fd(),
@@ -164,6 +180,16 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
     Behind::live(life, &launch, descriptors, |control| {
         begun?.finish(&launch, wall.entries.len(), descriptors, Joined { groups, network }, control)
     });
+}
+
+/// Joins the groups that are told of next.
+fn join_groups(socket: &OwnedFd) -> io::Result<()> {
+    let (lists, came) = receive::<usize>(socket)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    if lists == 0 || came.len() != lists {
+        // Without one of them the program would not be counted there.
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "some of them were lost on the way"));
+    }
+    OpenMembership::from_lists(came).add(0)
 }
 
 fn send<T: Serialize>(socket: &OwnedFd, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -210,6 +236,7 @@ fn fill(socket: &OwnedFd, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> i
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on says so by a panic")]
 mod tests {
     use std::path::PathBuf;
 
@@ -251,6 +278,23 @@ mod tests {
         check(vec![bind(Source::Pinned { path: "/home/x".into(), device: 1, inode: 2 })], another, false);
         check(vec![host("/dev/shm/x")], ourselves, false);
         check(vec![Entry::Device { name: "null".to_owned() }], ourselves, false);
+    }
+
+    #[test]
+    fn a_guest_that_does_not_hear_of_all_its_groups_joins_none() {
+        let list = || OwnedFd::from(std::fs::File::options().write(true).open("/dev/null").unwrap());
+        let check = |told: usize, lists: &[OwnedFd], expected: bool| {
+            let (ours, theirs) = stream_sockets().unwrap();
+            send(&ours, &told, &lists.iter().map(AsFd::as_fd).collect::<Vec<_>>()).unwrap();
+            assert_eq!(join_groups(&theirs).is_ok(), expected, "{told} of {}", lists.len());
+        };
+        check(2, &[list(), list()], true);
+        check(2, &[list()], false);
+        check(1, &[], false);
+        check(0, &[], false);
+        let (ours, theirs) = stream_sockets().unwrap();
+        drop(ours);
+        assert!(join_groups(&theirs).is_err(), "whoever makes them is gone");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::analysis::{Contact, Privilege, SystemAct};
 
@@ -49,24 +50,58 @@ pub(super) struct Entry {
     pub(super) long_words: bool,
 }
 
-/// The book: an index that is made once, and lines that are read when somebody asks for them. A run mostly asks for one.
+/// The book: lines that are looked through, and read when somebody asks for them. A run mostly asks for one. Who asks often gets an
+/// index, which takes longer to make than a few lines are looked for.
 pub(super) struct Book {
     lines: Vec<Line>,
-    /// The line of a program. Nothing, where only subcommands have lines.
-    programs: HashMap<&'static str, Option<usize>>,
-    subcommands: HashMap<&'static str, Vec<(&'static str, usize)>>,
+    asked: AtomicUsize,
+    index: OnceLock<Index>,
     plain: Entry,
 }
 
+/// Room for every line.
+const MOST_LINES: usize = 160;
+/// So many questions are answered without an index.
+const FEW: usize = 8;
+
+/// Which line is whose. Of two lines for one name, the later counts.
+#[derive(Default)]
+struct Index {
+    /// The line of a program. Nothing, where only subcommands have lines.
+    programs: HashMap<&'static str, Option<usize>>,
+    subcommands: HashMap<&'static str, Vec<(&'static str, usize)>>,
+}
+
 struct Line {
+    /// Separated by commas.
+    names: &'static str,
+    subcommands: Option<&'static str>,
     words: &'static str,
     /// Nothing for a line that is not understood.
     entry: OnceLock<Option<Entry>>,
 }
 
 impl Line {
+    fn new(line: &'static str) -> Self {
+        let (left, words) = line.split_once('|').unwrap_or((line, "not understood"));
+        let left = left.trim_ascii_end();
+        let (names, subcommands) = match left.split_once(' ') {
+            Some((names, subcommands)) => (names, Some(subcommands.trim_ascii_start())),
+            None => (left, None),
+        };
+        Self { names, subcommands, words, entry: OnceLock::new() }
+    }
+
     fn entry(&self) -> Option<&Entry> {
         self.entry.get_or_init(|| entry(self.words)).as_ref()
+    }
+
+    fn is_for(&self, name: &str) -> bool {
+        self.names.split(',').any(|known| known == name)
+    }
+
+    fn has_subcommand(&self, subcommand: &str) -> bool {
+        self.subcommands.is_some_and(|known| known.split(',').any(|known| known == subcommand))
     }
 }
 
@@ -74,48 +109,81 @@ static BOOK: OnceLock<Book> = OnceLock::new();
 
 /// The book.
 pub(super) fn book() -> &'static Book {
-    BOOK.get_or_init(|| index(include_str!("../../data/programs.txt")))
+    BOOK.get_or_init(|| Book::new(include_str!("../../data/programs.txt")))
 }
 
 impl Book {
+    fn new(text: &'static str) -> Self {
+        let mut lines = Vec::with_capacity(MOST_LINES);
+        lines.extend(text.split('\n').filter(|line| !line.is_empty() && !line.starts_with('#')).map(Line::new));
+        Self { lines, asked: AtomicUsize::new(0), index: OnceLock::new(), plain: plain() }
+    }
+
     pub(super) fn program(&self, name: &str) -> Option<&Entry> {
-        match self.programs.get(name)? {
+        match self.index() {
+            Some(index) => self.program_by(index, name),
+            None => self.look_for_program(name),
+        }
+    }
+
+    pub(super) fn subcommand(&self, name: &str, subcommand: &str) -> Option<&Entry> {
+        match self.index() {
+            Some(index) => self.subcommand_by(index, name, subcommand),
+            None => self.look_for_subcommand(name, subcommand),
+        }
+    }
+
+    /// The index, once it is worth its making.
+    fn index(&self) -> Option<&Index> {
+        let is_worth_it = self.asked.fetch_add(1, Ordering::Relaxed) >= FEW;
+        is_worth_it.then(|| self.index.get_or_init(|| index(&self.lines)))
+    }
+
+    fn program_by(&self, index: &Index, name: &str) -> Option<&Entry> {
+        match index.programs.get(name)? {
             Some(line) => self.lines.get(*line)?.entry(),
             None => Some(&self.plain),
         }
     }
 
-    pub(super) fn subcommand(&self, name: &str, subcommand: &str) -> Option<&Entry> {
-        let lines = self.subcommands.get(name)?;
+    fn subcommand_by(&self, index: &Index, name: &str, subcommand: &str) -> Option<&Entry> {
+        let lines = index.subcommands.get(name)?;
         let (_, line) = lines.iter().rfind(|(known, _)| *known == subcommand)?;
         self.lines.get(*line)?.entry()
     }
+
+    fn look_for_program(&self, name: &str) -> Option<&Entry> {
+        let mut lines = self.lines.iter().rev().filter(|line| line.is_for(name)).peekable();
+        lines.peek()?;
+        match lines.find(|line| line.subcommands.is_none()) {
+            Some(line) => line.entry(),
+            None => Some(&self.plain),
+        }
+    }
+
+    fn look_for_subcommand(&self, name: &str, subcommand: &str) -> Option<&Entry> {
+        self.lines.iter().rfind(|line| line.has_subcommand(subcommand) && line.is_for(name))?.entry()
+    }
 }
 
-/// Finds out which line is whose. Of two lines for one name, the later counts.
-fn index(text: &'static str) -> Book {
-    let (programs, subcommands) = (HashMap::with_capacity(512), HashMap::new());
-    let mut book = Book { lines: Vec::new(), programs, subcommands, plain: plain() };
-    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
-        let (left, words) = line.split_once('|').unwrap_or((line, "not understood"));
-        let number = book.lines.len();
-        book.lines.push(Line { words, entry: OnceLock::new() });
-        let mut left = left.split_whitespace();
-        let names = left.next().unwrap_or_default().split(',');
-        match left.next() {
+fn index(lines: &[Line]) -> Index {
+    let mut index = Index::default();
+    for (number, line) in lines.iter().enumerate() {
+        let names = line.names.split(',');
+        match line.subcommands {
             None => names.for_each(|name| {
-                book.programs.insert(name, Some(number));
+                index.programs.insert(name, Some(number));
             }),
             Some(subcommands) => {
                 for name in names {
-                    let known = book.subcommands.entry(name).or_default();
+                    let known = index.subcommands.entry(name).or_default();
                     known.extend(subcommands.split(',').map(|subcommand| (subcommand, number)));
-                    book.programs.entry(name).or_insert(None);
+                    index.programs.entry(name).or_insert(None);
                 }
             }
         }
     }
-    book
+    index
 }
 
 /// A program of which nothing more is said.
@@ -252,6 +320,26 @@ mod tests {
         let book = book();
         let wrong: Vec<&str> = book.lines.iter().filter(|line| line.entry().is_none()).map(|line| line.words).collect();
         assert_eq!(wrong, Vec::<&str>::new());
-        assert!(book.programs.len() > 350, "{}", book.programs.len());
+        let index = index(&book.lines);
+        assert!(index.programs.len() > 350, "{}", index.programs.len());
+    }
+
+    #[test]
+    fn what_is_looked_for_is_what_the_index_has() {
+        let book = book();
+        let index = index(&book.lines);
+        let same = |one: Option<&Entry>, other: Option<&Entry>| match (one, other) {
+            (Some(one), Some(other)) => std::ptr::eq(one, other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        for name in index.programs.keys().copied().chain(["", "no-such-program"]) {
+            assert!(same(book.program_by(&index, name), book.look_for_program(name)), "{name}");
+            let known = index.subcommands.get(name).into_iter().flatten().map(|(known, _)| *known);
+            for subcommand in known.chain(["", "no-such-subcommand"]) {
+                let by_index = book.subcommand_by(&index, name, subcommand);
+                assert!(same(by_index, book.look_for_subcommand(name, subcommand)), "{name} {subcommand}");
+            }
+        }
     }
 }

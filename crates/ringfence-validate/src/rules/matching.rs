@@ -204,7 +204,70 @@ pub(crate) enum UnknownKind {
     Script,
 }
 
+/// What a line must name to speak of a fact: as the rules name it.
+fn shape_of(fact: &Fact) -> &'static str {
+    match fact {
+        Fact::Reads { .. } => "reads",
+        Fact::Writes { .. } => "writes",
+        Fact::Removes { .. } => "removes",
+        Fact::Changes { .. } => "changes",
+        Fact::Contacts { .. } => "contacts",
+        Fact::Executes { .. } => "executes",
+        Fact::Imports { .. } => "imports",
+        Fact::Calls { .. } => "calls",
+        Fact::Privilege { .. } => "privilege",
+        Fact::System { .. } => "system",
+        Fact::ReadsEnvironment { .. } => "reads-environment",
+        Fact::SetsEnvironment { .. } => "sets-environment",
+        Fact::Tricks { .. } => "tricks",
+        Fact::Unknown { .. } => "unknown",
+    }
+}
+
+/// Whether a rule with the shapes in `about` could cover what was seen. What it says no to, [`When::covers`] says no to.
+pub(crate) fn may_speak_of(about: &str, seen: &Seen<'_>) -> bool {
+    let mut shapes = about.split(' ');
+    match seen.fact {
+        Some(fact) => shapes.any(|shape| shape == shape_of(fact)),
+        None => shapes.any(|shape| match shape.strip_prefix(COMMAND) {
+            Some(programs) => named(programs.split(','), seen.argv.first()),
+            None => shape == ARGUMENT && !seen.paths.is_empty(),
+        }),
+    }
+}
+
+/// Before the programs that a command has to be one of.
+const COMMAND: &str = "command:";
+const ARGUMENT: &str = "argument";
+
 impl When {
+    /// What a line that has it must name: see [`may_speak_of`].
+    #[cfg(test)]
+    pub(crate) fn shape(&self) -> String {
+        let shape = match self {
+            Self::Reads(_) => "reads",
+            Self::Writes(_) => "writes",
+            Self::Removes(_) => "removes",
+            Self::Changes(_) => "changes",
+            Self::Contacts(_) => "contacts",
+            Self::Executes(_) => "executes",
+            Self::Imports(_) => "imports",
+            Self::Calls(_) => "calls",
+            Self::Privilege(_) => "privilege",
+            Self::System(_) => "system",
+            Self::ReadsEnvironment(_) => "reads-environment",
+            Self::SetsEnvironment(_) => "sets-environment",
+            Self::Tricks(_) => "tricks",
+            Self::Unknown(_) => "unknown",
+            Self::Command(command) => {
+                assert!(command.program.iter().all(|name| !name.contains(',')), "{command:?}");
+                return format!("{COMMAND}{}", command.program.join(","));
+            }
+            Self::Argument(_) => ARGUMENT,
+        };
+        shape.to_owned()
+    }
+
     pub(crate) fn covers(&self, seen: &Seen<'_>) -> bool {
         let Some(fact) = seen.fact else {
             return match self {
@@ -251,7 +314,7 @@ impl When {
                 any_glob(&wanted.name, name)
                     && (wanted.value.is_empty() || any_glob(&wanted.value, value))
                     && !any_glob(&wanted.unless_value, value)
-                    && !named(&wanted.unless_program, seen.argv.first())
+                    && !named(as_text(&wanted.unless_program), seen.argv.first())
             }
             (Self::Tricks(wanted), Fact::Tricks { trick }) => wanted.contains(trick),
             (Self::Unknown(wanted), Fact::Unknown { unknown }) => wanted.contains(&kind_of(unknown)),
@@ -343,7 +406,7 @@ impl Command {
         let Some((_, words)) = argv.split_first() else { return false };
         let has = |globs: &[String]| words.iter().any(|word| any_glob(globs, word));
         let verb = || words.iter().find(|word| !word.known_start().starts_with('-'));
-        named(&self.program, argv.first())
+        named(as_text(&self.program), argv.first())
             && (self.verb.is_empty() || verb().is_some_and(|word| any_glob(&self.verb, word)))
             && (self.with.is_empty() || has(&self.with))
             && (self.and.is_empty() || has(&self.and))
@@ -454,14 +517,18 @@ fn listed<T: PartialEq>(list: &[T], item: &T) -> bool {
 }
 
 fn by(program: &[String], unless: &[String], seen: &Seen<'_>) -> bool {
-    (program.is_empty() || named(program, seen.argv.first())) && !named(unless, seen.argv.first())
+    (program.is_empty() || named(as_text(program), seen.argv.first())) && !named(as_text(unless), seen.argv.first())
 }
 
 /// Whether the program is one of these, in whatever folder it is.
-fn named(programs: &[String], program: Option<&Text>) -> bool {
+fn named<'p>(mut programs: impl Iterator<Item = &'p str>, program: Option<&Text>) -> bool {
     let Some(name) = program.and_then(Text::as_known) else { return false };
     let name = name.rsplit('/').next().unwrap_or(name);
-    programs.iter().any(|wanted| glob(wanted, name))
+    programs.any(|wanted| glob(wanted, name))
+}
+
+fn as_text(list: &[String]) -> impl Iterator<Item = &str> {
+    list.iter().map(String::as_str)
 }
 
 fn any_glob(globs: &[String], text: &Text) -> bool {
@@ -474,6 +541,11 @@ fn any_glob(globs: &[String], text: &Text) -> bool {
 
 /// `*` is anything; everything else is itself.
 fn glob(wanted: &str, text: &str) -> bool {
+    // Most differ in their first letter.
+    let first = wanted.as_bytes().first();
+    if first != Some(&b'*') && first != text.as_bytes().first() {
+        return false;
+    }
     let mut parts = wanted.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let mut parts: Vec<&str> = parts.collect();

@@ -2,18 +2,21 @@
 
 mod matching;
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use ringfence_policy::Verdict;
 use serde::Deserialize;
 
 pub(crate) use matching::{Seen, reach};
 
-use matching::When;
+use matching::{When, may_speak_of};
 
-/// The rules of `data/rules/*.yaml`, without their examples, in a form that is read in a fraction of the time: every run reads them. A test
+/// The rules of `data/rules/*.yaml`, without their examples, one in each line behind what it speaks of: a run reads few of them. A test
 /// writes it.
-const RULES_FILE: &str = include_str!("../../data/rules.json");
+const RULES_FILE: &str = include_str!("../../data/rules.txt");
+
+/// Stands among what a line speaks of when its rule lets those pass that only read.
+const READING_PASSES: &str = "reading-passes";
 
 /// One rule.
 #[derive(Debug, Deserialize)]
@@ -40,17 +43,37 @@ impl Rule {
     }
 }
 
-static RULES: LazyLock<Result<Vec<Rule>, String>> =
-    LazyLock::new(|| serde_json::from_str(RULES_FILE).map_err(|error| error.to_string()));
+/// A line of the file. Its rule is read when something was seen that it could speak of.
+struct Line {
+    /// The shapes of facts that it speaks of, and of commands their programs.
+    about: &'static str,
+    text: &'static str,
+    rule: OnceLock<Result<Rule, String>>,
+}
+
+impl Line {
+    fn new(line: &'static str) -> Self {
+        // One that says nothing of what it is about cannot be read, either.
+        let (about, text) = line.split_once('\t').unwrap_or(("", line));
+        Self { about, text, rule: OnceLock::new() }
+    }
+
+    fn rule(&self) -> Result<&Rule, &str> {
+        let read = || serde_json::from_str(self.text).map_err(|error| error.to_string());
+        self.rule.get_or_init(read).as_ref().map_err(String::as_str)
+    }
+}
+
+static LINES: LazyLock<Vec<Line>> = LazyLock::new(|| RULES_FILE.lines().map(Line::new).collect());
 
 /// Whether a rule lets those pass that only read.
 pub(crate) fn reading_may_pass() -> bool {
-    all().is_ok_and(|rules| rules.iter().any(|rule| rule.reading_passes))
+    LINES.iter().any(|line| line.about.split(' ').any(|word| word == READING_PASSES))
 }
 
-/// All rules, or why they cannot be read: then nothing may pass.
-pub(crate) fn all() -> Result<&'static [Rule], &'static str> {
-    RULES.as_ref().map(Vec::as_slice).map_err(String::as_str)
+/// The rules that could speak of what was seen, or why one of them cannot be read: then nothing may pass.
+pub(crate) fn about<'s>(seen: &'s Seen<'_>) -> impl Iterator<Item = Result<&'static Rule, &'static str>> + 's {
+    LINES.iter().filter(|line| line.about.is_empty() || may_speak_of(line.about, seen)).map(Line::rule)
 }
 
 #[cfg(test)]
@@ -100,13 +123,19 @@ mod tests {
             rule.remove("matches").unwrap();
             rule.remove("rejects").unwrap();
         }
-        let lines: Vec<String> = rules.iter().map(ToString::to_string).collect();
-        let now = format!("[\n{}\n]\n", lines.join(",\n"));
+        let lines = rules.iter().map(|written| {
+            let rule: Rule = serde_json::from_value(written.clone()).unwrap();
+            let mut about: Vec<String> = rule.when.iter().map(When::shape).collect();
+            about.extend(rule.reading_passes.then(|| READING_PASSES.to_owned()));
+            assert!(about.iter().all(|word| !word.contains([' ', '\t'])), "{about:?}");
+            format!("{}\t{written}\n", about.join(" "))
+        });
+        let now: String = lines.collect();
         if std::env::var_os("RINGFENCE_TEST_WRITE_RULES").is_some() {
-            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/data/rules.json"), now).unwrap();
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/data/rules.txt"), now).unwrap();
             return;
         }
-        assert!(now == RULES_FILE, "data/rules.json is stale; run this test with RINGFENCE_TEST_WRITE_RULES=1");
+        assert!(now == RULES_FILE, "data/rules.txt is stale; run this test with RINGFENCE_TEST_WRITE_RULES=1");
     }
 
     fn found(line: &str) -> Vec<String> {
@@ -132,7 +161,9 @@ mod tests {
     fn every_rule_is_read_and_has_a_name_of_its_own_reasons_and_examples() {
         let mut names = BTreeSet::new();
         let written = written();
-        for (rule, written) in all().unwrap().iter().zip(&written) {
+        assert_eq!(LINES.len(), written.len());
+        for (line, written) in LINES.iter().zip(&written) {
+            let rule = line.rule().unwrap();
             assert!(names.insert(&rule.id), "{} twice", rule.id);
             assert!(rule.id.split('.').count() == 2, "{}", rule.id);
             // A line that two parsers read differently is a mistake in one of them, and would not stay an example.
@@ -142,6 +173,13 @@ mod tests {
             assert!(!rule.why.ends_with('.') && rule.instead.ends_with('.'), "{}", rule.id);
             assert_ne!(rule.verdict, Verdict::Allow, "{}", rule.id);
         }
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_says_so_whatever_it_is_about() {
+        assert!(Line::new("removes\t{}").rule().is_err());
+        let bare = Line::new("{}");
+        assert!(bare.about.is_empty() && bare.rule().is_err());
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(super) fn lay(
     }
     let user = plan.policy().proc.user.value;
     let identity = Identity { uid: user.uid, gid: user.gid, host_uid: user.uid, host_gid: user.gid };
-    let mut trees = Vec::new();
+    let mut trees = view::Trees::default();
     let scratch = |path: &str, mode| Entry::Scratch { at: path.into(), mode, size: None };
     let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
     let (workspace, reviewed) = view::workspace(plan, at, identity, &containers.state, &mut trees)?;
@@ -59,7 +59,7 @@ pub(super) fn lay(
         writable_bytes: size,
         writable_files: files(size),
     };
-    let laid = containers.launcher.lay(&laying, &trees).map_err(io("lay the workspace into the container"))?;
+    let laid = containers.launcher.lay(&laying, &trees.held).map_err(io("lay the workspace into the container"))?;
     match (laid.kept, lower) {
         (Some((upper, merged)), Some(lower)) => Ok(Some(LaidWorkspace { upper, merged, lower })),
         (None, None) => Ok(None),

@@ -1,7 +1,6 @@
 //! Finds the files of a workspace that the policy denies. Bounded: a tree that is too large to look through is refused.
 
 use std::ffi::OsStr;
-use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -75,7 +74,8 @@ fn walk(
     let kept = place.as_ref().map(Place::read).unwrap_or_default();
     let mut known = Known::parse(&kept, now);
     let mut walk = Walk::default();
-    let mut piece = vec![MaybeUninit::uninit(); PIECE];
+    // Not written before it is needed: each page of it would be a fault.
+    let mut piece = Vec::<u8>::with_capacity(PIECE);
     while let Some((folder, kind)) = walk.left.pop() {
         if let Some(names) = known.recall(&root, &folder) {
             walk.take(&folder, &names)?;
@@ -96,7 +96,7 @@ fn walk(
         // Before the names are read: a change while they are makes this stamp an old one.
         let stamp = known::stamp_of(&opened, Path::new(""));
         let mut read = Read::default();
-        let mut entries = RawDir::new(opened, &mut piece);
+        let mut entries = RawDir::new(opened, piece.spare_capacity_mut());
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(|errno| failed(&folder, errno))?;
             read.add(deny, &folder, entry.file_name().to_bytes(), entry.file_type());

@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -289,7 +289,7 @@ impl Root {
         &self,
         entries: &[Entry],
         identity: Identity,
-        trees: &mut Vec<OwnedFd>,
+        trees: &mut view::Trees,
     ) -> Result<Entry, StartError> {
         let mut absent = self.absent.clone();
         let mut take_away = |path: PathBuf| {

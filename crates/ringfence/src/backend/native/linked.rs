@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -160,7 +159,8 @@ fn look_through(
 ) -> Result<Vec<PathBuf>, LinksError> {
     let mut left: Vec<_> = folders.into_iter().map(|folder| (folder, FileType::Directory)).collect();
     let mut closed = Vec::new();
-    let mut piece = vec![MaybeUninit::uninit(); PIECE];
+    // Not written before it is needed: each page of it would be a fault.
+    let mut piece = Vec::<u8>::with_capacity(PIECE);
     while let Some((folder, kind)) = left.pop() {
         let failed = |errno| LinksError::Folder(folder.clone(), errno);
         let opened = match open(root, &folder) {
@@ -177,7 +177,7 @@ fn look_through(
         let known = u32::try_from(kind).is_ok_and(|kind| KEEP_THEIR_TIMES.contains(&kind));
         let numbers = if known { Numbers::Believed } else { Numbers::NotBelieved };
         let held = opened.try_clone().map_err(|_| failed(Errno::MFILE))?;
-        let mut names = RawDir::new(opened, &mut piece);
+        let mut names = RawDir::new(opened, piece.spare_capacity_mut());
         while let Some(entry) = names.next() {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_bytes();

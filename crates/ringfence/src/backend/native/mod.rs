@@ -13,7 +13,7 @@ mod trust;
 pub(super) mod view;
 
 use std::ffi::OsString;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
@@ -83,9 +83,8 @@ impl Native {
         self.hierarchy.get_or_init(cgroup::probe).as_ref()
     }
 
-    /// The cgroup of one run, with its limits, where this host has one to give.
-    fn make_group(&self, plan: &Plan) -> Result<Option<Cgroup>, StartError> {
-        let Ok(hierarchy) = self.hierarchy() else { return Ok(None) };
+    /// Makes the cgroup called `name` of one run, with its limits.
+    fn make_group(&self, hierarchy: &Hierarchy, name: &str, plan: &Plan) -> std::io::Result<Cgroup> {
         self.swept.call_once(|| {
             // What cannot be removed now, such as because another supervisor is just removing it, is found again by a
             // later start. It must not cost this one its limits.
@@ -98,9 +97,7 @@ impl Native {
             processes: Some(u64::from(proc.processes.value) + 1),
             cpu_millis: Some(proc.cpus.value.millis()),
         };
-        let failed = |source| StartError::Io { attempt: "make a cgroup for the program", source };
-        let name = cgroup::name_for(plan.run_id().as_str()).map_err(failed)?;
-        hierarchy.create(&name, &limits).map(Some).map_err(failed)
+        hierarchy.create(name, &limits)
     }
 
     /// The root from an image, when the policy names one. Before anything else is made: it may have to be unpacked first.
@@ -119,9 +116,14 @@ impl Native {
         only: Option<Program>,
         stdio: [BorrowedFd<'_>; 3],
     ) -> Result<(Guest, Option<Cgroup>), StartError> {
-        let group = self.make_group(plan)?;
+        let no_group = |source| StartError::Io { attempt: "make a cgroup for the program", source };
+        // Where this host has one to give.
+        let grouped = match self.hierarchy() {
+            Ok(hierarchy) => Some((hierarchy, cgroup::name_for(plan.run_id().as_str()).map_err(no_group)?)),
+            Err(_) => None,
+        };
         if self.launcher.prepares() != Prepares::Nothing {
-            begun::hold(&mut view.wall, view.system, &mut view.trees)?;
+            begun::hold(&mut view.wall, view.system, &mut view.trees.held)?;
         }
         let mut launch = WallLaunch {
             wall: view.wall,
@@ -135,18 +137,27 @@ impl Native {
             only,
             doors: door::wanted(&plan.policy().net),
         };
-        match &group {
-            Some(group) => {
-                launch.cgroup = Some(membership(group));
+        match &grouped {
+            Some((hierarchy, name)) => {
+                launch.cgroup = Some(membership(hierarchy, name));
                 // The group counts what is used. A limit on what one process may ask for would come first, refuse
                 // programs that only reserve much, and leave nothing to tell by.
                 launch.restrictions.rlimits.retain(|limit| limit.kind != RlimitKind::Data);
             }
             None => launch.restrictions.processors = Some(plan.policy().proc.cpus.value.millis().div_ceil(1000)),
         }
-        let guest = self
-            .launcher
-            .start(&launch, stdio, &view.trees, ringfence_guest::live)
+        let mut group = None;
+        let make_groups = || {
+            let Some((hierarchy, name)) = &grouped else { return Ok(()) };
+            let made = self.make_group(hierarchy, name, plan);
+            let gone_on = if made.is_ok() { Ok(()) } else { Err(std::io::ErrorKind::Other.into()) };
+            group = Some(made);
+            gone_on
+        };
+        let raised = self.launcher.start(&launch, stdio, &view.trees.held, ringfence_guest::live, make_groups);
+        // Why there is no group is told before that there is no wall.
+        let group = group.transpose().map_err(no_group)?;
+        let guest = raised
             .and_then(|(raised, control)| Guest::new(raised, control))
             .map_err(|source| StartError::Io { attempt: "make namespaces for the program", source })?;
         Ok((guest, group))
@@ -226,10 +237,12 @@ fn groups_of(group: Option<&Cgroup>) -> Groups {
     if group.is_some() { Groups::Kept } else { Groups::Missing }
 }
 
-fn membership(group: &Cgroup) -> Membership {
-    match (group.folder_fd(), group.folders().next()) {
-        (Some(_), Some(folder)) => Membership::Unified(folder.to_owned()),
-        _ => Membership::PerController(group.folders().map(Path::to_owned).collect()),
+/// The groups of one run, which are about to be made.
+fn membership(hierarchy: &Hierarchy, name: &str) -> Membership {
+    let mut folders = hierarchy.folders(name);
+    match folders.pop() {
+        Some(folder) if folders.is_empty() && hierarchy.is_unified() => Membership::Unified(folder),
+        last => Membership::PerController(folders.into_iter().chain(last).collect()),
     }
 }
 
@@ -322,7 +335,7 @@ struct View {
     wall: Wall,
     /// How many of its first entries are the system's.
     system: usize,
-    trees: Vec<OwnedFd>,
+    trees: view::Trees,
     writable: Vec<(OsString, Access)>,
     /// The workspace, when what is changed of it is kept.
     lower: Option<Arc<Lower>>,
@@ -336,7 +349,7 @@ fn view(
     code: Vec<Entry>,
 ) -> Result<View, StartError> {
     let state = &native.state;
-    let mut trees = Vec::new();
+    let mut trees = view::Trees::default();
     let (identity, mut entries) = match root {
         Some(root) => {
             let identity = begun::identity(plan.policy().proc.user.value, plan.run_id());

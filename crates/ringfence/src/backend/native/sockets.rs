@@ -1,7 +1,6 @@
 //! Sockets of the host that the policy names: each is shown at its own path, and nothing beside it.
 
 use std::env::VarError;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -32,13 +31,13 @@ pub(super) fn entries(
     plan: &Plan,
     identity: Identity,
     state: &StateFolder,
-    trees: &mut Vec<OwnedFd>,
+    trees: &mut view::Trees,
 ) -> Result<Vec<Entry>, StartError> {
     let sockets = &plan.policy().net.unix;
     sockets.iter().map(|socket| entry(socket.value.as_path(), identity, state, trees)).collect()
 }
 
-fn entry(path: &Path, identity: Identity, state: &StateFolder, trees: &mut Vec<OwnedFd>) -> Result<Entry, StartError> {
+fn entry(path: &Path, identity: Identity, state: &StateFolder, trees: &mut view::Trees) -> Result<Entry, StartError> {
     let refuse = |why: String| Err(StartError::Wall(WallError(format!("`net.unix` names {}: {why}", path.display()))));
     let real = match path.canonicalize() {
         Ok(real) => real,

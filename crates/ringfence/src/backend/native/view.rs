@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringfence_linux::kernel_file;
-use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, Source, Written};
+use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, OwnerMap, Source, Written};
 use ringfence_policy::{Mount, MountMode, WorkspaceMode};
 use rustix::fs::FileType;
 
@@ -108,13 +108,22 @@ pub(super) fn read_only(path: &Path) -> Entry {
     Entry::Bind { source: Source::Host(path.to_owned()), at: path.to_owned(), access: Access::ReadOnly }
 }
 
+/// What of the host was taken hold of.
+#[derive(Debug, Default)]
+pub(in crate::backend) struct Trees {
+    /// What entries name by their number.
+    pub(in crate::backend) held: Vec<OwnedFd>,
+    /// Each is waited for when it is dropped, for which there is time when the guest works.
+    maps: Vec<OwnerMap>,
+}
+
 /// The workspace, as its mode says.
 pub(in crate::backend) fn workspace(
     plan: &Plan,
     at: &Path,
     identity: Identity,
     state: &StateFolder,
-    trees: &mut Vec<OwnedFd>,
+    trees: &mut Trees,
 ) -> Result<(Vec<Entry>, Option<Reviewed>), StartError> {
     let mode = plan.policy().fs.mode.value;
     if mode == WorkspaceMode::Ephemeral {
@@ -269,7 +278,7 @@ pub(super) fn pin(path: &Path) -> Result<Pinned, StartError> {
 }
 
 /// A folder of the host. Root's files must be the program's files inside, although the program is not root outside.
-pub(super) fn source(folder: &Pinned, identity: Identity, trees: &mut Vec<OwnedFd>) -> Result<Source, StartError> {
+pub(super) fn source(folder: &Pinned, identity: Identity, trees: &mut Trees) -> Result<Source, StartError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(folder.source());
     }
@@ -277,8 +286,9 @@ pub(super) fn source(folder: &Pinned, identity: Identity, trees: &mut Vec<OwnedF
         .map_err(|error| wall_error("map the owner of a folder", &error))?;
     let tree = wall::idmapped_tree(&folder.held(), mapping.as_fd())
         .map_err(|error| wall_error("show a folder's files as the program's own", &error))?;
-    trees.push(tree);
-    Ok(Source::Tree(trees.len() - 1))
+    trees.held.push(tree);
+    trees.maps.push(mapping);
+    Ok(Source::Tree(trees.held.len() - 1))
 }
 
 /// What the policy denies in a folder of the host, by its place in the folder or in the workspace; nothing when the whole
