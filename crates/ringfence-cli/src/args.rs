@@ -11,7 +11,7 @@ mod reach;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub(crate) use self::apply::{ApplyArgs, UndoArgs};
+pub(crate) use self::apply::{ApplyArgs, ApplyWhen, UndoArgs};
 pub(crate) use self::cache::CacheCommand;
 pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
 pub(crate) use self::checkpoint::{CheckpointCommand, CheckpointDiffArgs};
@@ -19,6 +19,7 @@ pub(crate) use self::image::{EngineArg, ImageBuildArgs, ImageCommand, SourceArg}
 pub(crate) use self::policy::PolicyCommand;
 pub(crate) use self::reach::{ExplainArgs, LearnArgs};
 use crate::diff::DiffArgs;
+use crate::hook::HookArgs;
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
@@ -83,6 +84,8 @@ pub(crate) enum Command {
     /// Show, check and compare policies
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Judge a tool call of an agent, as its hook: reads the call from standard input and answers in the agent's own format
+    Hook(HookArgs),
     /// Say whether a host would be reached, by which rule, and what would allow it
     Explain(ExplainArgs),
     /// Propose the least policy that would have let through what a run was denied
@@ -187,9 +190,13 @@ pub(crate) struct RunArgs {
     /// Print the plan and start nothing
     #[arg(long, conflicts_with = "events")]
     pub(crate) dry_run: bool,
-    /// Apply what it changed if it succeeds and nothing of it is flagged
-    #[arg(long, conflicts_with = "dry_run")]
-    pub(crate) apply: bool,
+    /// Apply what it changed: all of it, if it succeeds and nothing of it is flagged; or, however it ends, what is not flagged
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "clean")]
+    #[arg(conflicts_with = "dry_run")]
+    pub(crate) apply: Option<ApplyWhen>,
+    /// Say yes to what this rule asks about the command; repeatable. Never to hosts, which are asked about while it runs
+    #[arg(long, value_name = "RULE", help_heading = "Policy")]
+    pub(crate) approve: Vec<String>,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
 }

@@ -10,9 +10,11 @@ mod check;
 mod chosen;
 mod diff;
 mod doctor;
+mod ended;
 mod explain;
 mod foresee;
 mod generate;
+mod hook;
 mod image;
 mod learn;
 mod log;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Discard { runs, all } => changes::throw_away_named(&runs, all),
         Command::Cache(command) => cache::cache(command),
         Command::Policy(command) => policy::policy(command),
+        Command::Hook(args) => Ok(hook::hook(&args)),
         Command::Explain(args) => explain::explain(&args),
         Command::Learn(args) => learn::learn(&args),
         Command::Image(command) => image::image(command),

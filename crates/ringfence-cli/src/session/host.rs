@@ -22,7 +22,8 @@ use super::store::{Held, Info};
 use super::wire::{Call, CheckpointCall, Exec, HEADER, Kind, Look, MOST_WORD, announced, message, read_call};
 use super::{SessionFailure, SessionName};
 use crate::args::{OutputArgs, SessionStartArgs};
-use crate::run::{finish, wall_overrides, workspace_at};
+use crate::ended::{Spoken, finish};
+use crate::run::{wall_overrides, workspace_at};
 use crate::{Done, chatter, setup};
 
 /// Outcomes of runs in the background that nobody has fetched.
@@ -58,7 +59,7 @@ pub(super) fn keep(args: &SessionStartArgs) -> Done {
         let session = match engine.open_session(wanted).await {
             Ok(session) => session,
             Err(outcome) => {
-                finish(&outcome, OutputArgs::default())?;
+                finish(&outcome, OutputArgs::default(), Spoken::All)?;
                 return Ok(outcome.conventional_exit_code());
             }
         };

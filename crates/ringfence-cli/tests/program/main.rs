@@ -10,6 +10,7 @@ mod code;
 mod diff;
 mod endings;
 mod foresee;
+mod hook;
 mod ledger;
 mod limits;
 mod output;
