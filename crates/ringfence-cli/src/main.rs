@@ -16,6 +16,7 @@ mod foresee;
 mod generate;
 mod hook;
 mod image;
+mod init;
 mod learn;
 mod log;
 mod policy;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Command::Discard { runs, all } => changes::throw_away_named(&runs, all),
         Command::Cache(command) => cache::cache(command),
         Command::Policy(command) => policy::policy(command),
+        Command::Init(args) => init::init(&args),
         Command::Hook(args) => Ok(hook::hook(&args)),
         Command::Explain(args) => explain::explain(&args),
         Command::Learn(args) => learn::learn(&args),

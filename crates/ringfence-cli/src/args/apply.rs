@@ -69,8 +69,7 @@ pub(crate) struct UndoArgs {
 /// When `run` applies what a program changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ApplyWhen {
-    /// If it succeeds and nothing of it is flagged
+    // Said in the flag's own line: with a line for each value the whole page would be twice as long.
     Clean,
-    /// However it ends, but for what is flagged, denied or in conflict
     Unflagged,
 }

@@ -48,7 +48,8 @@ pub(super) fn tool(name: &str, input: &Map<String, Value>, server: Option<&str>)
     let path = |key: &str, access| Ok(Tool::Files(Files { paths: vec![text(input, key)?.to_owned()], access }));
     Ok(match name {
         "Bash" | "Monitor" => {
-            if input.get("dangerouslyDisableSandbox").is_some_and(|wanted| *wanted != Value::Bool(false)) {
+            let leaves_out = input.get("dangerouslyDisableSandbox").unwrap_or(&Value::Null);
+            if !matches!(leaves_out, Value::Null | Value::Bool(false)) {
                 return Ok(Tool::Refused(no_way_around()));
             }
             let beside = name == "Monitor" || input.get("run_in_background") == Some(&Value::Bool(true));
@@ -110,7 +111,7 @@ pub(super) fn answer(answer: Answer) -> Value {
     };
     match answer {
         Answer::Free => json!({}),
-        Answer::Changed(input) => decided("allow", Some("it runs behind Ringfence's wall".to_owned()), Some(input)),
+        Answer::Changed(input) => decided("allow", Some("let by Ringfence, in this form".to_owned()), Some(input)),
         Answer::Ask(refusal, input) => decided("ask", Some(said(&refusal)), input),
         Answer::Deny(refusal) => decided("deny", Some(said(&refusal)), None),
     }

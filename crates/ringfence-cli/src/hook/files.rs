@@ -60,7 +60,7 @@ fn judge_one(judge: &Judge<'_>, call: &Call, path: &str, access: Access) -> Obje
         let advice = "It is kept from every tool; do not try to get at it by another way. Ask the person for what you need of it.";
         return Some(Answer::Deny(refusal.do_not_retry(advice)));
     }
-    let Some(real) = names.last() else { return None };
+    let real = names.last()?;
     if let Some(why) = out_of_bounds(judge, real, access) {
         let refusal = Refusal::new("fs.workspace", subject, why).at(&fs.workspace.origin);
         return Some(Answer::Deny(

@@ -12,8 +12,8 @@ use super::{Agent, Ground, NotJudged, files, search, shell, web};
 use crate::args::LayerArgs;
 use crate::setup::Context;
 
-/// The server whose tools are our own.
-const OURS: &str = "ringfence";
+/// The server whose tools are our own, by the names that settings and the plugin give it.
+const OURS: [&str; 3] = ["ringfence", "plugin_ringfence_ringfence", "plugin:ringfence:ringfence"];
 
 /// Everything that decides.
 pub(super) struct Judge<'a> {
@@ -84,18 +84,12 @@ impl<'a> Judge<'a> {
 
     /// Our own server is behind the same walls. Others do what they like, so each tool, or the server, has to be listed.
     fn mcp(&self, call: &Call, server: Option<&str>) -> Answer {
-        let by_name = ["mcp__", "mcp_"].iter().find_map(|start| call.name.strip_prefix(start));
-        let ours = match (server, by_name) {
-            (Some(server), _) => server == OURS,
-            (None, Some(name)) => {
-                ["__", "_"].iter().any(|between| name.strip_prefix(OURS).is_some_and(|rest| rest.starts_with(between)))
-            }
-            (None, None) => false,
-        };
+        let by_name = call.name.strip_prefix("mcp__").and_then(|name| name.split_once("__")).map(|(server, _)| server);
+        let server = server.or(by_name);
+        let ours = server.is_some_and(|server| OURS.contains(&server));
         if ours {
             return Answer::Free;
         }
-        let server = server.or_else(|| by_name.and_then(|name| name.split_once("__")).map(|(server, _)| server));
         let whole = server.map(|server| format!("mcp__{server}"));
         if let Some(free) = self.listed(&call.name).or_else(|| self.listed(whole.as_deref()?)) {
             return free;

@@ -31,6 +31,7 @@ use serde_json::{Map, Value};
 pub(crate) use self::agent::Agent;
 use self::call::{Answer, Event};
 use self::judge::Judge;
+pub(crate) use self::shell::joined;
 use crate::args::LayerArgs;
 use crate::setup::Context;
 use crate::{chatter, setup};

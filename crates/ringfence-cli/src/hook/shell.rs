@@ -237,7 +237,7 @@ impl Wrapper {
 }
 
 /// Words as a shell would read them back.
-pub(super) fn joined(words: &[String]) -> String {
+pub(crate) fn joined(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 

@@ -385,7 +385,15 @@ fn web_tools_go_by_the_rules_of_the_network_and_unlisted_servers_are_denied() {
     claude(tool("WebSearch", json!({ "query": "x" })), true, "");
     claude(tool("mcp__github__x", json!({})), true, "");
     claude(tool("mcp__ringfence__x", json!({})), true, "");
-    for other in ["mcp__other__x", "mcp__ringfenced__x", "mcp__githubs__x", "mcp__x__ringfence"] {
+    claude(tool("mcp__plugin_ringfence_ringfence__x", json!({})), true, "");
+    for other in [
+        "mcp__other__x",
+        "mcp__ringfenced__x",
+        "mcp__ringfence_evil__x",
+        "mcp__ringfence",
+        "mcp__githubs__x",
+        "mcp__x__ringfence",
+    ] {
         claude(tool(other, json!({})), false, "tools.mcp");
     }
     claude(tool("Bash", json!({ "command": "ls", "dangerouslyDisableSandbox": true })), false, "hook.disable-sandbox");

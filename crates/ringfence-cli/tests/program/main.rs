@@ -11,6 +11,7 @@ mod diff;
 mod endings;
 mod foresee;
 mod hook;
+mod init;
 mod ledger;
 mod limits;
 mod output;
