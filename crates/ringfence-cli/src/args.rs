@@ -12,7 +12,7 @@ mod reach;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub(crate) use self::apply::{ApplyArgs, UndoArgs};
+pub(crate) use self::apply::{ApplyArgs, ApplyWhen, UndoArgs};
 pub(crate) use self::cache::CacheCommand;
 pub(crate) use self::changes::{ChangesArgs, ChangesCommand};
 pub(crate) use self::checkpoint::{CheckpointCommand, CheckpointDiffArgs};
@@ -21,6 +21,8 @@ pub(crate) use self::mcp::{McpArgs, NamesArg};
 pub(crate) use self::policy::PolicyCommand;
 pub(crate) use self::reach::{ExplainArgs, LearnArgs};
 use crate::diff::DiffArgs;
+use crate::hook::HookArgs;
+use crate::init::InitArgs;
 use crate::session::SessionName;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
@@ -39,16 +41,17 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads the command line. Of a run, which somebody waits for, only its own part is built. What that does not take,
-    /// a wish for help included, is read again as a whole, which has the words for it.
+    /// Reads the command line. Of a run and a hook, which somebody waits for, only their own part is built. What that does not
+    /// take, a wish for help included, is read again as a whole, which has the words for it.
     pub(crate) fn read() -> Self {
         let words: Vec<OsString> = std::env::args_os().collect();
-        match words.get(1..) {
-            Some(words) if words.first().is_some_and(|word| word == "run") => {
-                RunArgs::read(words).map_or_else(|_| Self::parse(), |run| Self { command: Command::Run(Box::new(run)) })
-            }
-            _ => Self::parse(),
-        }
+        let words = words.get(1..).unwrap_or_default();
+        let command = match words.first().and_then(|word| word.to_str()) {
+            Some("run") => part::<RunArgs>(words).ok().map(|run| Command::Run(Box::new(run))),
+            Some("hook") => part::<HookArgs>(words).ok().map(Command::Hook),
+            Some(_) | None => None,
+        };
+        command.map_or_else(Self::parse, |command| Self { command })
     }
 }
 
@@ -85,6 +88,10 @@ pub(crate) enum Command {
     /// Show, check and compare policies
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Set up the agents of this project: the policy, their hooks, and the MCP server
+    Init(InitArgs),
+    /// Judge a tool call of an agent, as its hook: reads the call from standard input and answers in the agent's own format
+    Hook(HookArgs),
     /// Say whether a host would be reached, by which rule, and what would allow it
     Explain(ExplainArgs),
     /// Propose the least policy that would have let through what a run was denied
@@ -191,9 +198,14 @@ pub(crate) struct RunArgs {
     /// Print the plan and start nothing
     #[arg(long, conflicts_with = "events")]
     pub(crate) dry_run: bool,
-    /// Apply what it changed if it succeeds and nothing of it is flagged
-    #[arg(long, conflicts_with = "dry_run")]
-    pub(crate) apply: bool,
+    /// Apply what it changed: clean (without a value), if it succeeds and nothing is flagged; unflagged, however it ends, but
+    /// for what is flagged
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "clean")]
+    #[arg(conflicts_with = "dry_run")]
+    pub(crate) apply: Option<ApplyWhen>,
+    /// Say yes to what this rule asks about the command; repeatable. Never to hosts, which are asked about while it runs
+    #[arg(long, value_name = "RULE", help_heading = "Policy")]
+    pub(crate) approve: Vec<String>,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
 }
@@ -276,12 +288,10 @@ pub(crate) struct WorkArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-impl RunArgs {
-    /// The words of a run, `run` itself first.
-    fn read(words: &[OsString]) -> Result<Self, clap::Error> {
-        let mut command = Self::augment_args(clap::Command::new("ringfence run"));
-        Self::from_arg_matches(&command.try_get_matches_from_mut(words)?)
-    }
+/// The words of one command, its own name first.
+fn part<A: ClapArgs + FromArgMatches>(words: &[OsString]) -> Result<A, clap::Error> {
+    let mut command = A::augment_args(clap::Command::new("ringfence"));
+    A::from_arg_matches(&command.try_get_matches_from_mut(words)?)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -10,10 +10,13 @@ mod check;
 mod chosen;
 mod diff;
 mod doctor;
+mod ended;
 mod explain;
 mod foresee;
 mod generate;
+mod hook;
 mod image;
+mod init;
 mod learn;
 mod log;
 mod mcp;
@@ -67,6 +70,8 @@ fn main() -> ExitCode {
         Command::Discard { runs, all } => changes::throw_away_named(&runs, all),
         Command::Cache(command) => cache::cache(command),
         Command::Policy(command) => policy::policy(command),
+        Command::Init(args) => init::init(&args),
+        Command::Hook(args) => Ok(hook::hook(&args)),
         Command::Explain(args) => explain::explain(&args),
         Command::Learn(args) => learn::learn(&args),
         Command::Image(command) => image::image(command),

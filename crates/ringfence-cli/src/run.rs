@@ -10,19 +10,19 @@ use std::pin::pin;
 
 use ringfence::launcher::Launcher;
 use ringfence::request::{MOST_CODE_BYTES, WorkspaceAt};
-use ringfence::run_id::{NoRandomness, RunId};
-use ringfence::workspace::{AtOnce, Counts};
-use ringfence::{Engine, Event, Outcome, Plan, Request, Run, Status, Stdin, Work};
+use ringfence::run_id::NoRandomness;
+use ringfence::{Engine, Event, Plan, Request, Run, Stdin, Work};
 use ringfence_policy::{Field, Grant, NetMode, Overrides, ResolvedPolicy};
 use serde_json::json;
 
-use crate::args::{OutputArgs, RunArgs, WallLimitArgs, WorkArgs};
+use crate::args::{ApplyWhen, RunArgs, WallLimitArgs, WorkArgs};
+use crate::ended::{Spoken, finish};
 use crate::printer::{Printed, Printer, Screen};
 use crate::setup;
 use crate::stdin::pass_on_stdin;
 use crate::stop_signals::StopSignals;
-use crate::terminal::{harmless, plain_line};
-use crate::{Done, Fatal, chatter, render};
+use crate::terminal::harmless;
+use crate::{Done, Fatal, chatter};
 
 pub(crate) const HUNG_UP: u8 = 129;
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -118,9 +118,10 @@ pub(crate) fn run(args: RunArgs, launcher: Launcher) -> Done {
     }
     ringfence::adopt_orphans().map_err(RunFailure::Adopt)?;
     // With its input passed on, the terminal is the program's to read from.
-    let engine = match args.stdin {
-        true => setup::engine(context, launcher)?,
-        false => setup::engine_at_terminal(context, launcher, args.output)?,
+    let engine = match (args.approve.is_empty(), args.stdin) {
+        (false, _) => setup::engine_approving(context, launcher, args.approve.clone())?,
+        (true, true) => setup::engine(context, launcher)?,
+        (true, false) => setup::engine_at_terminal(context, launcher, args.output)?,
     };
     // The process ends with its run: what the kernel takes back at once is not taken apart piece by piece before.
     let runtime = ManuallyDrop::new(setup::runtime()?);
@@ -226,7 +227,7 @@ async fn dry_run(engine: &Engine, request: Request, args: &RunArgs) -> Done {
             Ok(0)
         }
         Err(outcome) => {
-            finish(&outcome, args.output)?;
+            finish(&outcome, args.output, Spoken::All)?;
             Ok(outcome.conventional_exit_code())
         }
     }
@@ -326,8 +327,10 @@ async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, a
         }
     };
     let mut outcome = outcome;
-    if args.apply {
-        engine.apply_if_clean(&mut outcome).await;
+    match args.apply {
+        Some(ApplyWhen::Clean) => engine.apply_if_clean(&mut outcome).await,
+        Some(ApplyWhen::Unflagged) => engine.apply_unflagged(&mut outcome).await,
+        None => {}
     }
     let screen = match printer.finish(Event::Ended(outcome.clone())).await {
         Ok(screen) => screen,
@@ -337,120 +340,21 @@ async fn follow(engine: &Engine, request: Request, mut input: Option<OwnedFd>, a
         Err(error) => return Err(RunFailure::Output(error).into()),
     };
     screen.notice_weak_wall(&outcome);
-    finish(&outcome, args.output)?;
+    finish(&outcome, args.output, spoken(args.apply))?;
     Ok(stopped_by.unwrap_or_else(|| outcome.conventional_exit_code()))
+}
+
+/// Whoever wants all applied that may be has nothing to do where all of it was.
+fn spoken(apply: Option<ApplyWhen>) -> Spoken {
+    match apply {
+        Some(ApplyWhen::Unflagged) => Spoken::WhatWasLeft,
+        Some(ApplyWhen::Clean) | None => Spoken::All,
+    }
 }
 
 fn stop(run: &Run, stopped_by: &mut Option<u8>, code: u8) {
     stopped_by.get_or_insert(code);
     run.cancel();
-}
-
-/// The end of a run for a person or, with `--json`, for a program.
-pub(crate) fn finish(outcome: &Outcome, args: OutputArgs) -> Result<(), RunFailure> {
-    if args.json {
-        let mut text = serde_json::to_string_pretty(outcome)?;
-        text.push('\n');
-        match chatter::data(&text) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(RunFailure::Output(error)),
-            Ok(()) | Err(_) => {}
-        }
-        return Ok(());
-    }
-    if let Some(refused) = &outcome.refusal {
-        chatter::say_raw(&render::refusal(refused));
-    }
-    if let Some(error) = &outcome.error {
-        chatter::say_raw(&render::failure(error));
-    }
-    if !args.quiet {
-        if outcome.output_truncated {
-            chatter::say("some output was left out; the policy's proc.output is the cap");
-        }
-        if let Some(counts) = outcome.changes {
-            chatter::say(&describe_changes(counts, outcome.applied.as_ref(), &outcome.run_id));
-        }
-        for violation in outcome.violations.iter().filter(|violation| violation.rule == "fs.size") {
-            chatter::say(&describe_full(&violation.message));
-        }
-        if let Some(denied) = describe_denied(outcome) {
-            chatter::say(&denied);
-        }
-        match outcome.status {
-            Status::TimedOut | Status::OutOfMemory | Status::TooManyProcesses => {
-                let rules: Vec<String> = outcome
-                    .violations
-                    .iter()
-                    .map(|violation| format!("{} ({})", violation.message, violation.rule))
-                    .collect();
-                chatter::say(&format!("stopped: {}", rules.join("; ")));
-                if let Some(advice) = &outcome.advice {
-                    chatter::say(advice);
-                }
-            }
-            Status::Exited | Status::Signalled | Status::Cancelled | Status::Refused | Status::CouldNotRun => {}
-        }
-    }
-    Ok(())
-}
-
-/// The hosts that a program did not get to, and how it would.
-fn describe_denied(outcome: &Outcome) -> Option<String> {
-    const SHOWN: usize = 5;
-    let mut hosts: Vec<String> = Vec::new();
-    for contact in outcome.network.iter().filter(|contact| !contact.allowed) {
-        let reason = contact.reason.as_deref().unwrap_or_default();
-        // A name that was only looked up has no port.
-        let port = if contact.port == 0 { String::new() } else { format!(":{}", contact.port) };
-        let host = format!("{}{port} ({reason})", contact.host);
-        if !hosts.contains(&host) {
-            hosts.push(host);
-        }
-    }
-    let more = hosts.len().saturating_sub(SHOWN);
-    hosts.truncate(SHOWN);
-    if more > 0 {
-        hosts.push(format!("and {more} more"));
-    }
-    let what = hosts.join(", ");
-    (!what.is_empty()).then(|| {
-        let id = &outcome.run_id;
-        format!("the network was denied: {what}; `ringfence learn {id}` proposes what to write to allow it")
-    })
-}
-
-/// What was changed, where it is, and what to do with it.
-pub(crate) fn describe_changes(counts: Counts, applied: Option<&AtOnce>, id: &RunId) -> String {
-    let parts = [(counts.added, "added"), (counts.changed, "changed"), (counts.removed, "removed")];
-    let parts: Vec<String> =
-        parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    let changes = if counts.total() == 1 { "change" } else { "changes" };
-    let changed = format!("{} {changes} ({})", counts.total(), parts.join(", "));
-    let Some(applied) = applied else {
-        return format!("{changed}; look at them with: ringfence diff {id}, and apply them with: ringfence apply {id}");
-    };
-    let mut text = match (applied.applied, applied.left) {
-        (_, 0) => format!("{changed}, applied; take them back with: ringfence undo"),
-        (0, left) => format!("{changed}, none of them applied, because of {left}:"),
-        (done, left) => format!("{changed}, {done} of them applied; {left} held back:"),
-    };
-    for named in &applied.named {
-        text.push_str(&format!("\n  {}: {}", plain_line(named.path.as_bytes()), plain_line(named.reason.as_bytes())));
-    }
-    if applied.left > applied.named.len() {
-        text.push_str(&format!("\n  and {} more", applied.left - applied.named.len()));
-    }
-    if applied.left > 0 {
-        text.push_str(&format!(
-            "\nlook at them with: ringfence diff {id}, and apply what may be with: ringfence apply {id} --include-flagged"
-        ));
-    }
-    text
-}
-
-/// That there was no room, and how to get more.
-pub(crate) fn describe_full(message: &str) -> String {
-    format!("{message} (fs.size); to permit more, raise `fs: {{ size: … }}` in the policy")
 }
 
 /// The part of a call's wishes that is, or is not, about some fields.

@@ -13,7 +13,7 @@ use ringfence::{Approver, Engine, StateFolder};
 use ringfence_policy::{Diagnostic, Grant, Layer};
 
 use crate::Fatal;
-use crate::approver::{AtTerminal, NotHeldBack};
+use crate::approver::{AtTerminal, Beforehand, NotHeldBack};
 use crate::args::{LayerArgs, OutputArgs};
 use crate::{chatter, question, render};
 
@@ -67,7 +67,8 @@ pub(crate) struct Context {
     pub(crate) loaded: Loaded,
     pub(crate) workspace: PathBuf,
     grants: Vec<Grant>,
-    own: Vec<PathBuf>,
+    /// The files that the policy was read from, by their real paths.
+    pub(crate) own: Vec<PathBuf>,
 }
 
 fn variable(name: &str) -> Option<OsString> {
@@ -183,6 +184,15 @@ pub(crate) fn engine_at_terminal(
         false => Arc::new(NotHeldBack),
     };
     engine_asking(context, launcher, approver)
+}
+
+/// Likewise, for somebody who said yes to these rules before.
+pub(crate) fn engine_approving(
+    context: Context,
+    launcher: Launcher,
+    rules: Vec<String>,
+) -> Result<Engine, SetupFailure> {
+    Ok(Engine::with_approver(engine_setup(context, launcher)?, Arc::new(Beforehand::to(rules)))?)
 }
 
 /// What an engine for a context is made from.

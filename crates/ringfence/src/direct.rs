@@ -19,8 +19,19 @@ impl Engine {
     /// Applies what the run of `outcome` changed, all of it, if it succeeded and nobody needs to look at it first; the outcome
     /// then says what became of it. For a person who asked for that before the run.
     pub async fn apply_if_clean(&self, outcome: &mut Outcome) {
-        let succeeded = outcome.status == Status::Exited && outcome.exit_code == Some(0) && outcome.error.is_none();
-        if outcome.changes.is_none() || outcome.applied.is_some() || !succeeded {
+        if outcome.status == Status::Exited && outcome.exit_code == Some(0) && outcome.error.is_none() {
+            self.apply_on(outcome, Terms::AllOrNothing);
+        }
+    }
+
+    /// Applies what the run of `outcome` changed, however it ended, but for what nobody may apply without a look: that stays kept,
+    /// and the outcome names it. For doors whose users look at the workspace between two runs.
+    pub async fn apply_unflagged(&self, outcome: &mut Outcome) {
+        self.apply_on(outcome, Terms::Unflagged);
+    }
+
+    fn apply_on(&self, outcome: &mut Outcome, terms: Terms) {
+        if outcome.changes.is_none() || outcome.applied.is_some() {
             return;
         }
         let Inner { state, ledger, .. } = &*self.0;
@@ -28,11 +39,14 @@ impl Engine {
             let set = kept::of(state, &outcome.run_id).load().map_err(|error| {
                 Failure::new(FailureKind::Changes, &error).hint("what was kept was changed or cut short; run it again")
             })?;
-            apply_at_once(state, ledger, &set, Terms::AllOrNothing).map_err(|error| conclude::not_applied(&error))
+            apply_at_once(state, ledger, &set, terms).map_err(|error| conclude::not_applied(&error))
         });
         match applied {
             Ok(applied) => outcome.applied = Some(applied),
-            Err(failure) => outcome.error = Some(failure),
+            // What ended the run is told first.
+            Err(failure) => {
+                outcome.error.get_or_insert(failure);
+            }
         }
     }
 }

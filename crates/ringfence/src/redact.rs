@@ -60,7 +60,7 @@ pub(crate) fn redact_argv<S: AsRef<str>>(argv: &[S]) -> Vec<String> {
 }
 
 /// The text with secrets taken out.
-pub(crate) fn redact(text: &str) -> String {
+pub fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut hide_next = false;
     for piece in split_keeping(text) {

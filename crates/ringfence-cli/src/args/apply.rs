@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
@@ -64,4 +64,12 @@ pub(crate) struct UndoArgs {
     /// As JSON; asks nothing
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// When `run` applies what a program changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ApplyWhen {
+    // Said in the flag's own line: with a line for each value the whole page would be twice as long.
+    Clean,
+    Unflagged,
 }

@@ -21,8 +21,9 @@ use super::store::{Info, connect};
 use super::wire::{self, AskedAt, Call, Exec, Kind, WireWork, message, read_answer};
 use super::{SessionFailure, SessionName};
 use crate::args::{ExecArgs, OutputArgs};
+use crate::ended::{Spoken, finish};
 use crate::printer::{Printed, Printer, Screen};
-use crate::run::{self, BROKEN_PIPE, QUIT, finish, start_folder};
+use crate::run::{self, BROKEN_PIPE, QUIT, start_folder};
 use crate::stdin::pass_on_stdin;
 use crate::stop_signals::StopSignals;
 use crate::{Done, chatter, question, setup};
@@ -102,7 +103,7 @@ pub(super) fn exec(args: &ExecArgs) -> Done {
     drop(terminal);
     let (outcome, stopped_by) = done?;
     let Some(outcome) = outcome else { return Ok(stopped_by.unwrap_or(BROKEN_PIPE)) };
-    finish(&outcome, args.output)?;
+    finish(&outcome, args.output, Spoken::All)?;
     Ok(stopped_by.unwrap_or_else(|| outcome.conventional_exit_code()))
 }
 
@@ -129,7 +130,7 @@ fn begun(stream: &mut UnixStream, args: &ExecArgs) -> Done {
         }
         Some((Kind::Ended, body)) => {
             let outcome: Outcome = serde_json::from_slice(&body).map_err(|error| talk(error.into()))?;
-            finish(&outcome, args.output)?;
+            finish(&outcome, args.output, Spoken::All)?;
             Ok(outcome.conventional_exit_code())
         }
         Some(_) | None => Err(SessionFailure::Ended(args.name.clone()).into()),
@@ -154,7 +155,7 @@ pub(super) fn wait(name: &SessionName, run: String, output: OutputArgs) -> Done 
             screen.show(&Event::Output { stream, bytes }).map_err(SessionFailure::Output)?;
         }
     }
-    finish(&outcome, output)?;
+    finish(&outcome, output, Spoken::All)?;
     Ok(outcome.conventional_exit_code())
 }
 

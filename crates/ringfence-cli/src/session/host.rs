@@ -25,7 +25,8 @@ use super::wire::{AskedAt, Call, CheckpointCall, Exec, HEADER, Kind, Look, MOST_
 use super::{SessionFailure, SessionName};
 use crate::approver::NotHeldBack;
 use crate::args::{OutputArgs, SessionStartArgs};
-use crate::run::{finish, wall_overrides, workspace_at};
+use crate::ended::{Spoken, finish};
+use crate::run::{wall_overrides, workspace_at};
 use crate::{Done, chatter, setup};
 
 /// Outcomes of runs in the background that nobody has fetched.
@@ -62,7 +63,7 @@ pub(super) fn keep(args: &SessionStartArgs) -> Done {
         let session = match engine.open_session(wanted).await {
             Ok(session) => session,
             Err(outcome) => {
-                finish(&outcome, OutputArgs::default())?;
+                finish(&outcome, OutputArgs::default(), Spoken::All)?;
                 return Ok(outcome.conventional_exit_code());
             }
         };

@@ -18,7 +18,7 @@ use ringfence::session::SessionEnded;
 use ringfence::state::StateError;
 
 use crate::args::{SessionCommand, SessionStartArgs};
-use crate::{Done, Fatal, chatter, render, run, setup};
+use crate::{Done, Fatal, chatter, ended, render, setup};
 use store::Info;
 use wire::Call;
 
@@ -221,7 +221,7 @@ fn stop(names: Vec<SessionName>, all: bool) -> Done {
                 if let Some(counts) = ended.changes {
                     chatter::say(&format!(
                         "{name}: {}",
-                        run::describe_changes(counts, ended.applied.as_ref(), &ended.id)
+                        ended::describe_changes(counts, ended.applied.as_ref(), &ended.id)
                     ));
                 }
                 if ended.full {

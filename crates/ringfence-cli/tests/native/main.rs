@@ -19,6 +19,7 @@ mod direct;
 mod egress;
 mod files;
 mod guest;
+mod hooked;
 mod image;
 mod inspected;
 mod kernel;

@@ -10,6 +10,8 @@ mod code;
 mod diff;
 mod endings;
 mod foresee;
+mod hook;
+mod init;
 mod ledger;
 mod limits;
 mod output;

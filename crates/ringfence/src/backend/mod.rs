@@ -38,6 +38,22 @@ mod spawn;
 
 pub(crate) use native::deny as denied;
 
+/// The paths below `workspace`, relative to it, that `deny` names: as a wall finds them before it masks them.
+pub fn denied_below(
+    workspace: &std::path::Path,
+    deny: &[ringfence_policy::Sourced<ringfence_policy::Glob>],
+    state: Option<&crate::state::StateFolder>,
+) -> Result<Vec<PathBuf>, StartError> {
+    denied::find(workspace, deny, state)
+}
+
+/// What of this host, besides the workspace, every program behind the native wall can read: the system's folders and the toolchains that
+/// `path` leads to.
+pub fn readable(path: &std::ffi::OsStr, workspace: &std::path::Path) -> Vec<PathBuf> {
+    let system = native::view::SYSTEM.iter().chain(&native::view::FROM_ETC).map(PathBuf::from);
+    system.chain(native::toolchain::paths(path, workspace)).collect()
+}
+
 pub use container::Containers;
 pub use landlock::Landlock;
 pub(crate) use native::presume;

@@ -87,6 +87,7 @@ pub fn summaries(state: &StateFolder, most: usize) -> Result<Vec<RunSummary>, Re
             | Kind::Undone
             | Kind::Checkpointed
             | Kind::Restored
+            | Kind::Called
             | Kind::Recovered => {}
         }
     })?;

@@ -35,6 +35,8 @@ pub enum Kind {
     Checkpointed,
     /// The workspace of a session is about to be what it was before.
     Restored,
+    /// An agent's own tool was called, or was not let: said by its hook.
+    Called,
     /// An earlier write was cut off; the chain goes on after it.
     Recovered,
 }

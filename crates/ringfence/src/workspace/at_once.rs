@@ -23,6 +23,8 @@ const MOST_NAMED: usize = 50;
 pub enum Terms {
     /// All of it, or nothing: nothing is flagged, denied or in conflict.
     AllOrNothing,
+    /// Whatever is not flagged, denied or in conflict; the rest stays kept.
+    Unflagged,
     /// Whatever is not protected, denied or in conflict.
     Direct,
 }
@@ -67,7 +69,7 @@ impl Named {
 }
 
 /// Applies `set`, which is kept, on `terms`, if it is not larger than the run might write: nobody looks, so that has to hold
-/// on the host, too. Of what is applied in whole by [`Terms::Direct`] nothing is kept but the way back.
+/// on the host, too. Of what is applied in whole nothing is kept but the way back, unless it was to be all or nothing.
 pub fn apply_at_once(
     state: &StateFolder,
     ledger: &Ledger,
@@ -85,7 +87,7 @@ pub fn apply_at_once(
     }
     let site = open(state, set)?;
     let flagged = match terms {
-        Terms::AllOrNothing => Flagged::Leave,
+        Terms::AllOrNothing | Terms::Unflagged => Flagged::Leave,
         Terms::Direct => Flagged::LeaveProtected,
     };
     let mut proposal = apply::propose(set, kept, site.host(), &Selection::all(set), flagged);
@@ -94,7 +96,7 @@ pub fn apply_at_once(
         return Ok(told(&Applied { undo: None, done: Vec::new(), same: Vec::new(), left }));
     }
     let applied = apply::apply(&site, ledger, kept, set, proposal)?;
-    if terms == Terms::Direct && applied.left.is_empty() {
+    if terms != Terms::AllOrNothing && applied.left.is_empty() {
         kept.remove().map_err(ApplyError::Journal)?;
     }
     Ok(told(&applied))

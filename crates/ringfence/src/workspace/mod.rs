@@ -22,6 +22,7 @@ pub mod kept;
 pub mod layer;
 pub mod merged;
 pub mod mirror;
+pub mod named;
 mod node;
 pub mod objects;
 mod overlay;

@@ -20,9 +20,9 @@ use crate::state::StateFolder;
 use crate::workspace::layer::Lower;
 
 /// Folders of the system; on most hosts all but the first are links into it.
-const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+pub(in crate::backend) const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 /// What programs need of `/etc` and holds no secret.
-const FROM_ETC: [&str; 4] =
+pub(in crate::backend) const FROM_ETC: [&str; 4] =
     ["/etc/alternatives", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted"];
 /// Likewise, single files.
 const FILES_FROM_ETC: [&str; 3] = ["/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ssl/openssl.cnf"];

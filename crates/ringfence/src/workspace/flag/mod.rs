@@ -22,8 +22,7 @@ use serde::Serialize;
 
 use self::contents::{Check, Text, counts, is_git_config};
 use self::links::{Leads, Nodes, leads};
-pub(crate) use self::patterns::Denied;
-use self::patterns::Patterns;
+pub(crate) use self::patterns::{Denied, Patterns};
 use self::rules::{Fit, under};
 use super::change::{Before, Change, ChangeSet, Node, Place, WasKind};
 use super::objects::{ObjectId, Objects};

@@ -25,7 +25,7 @@ impl Denied {
 }
 
 /// Patterns of a policy, as written and without regard to case.
-pub(super) struct Patterns {
+pub(crate) struct Patterns {
     pub(super) exact: Vec<Glob>,
     pub(super) folded: Vec<Glob>,
     /// One that means nothing: then every place could be meant.
@@ -33,7 +33,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    pub(super) fn of(written: &[String]) -> Self {
+    pub(crate) fn of(written: &[String]) -> Self {
         let mut patterns = Self { exact: Vec::new(), folded: Vec::new(), unreadable: None };
         for text in written {
             match text.parse() {
@@ -44,6 +44,16 @@ impl Patterns {
             patterns.folded.extend(text.to_lowercase().parse::<Glob>().ok());
         }
         patterns
+    }
+
+    /// The pattern that names `path` in any case, something above it, or all below it; all of them where one means nothing.
+    pub(crate) fn naming_any(&self, path: &Path, is_folder: bool) -> Option<String> {
+        let folded = path.to_string_lossy().to_lowercase();
+        let text = |glob: &Glob| glob.as_str().to_owned();
+        self.unreadable
+            .clone()
+            .or_else(|| Self::naming(&self.exact, path, is_folder).map(text))
+            .or_else(|| Self::naming(&self.folded, Path::new(&folded), is_folder).map(text))
     }
 
     /// The pattern that names `path`, something above it, or all below it.

@@ -1,0 +1,130 @@
+//! Claude Code and the Claude Agent SDK: their tools, and their format.
+
+use std::path::PathBuf;
+
+use ringfence::Refusal;
+use serde_json::{Map, Value, json};
+
+use super::NotJudged;
+use super::call::{
+    Access, Answer, Asks, Call, Event, Files, Form, Returned, Rewrites, Runs, Search, Shell, Tool, said,
+};
+use super::input::{first_text, object, text};
+use super::names::CLAUDE_CODE_TALK;
+
+pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
+    let event = text(input, "hook_event_name")?.to_owned();
+    let name = text(input, "tool_name")?.to_owned();
+    let session = first_text(input, &["session_id"]).map(str::to_owned);
+    let arguments = object(input, "tool_input")?;
+    match event.as_str() {
+        "PreToolUse" => Ok(Event::Before(Call {
+            tool: tool(&name, &arguments, first_text(input, &["mcp_server"]))?,
+            name,
+            input: arguments,
+            folder: first_text(input, &["cwd"]).map(PathBuf::from),
+            session,
+            rewrites: Rewrites::Yes,
+            asks: asks(first_text(input, &["permission_mode"])),
+            event,
+        })),
+        "PostToolUse" | "PostToolUseFailure" => {
+            let response = input.get("tool_response").or_else(|| input.get("error")).cloned().unwrap_or_default();
+            Ok(Event::After(Returned { name, input: arguments, session, response, event }))
+        }
+        other => Err(NotJudged::because(format!("the event `{other}` is none that is judged"))),
+    }
+}
+
+/// In some modes a question is answered without anybody.
+fn asks(mode: Option<&str>) -> Asks {
+    match mode {
+        Some("bypassPermissions" | "dontAsk") => Asks::Nobody,
+        Some(_) | None => Asks::APerson,
+    }
+}
+
+pub(super) fn tool(name: &str, input: &Map<String, Value>, server: Option<&str>) -> Result<Tool, NotJudged> {
+    let path = |key: &str, access| Ok(Tool::Files(Files { paths: vec![text(input, key)?.to_owned()], access }));
+    Ok(match name {
+        "Bash" | "Monitor" => {
+            let leaves_out = input.get("dangerouslyDisableSandbox").unwrap_or(&Value::Null);
+            if !matches!(leaves_out, Value::Null | Value::Bool(false)) {
+                return Ok(Tool::Refused(no_way_around()));
+            }
+            let beside = name == "Monitor" || input.get("run_in_background") == Some(&Value::Bool(true));
+            Tool::Shell(Shell {
+                line: text(input, "command")?.to_owned(),
+                key: "command",
+                form: Form::Line,
+                folder: None,
+                milliseconds: ["timeout", "timeout_ms"].iter().find_map(|key| input.get(*key)?.as_u64()),
+                runs: if beside { Runs::Beside } else { Runs::Waited },
+            })
+        }
+        "Read" => path("file_path", Access::Read)?,
+        "Write" | "Edit" | "MultiEdit" => path("file_path", Access::Write)?,
+        "NotebookRead" => path("notebook_path", Access::Read)?,
+        "NotebookEdit" => path("notebook_path", Access::Write)?,
+        "LSP" => path("filePath", Access::Read)?,
+        "LS" => path("path", Access::List)?,
+        "Glob" => {
+            let mut paths: Vec<String> = first_text(input, &["path"]).map(str::to_owned).into_iter().collect();
+            // A pattern can lead out as well.
+            paths.extend(super::search::base_of(text(input, "pattern")?));
+            Tool::Files(Files { paths, access: Access::List })
+        }
+        "Grep" => {
+            let paths = first_text(input, &["path"]).map(str::to_owned).into_iter().collect();
+            Tool::Search(Search { paths, globs: Some("glob") })
+        }
+        "WebFetch" => Tool::Fetch(vec![text(input, "url")?.to_owned()]),
+        "WebSearch" => Tool::Engine,
+        "ReadMcpResourceTool" | "ListMcpResourcesTool" => {
+            Tool::Mcp { server: first_text(input, &["server"]).map(str::to_owned) }
+        }
+        name if name.starts_with("mcp__") => Tool::Mcp { server: server.map(str::to_owned) },
+        name if CLAUDE_CODE_TALK.contains(&name) => Tool::Talk,
+        _ => Tool::Unknown,
+    })
+}
+
+fn no_way_around() -> Refusal {
+    Refusal::new(
+        "hook.disable-sandbox",
+        "a command was to run outside of the sandbox",
+        "no call of a model can leave the wall out",
+    )
+    .instead("Leave `dangerouslyDisableSandbox` out. If something was denied inside, say so and stop.")
+}
+
+pub(super) fn answer(answer: Answer) -> Value {
+    let decided = |decision: &str, reason: Option<String>, input: Option<Map<String, Value>>| {
+        let mut specific = json!({ "hookEventName": "PreToolUse", "permissionDecision": decision });
+        if let Some(reason) = reason {
+            specific["permissionDecisionReason"] = json!(reason);
+        }
+        if let Some(input) = input {
+            specific["updatedInput"] = Value::Object(input);
+        }
+        json!({ "hookSpecificOutput": specific })
+    };
+    match answer {
+        Answer::Free => json!({}),
+        Answer::Changed(input) => decided("allow", Some("let by Ringfence, in this form".to_owned()), Some(input)),
+        Answer::Ask(refusal, input) => decided("ask", Some(said(&refusal)), input),
+        Answer::Deny(refusal) => decided("deny", Some(said(&refusal)), None),
+    }
+}
+
+pub(super) fn answer_after(returned: &Returned, masked: Option<Value>) -> Value {
+    let Some(masked) = masked else { return json!({}) };
+    if returned.event != "PostToolUse" {
+        return json!({ "hookSpecificOutput": {
+            "hookEventName": returned.event,
+            "additionalContext": "ringfence: what came back holds a secret. Do not repeat it.",
+        }});
+    }
+    let key = if returned.name.starts_with("mcp__") { "updatedMCPToolOutput" } else { "updatedToolOutput" };
+    json!({ "hookSpecificOutput": { "hookEventName": "PostToolUse", key: masked } })
+}

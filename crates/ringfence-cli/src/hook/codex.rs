@@ -1,0 +1,140 @@
+//! Codex: its tools, and its format. It takes no key that it does not know, a yes only together with a changed call, and a question for a
+//! yes: so what needs asking is denied.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use super::NotJudged;
+use super::call::{
+    Access, Answer, Asks, Call, Event, Files, Form, Returned, Rewrites, Runs, Search, Shell, Tool, said,
+};
+use super::input::{first_text, object, text, texts};
+use super::names::CODEX_TALK;
+use super::shell::joined;
+
+pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
+    let event = text(input, "hook_event_name")?.to_owned();
+    let name = text(input, "tool_name")?.to_owned();
+    let session = first_text(input, &["session_id"]).map(str::to_owned);
+    // A patch can come as a bare text.
+    let arguments = match input.get("tool_input") {
+        Some(Value::String(patch)) if name == "apply_patch" => Map::from_iter([("command".to_owned(), json!(patch))]),
+        _ => object(input, "tool_input")?,
+    };
+    match event.as_str() {
+        "PreToolUse" => Ok(Event::Before(Call {
+            tool: tool(&name, &arguments)?,
+            name,
+            input: arguments,
+            folder: first_text(input, &["cwd"]).map(PathBuf::from),
+            session,
+            rewrites: Rewrites::Yes,
+            asks: Asks::Nobody,
+            event,
+        })),
+        "PostToolUse" => {
+            let response = input.get("tool_response").cloned().unwrap_or_default();
+            Ok(Event::After(Returned { name, input: arguments, session, response, event }))
+        }
+        other => Err(NotJudged::because(format!("the event `{other}` is none that is judged"))),
+    }
+}
+
+pub(super) fn tool(name: &str, input: &Map<String, Value>) -> Result<Tool, NotJudged> {
+    let path = |keys: &[&str], access| {
+        let path = first_text(input, keys).ok_or_else(|| NotJudged::because(format!("it has no text `{}`", keys[0])));
+        Ok(Tool::Files(Files { paths: vec![path?.to_owned()], access }))
+    };
+    Ok(match name {
+        "Bash" | "shell" | "local_shell" | "shell_command" | "container.exec" | "exec_command" => shell(input)?,
+        "apply_patch" => {
+            let patch = first_text(input, &["command", "input", "patch"]);
+            let patch = patch.ok_or_else(|| NotJudged::because("it has no text `command`"))?;
+            Tool::Files(Files { paths: patched(patch)?, access: Access::Write })
+        }
+        "read_file" => path(&["file_path", "path"], Access::Read)?,
+        "view_image" => path(&["path"], Access::Read)?,
+        "list_dir" => path(&["dir_path", "path"], Access::List)?,
+        "grep_files" => {
+            let paths = first_text(input, &["path"]).map(str::to_owned).into_iter().collect();
+            Tool::Search(Search { paths, globs: None })
+        }
+        "web_search" | "web_search_request" => Tool::Engine,
+        name if name.starts_with("mcp__") => Tool::Mcp { server: None },
+        "list_mcp_resources" | "list_mcp_resource_templates" | "read_mcp_resource" => {
+            Tool::Mcp { server: first_text(input, &["server"]).map(str::to_owned) }
+        }
+        name if CODEX_TALK.contains(&name) => Tool::Talk,
+        _ => Tool::Unknown,
+    })
+}
+
+fn shell(input: &Map<String, Value>) -> Result<Tool, NotJudged> {
+    let (key, form, line) = match (input.get("command"), input.get("cmd")) {
+        (Some(Value::String(line)), _) => ("command", Form::Line, line.clone()),
+        (Some(Value::Array(words)), _) => {
+            let all = texts(input, "command");
+            if all.len() != words.len() || all.is_empty() {
+                return Err(NotJudged::because("its command is not a list of texts"));
+            }
+            ("command", Form::Words, of_words(&all))
+        }
+        (_, Some(Value::String(line))) => ("cmd", Form::Line, line.clone()),
+        _ => return Err(NotJudged::because("it has no text `command`")),
+    };
+    Ok(Tool::Shell(Shell {
+        line,
+        key,
+        form,
+        folder: first_text(input, &["workdir"]).map(str::to_owned),
+        milliseconds: input.get("timeout_ms").or_else(|| input.get("timeout")).and_then(Value::as_u64),
+        runs: if key == "cmd" { Runs::Beside } else { Runs::Waited },
+    }))
+}
+
+/// The line that words mean: that of a shell, or the words themselves.
+fn of_words(words: &[String]) -> String {
+    let is_shell = |word: &str| matches!(word.rsplit('/').next(), Some("bash" | "sh" | "zsh"));
+    match words {
+        [shell, flag, line] if is_shell(shell) && matches!(flag.as_str(), "-c" | "-lc") => line.clone(),
+        _ => joined(words),
+    }
+}
+
+/// The files that a patch names. One that names none cannot be judged.
+fn patched(patch: &str) -> Result<Vec<String>, NotJudged> {
+    const MARKS: [&str; 4] = ["*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:"];
+    let named = |line: &str| {
+        MARKS.iter().find_map(|mark| line.trim_start().strip_prefix(mark)).map(str::trim).map(str::to_owned)
+    };
+    let paths: Vec<String> = patch.lines().filter_map(named).collect();
+    if paths.is_empty() || paths.iter().any(String::is_empty) {
+        return Err(NotJudged::because("the patch does not say which files it changes"));
+    }
+    Ok(paths)
+}
+
+pub(super) fn answer(answer: Answer) -> Value {
+    let denied = |reason: String| {
+        json!({ "hookSpecificOutput": {
+            "hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason,
+        }})
+    };
+    match answer {
+        Answer::Free => json!({}),
+        Answer::Changed(input) => json!({ "hookSpecificOutput": {
+            "hookEventName": "PreToolUse", "permissionDecision": "allow", "updatedInput": input,
+        }}),
+        Answer::Ask(refusal, _) | Answer::Deny(refusal) => denied(said(&refusal)),
+    }
+}
+
+/// What came back can only be replaced by a text.
+pub(super) fn answer_after(masked: Option<Value>) -> Value {
+    match masked {
+        None => json!({}),
+        Some(Value::String(text)) => json!({ "decision": "block", "reason": text }),
+        Some(other) => json!({ "decision": "block", "reason": other.to_string() }),
+    }
+}

@@ -1,0 +1,154 @@
+//! Cursor: its events, its tools, and its format.
+//!
+//! `preToolUse` takes a changed call; the older events take only yes or no. So a command that comes by those must stand behind the wall
+//! already: by what `preToolUse` made of it, or because the model wrote what the denial told it to.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use super::NotJudged;
+use super::call::{
+    Access, Answer, Asks, Call, Event, Files, Form, Returned, Rewrites, Runs, Search, Shell, Tool, said,
+};
+use super::input::{first_text, object, text, texts};
+use super::names::CURSOR_TALK;
+
+pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
+    let event = text(input, "hook_event_name")?.to_owned();
+    let session = first_text(input, &["conversation_id"]).map(str::to_owned);
+    let folder = || {
+        let root = texts(input, "workspace_roots").into_iter().next();
+        first_text(input, &["cwd"]).filter(|path| !path.is_empty()).map(PathBuf::from).or(root.map(PathBuf::from))
+    };
+    let before = |name: &str, tool, arguments, rewrites| {
+        Ok(Event::Before(Call {
+            name: name.to_owned(),
+            tool,
+            input: arguments,
+            folder: folder(),
+            session: session.clone(),
+            rewrites,
+            asks: Asks::Nobody,
+            event: event.clone(),
+        }))
+    };
+    let after = |name: &str, response: Option<&Value>| {
+        Ok(Event::After(Returned {
+            name: name.to_owned(),
+            input: input.clone(),
+            session: session.clone(),
+            response: response.cloned().unwrap_or_default(),
+            event: event.clone(),
+        }))
+    };
+    match event.as_str() {
+        "preToolUse" => {
+            let name = text(input, "tool_name")?;
+            let arguments = object(input, "tool_input")?;
+            before(name, tool(name, &arguments)?, arguments, Rewrites::Yes)
+        }
+        "beforeShellExecution" => before("Shell", shell(input)?, input.clone(), Rewrites::No),
+        "beforeReadFile" | "beforeTabFileRead" => {
+            let mut paths = vec![text(input, "file_path")?.to_owned()];
+            let attached = input.get("attachments").and_then(Value::as_array).into_iter().flatten();
+            let attached = attached.filter_map(|one| first_text(one.as_object()?, &["file_path", "filePath"]));
+            paths.extend(attached.map(str::to_owned));
+            before("Read", Tool::Files(Files { paths, access: Access::Read }), Map::new(), Rewrites::No)
+        }
+        "beforeMCPExecution" => {
+            let name = text(input, "tool_name")?;
+            let server = first_text(input, &["server", "server_name", "mcp_server"]).map(str::to_owned);
+            let server = server.or_else(|| runs_us(first_text(input, &["command"])).then(|| "ringfence".to_owned()));
+            before(name, Tool::Mcp { server }, Map::new(), Rewrites::No)
+        }
+        "postToolUse" | "postToolUseFailure" => {
+            after(text(input, "tool_name")?, input.get("tool_output").or_else(|| input.get("error_message")))
+        }
+        "afterShellExecution" => after("Shell", input.get("output")),
+        "afterMCPExecution" => after(text(input, "tool_name")?, input.get("result_json")),
+        "afterFileEdit" | "afterTabFileEdit" => after("Edit", None),
+        other => Err(NotJudged::because(format!("the event `{other}` is none that is judged"))),
+    }
+}
+
+/// Whether a server is started by `ringfence mcp`; the person's settings say how, not the model.
+fn runs_us(command: Option<&str>) -> bool {
+    let words = command.and_then(|line| ringfence_policy::split_words(line).ok()).unwrap_or_default();
+    let program = words.first().map(|word| word.rsplit('/').next().unwrap_or_default().to_owned());
+    program.as_deref() == Some("ringfence") && words.get(1).is_some_and(|word| word == "mcp")
+}
+
+fn shell(input: &Map<String, Value>) -> Result<Tool, NotJudged> {
+    let beside = ["is_background", "run_in_background"].iter().any(|key| input.get(*key) == Some(&Value::Bool(true)));
+    Ok(Tool::Shell(Shell {
+        line: text(input, "command")?.to_owned(),
+        key: "command",
+        form: Form::Line,
+        folder: first_text(input, &["working_directory"]).filter(|path| !path.is_empty()).map(str::to_owned),
+        milliseconds: input.get("timeout").and_then(Value::as_u64),
+        runs: if beside { Runs::Beside } else { Runs::Waited },
+    }))
+}
+
+pub(super) fn tool(name: &str, input: &Map<String, Value>) -> Result<Tool, NotJudged> {
+    const PATHS: [&str; 6] =
+        ["file_path", "path", "target_file", "target_notebook", "target_directory", "notebook_path"];
+    let found: Vec<String> = first_text(input, &PATHS).map(str::to_owned).into_iter().collect();
+    let files = |access| match found.is_empty() {
+        true => Err(NotJudged::because("it has no text `file_path`")),
+        false => Ok(Tool::Files(Files { paths: found.clone(), access })),
+    };
+    Ok(match name {
+        "Shell" => shell(input)?,
+        "Read" | "ReadFile" => files(Access::Read)?,
+        "Write" | "StrReplace" | "Edit" | "MultiEdit" | "MultiStrReplace" | "Delete" | "EditNotebook" | "TabWrite" => {
+            files(Access::Write)?
+        }
+        "LS" => Tool::Files(Files { paths: found, access: Access::List }),
+        "Glob" => {
+            let mut paths = found;
+            paths.extend(first_text(input, &["glob_pattern", "pattern"]).and_then(super::search::base_of));
+            Tool::Files(Files { paths, access: Access::List })
+        }
+        "Grep" => Tool::Search(Search { paths: found, globs: None }),
+        "ReadLints" => Tool::Files(Files { paths: texts(input, "paths"), access: Access::List }),
+        // It goes by an index that Cursor made, and shows what is in it.
+        "SemanticSearch" | "codebase_search" => {
+            Tool::Search(Search { paths: texts(input, "target_directories"), globs: None })
+        }
+        "WebFetch" => Tool::Fetch(vec![text(input, "url")?.to_owned()]),
+        "WebSearch" => Tool::Engine,
+        // They are asked about again by an event that knows their server.
+        name if name.starts_with("MCP:") => Tool::Talk,
+        name if CURSOR_TALK.contains(&name) => Tool::Talk,
+        _ => Tool::Unknown,
+    })
+}
+
+pub(super) fn answer(call: &Call, answer: Answer) -> Value {
+    match answer {
+        Answer::Free => json!({ "permission": "allow" }),
+        Answer::Changed(input) if call.event == "preToolUse" => {
+            json!({ "permission": "allow", "updated_input": input })
+        }
+        Answer::Changed(_) => json!({ "permission": "allow" }),
+        Answer::Ask(refusal, _) | Answer::Deny(refusal) => {
+            let said = said(&refusal);
+            json!({ "permission": "deny", "user_message": said, "agent_message": said })
+        }
+    }
+}
+
+/// Only what an MCP server gave back can be replaced.
+pub(super) fn answer_after(returned: &Returned, masked: Option<Value>) -> Value {
+    match masked {
+        Some(masked) if returned.event == "postToolUse" && returned.name.starts_with("MCP:") => {
+            json!({ "updated_mcp_tool_output": masked })
+        }
+        Some(_) if returned.event == "postToolUse" => {
+            json!({ "additional_context": "ringfence: what came back holds a secret. Do not repeat it." })
+        }
+        Some(_) | None => json!({}),
+    }
+}

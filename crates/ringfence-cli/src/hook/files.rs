@@ -1,0 +1,154 @@
+//! Files that an agent's own tools would touch: within the workspace, and neither denied nor protected.
+
+use std::path::{Path, PathBuf};
+
+use ringfence::Refusal;
+use ringfence::backend::readable;
+use ringfence::workspace::named::Meant;
+use ringfence_policy::{Mount, MountMode, WorkspaceMode};
+
+use super::call::{Access, Answer, Asks, Call, Files};
+use super::judge::Judge;
+use super::{Agent, Objection};
+use crate::terminal::plain_line;
+
+/// More of a path is not shown.
+const MOST_SHOWN: usize = 300;
+
+/// A text of a model, in one harmless line.
+pub(super) fn shown(text: &str) -> String {
+    let short: String = text.chars().take(MOST_SHOWN).collect();
+    plain_line(short.as_bytes())
+}
+
+/// What speaks against touching `files`: a denial of one is a denial of all, and one question is enough.
+pub(super) fn judge(judge: &Judge<'_>, call: &Call, files: &Files) -> Objection {
+    let mut asked = None;
+    for path in &files.paths {
+        match judge_one(judge, call, path, files.access) {
+            Some(Answer::Ask(refusal, input)) => {
+                asked.get_or_insert(Answer::Ask(refusal, input));
+            }
+            Some(Answer::Deny(refusal)) => return Some(Answer::Deny(refusal)),
+            Some(Answer::Free | Answer::Changed(_)) | None => {}
+        }
+    }
+    asked
+}
+
+fn judge_one(judge: &Judge<'_>, call: &Call, path: &str, access: Access) -> Objection {
+    let names = match judge.all_names(call, path) {
+        Ok(names) => names,
+        Err(refusal) => return Some(Answer::Deny(refusal)),
+    };
+    let meant = match access {
+        Access::Read | Access::Write => Meant::File,
+        Access::List => Meant::Folder,
+    };
+    let fs = &judge.ground.context.loaded.policy.fs;
+    let subject = format!("`{}` may not be {}", shown(path), done(access));
+    if is_ours(judge, &names, access) {
+        let refusal =
+            Refusal::new("hook.own-files", subject, "it is a part of Ringfence: its policy, its records or itself");
+        return Some(Answer::Deny(refusal.do_not_retry("Leave it alone, and tell the person if it has to change.")));
+    }
+    let relative: Vec<&Path> = names.iter().map(|name| name.strip_prefix(&judge.workspace).unwrap_or(name)).collect();
+    if let Some(glob) = relative.iter().find_map(|name| judge.named.denied(name, meant)) {
+        let origin = fs.deny.iter().find(|written| written.value.as_str() == glob).map(|written| &written.origin);
+        let refusal = Refusal::new("fs.deny", subject, format!("the policy denies it by `{glob}`"));
+        let refusal = origin.map_or_else(|| refusal.clone(), |origin| refusal.clone().at(origin));
+        let advice = "It is kept from every tool; do not try to get at it by another way. Ask the person for what you need of it.";
+        return Some(Answer::Deny(refusal.do_not_retry(advice)));
+    }
+    let real = names.last()?;
+    if let Some(why) = out_of_bounds(judge, real, access) {
+        let refusal = Refusal::new("fs.workspace", subject, why).at(&fs.workspace.origin);
+        return Some(Answer::Deny(
+            refusal
+                .hint("A person can show a folder by `fs: { mounts: … }` in the policy.")
+                .instead("Work with files below the workspace."),
+        ));
+    }
+    let protected = (access == Access::Write).then(|| relative.iter().find_map(|name| judge.named.protected(name)));
+    let why = protected.flatten()?;
+    let refusal = Refusal::new("fs.protect", format!("`{}` would be changed", shown(path)), why);
+    Some(match call.asks {
+        Asks::APerson => Answer::Ask(refusal, None),
+        Asks::Nobody => Answer::Deny(refusal.instead(
+            "A person has to look first. Change it by a shell command: then it is kept, and they can apply it with `ringfence apply`.",
+        )),
+    })
+}
+
+fn done(access: Access) -> &'static str {
+    match access {
+        Access::Read => "read",
+        Access::List => "listed",
+        Access::Write => "changed",
+    }
+}
+
+/// The policy may be read, and nothing else of ours touched.
+fn is_ours(judge: &Judge<'_>, names: &[PathBuf], access: Access) -> bool {
+    let writes = access == Access::Write;
+    let own = &judge.ground.context.own;
+    let program = std::env::current_exe().ok();
+    let state =
+        judge.state.as_ref().map(|state| state.path().canonicalize().unwrap_or_else(|_| state.path().to_owned()));
+    names.iter().any(|name| {
+        writes && (own.contains(name) || program.as_ref() == Some(name))
+            || state.as_ref().is_some_and(|state| name.starts_with(state))
+    })
+}
+
+/// Why `real` lies where such a tool does not reach.
+fn out_of_bounds(judge: &Judge<'_>, real: &Path, access: Access) -> Option<String> {
+    let fs = &judge.ground.context.loaded.policy.fs;
+    if real.starts_with(&judge.workspace) {
+        return match (access, fs.mode.value) {
+            (Access::Read | Access::List, _) | (Access::Write, WorkspaceMode::Review | WorkspaceMode::Direct) => None,
+            (Access::Write, WorkspaceMode::ReadOnly | WorkspaceMode::Ephemeral) => {
+                Some("the policy does not let the workspace be changed".to_owned())
+            }
+        };
+    }
+    let base = judge.ground.context.loaded.project_file.as_deref().and_then(Path::parent);
+    let mounted = fs.mounts.iter().any(|mount| match &mount.value {
+        Mount::Tmpfs { .. } => false,
+        Mount::Host { host, mode, .. } => {
+            let host = base.unwrap_or(&judge.workspace).join(host.as_path());
+            let host = host.canonicalize().unwrap_or(host);
+            real.starts_with(host) && (access != Access::Write || *mode == MountMode::ReadWrite)
+        }
+    });
+    if mounted || is_the_agents(judge.ground.agent, real, access) {
+        return None;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let reads = access != Access::Write;
+    if reads && readable(&path, &judge.workspace).iter().any(|folder| starts_with_real(real, folder)) {
+        return None;
+    }
+    Some(format!("it lies outside of the workspace {}", judge.workspace.display()))
+}
+
+fn starts_with_real(real: &Path, folder: &Path) -> bool {
+    real.starts_with(folder) || folder.canonicalize().is_ok_and(|folder| real.starts_with(folder))
+}
+
+/// What an agent keeps for itself outside of the project, and has its model read: what long calls gave back, plans.
+fn is_the_agents(agent: Agent, real: &Path, access: Access) -> bool {
+    let home = std::env::var_os("HOME").map(PathBuf::from).and_then(|home| home.canonicalize().ok());
+    let below =
+        |parts: &[&str]| home.as_ref().is_some_and(|home| parts.iter().any(|part| real.starts_with(home.join(part))));
+    let user = rustix::process::getuid().as_raw();
+    match (agent, access) {
+        (Agent::ClaudeCode, Access::Write) => below(&[".claude/plans"]),
+        (Agent::ClaudeCode, Access::Read | Access::List) => {
+            below(&[".claude/plans", ".claude/projects"]) || real.starts_with(format!("/tmp/claude-{user}"))
+        }
+        (Agent::Gemini, Access::Read | Access::List) => below(&[".gemini/tmp"]),
+        (Agent::Gemini, Access::Write) => below(&[".gemini/tmp"]),
+        (Agent::Codex | Agent::Cursor, _) => false,
+    }
+}

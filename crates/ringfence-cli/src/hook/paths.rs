@@ -1,0 +1,146 @@
+//! Paths as the kernel would take them, looked up step by step, with every name on the way.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// Every name that `path`, meant from `folder`, goes by: as it is written, each link on the way, and at last where it leads. What is not
+/// there is taken as it is written.
+pub(super) fn resolve(folder: &Path, path: &str, home: Option<&Path>) -> Result<Vec<PathBuf>, &'static str> {
+    if path.is_empty() {
+        return Err("it is empty");
+    }
+    if path.contains('\0') {
+        return Err("it holds a NUL byte");
+    }
+    let path = path.strip_prefix("file://").unwrap_or(path);
+    let written = match (path.strip_prefix("~"), home) {
+        (Some(""), Some(home)) => home.to_owned(),
+        (Some(rest), Some(home)) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        _ => folder.join(path),
+    };
+    if !written.is_absolute() {
+        return Err("nobody knows from where it is meant");
+    }
+    let mut names = vec![without_dots(&written)];
+    names.extend(follow(&written)?);
+    names.dedup();
+    Ok(names)
+}
+
+/// Without `.` and `..`, as text.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::Normal(name) => plain.push(name),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    plain
+}
+
+enum Step {
+    Up,
+    Down(OsString),
+}
+
+fn steps(path: &Path) -> Vec<Step> {
+    let step = |part: Component<'_>| match part {
+        Component::ParentDir => Some(Step::Up),
+        Component::Normal(name) => Some(Step::Down(name.to_owned())),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(step).collect()
+}
+
+fn follow(path: &Path) -> Result<Vec<PathBuf>, &'static str> {
+    let mut left: VecDeque<Step> = steps(path).into();
+    let mut names = Vec::new();
+    let mut now = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(step) = left.pop_front() {
+        let Step::Down(name) = step else {
+            now.pop();
+            continue;
+        };
+        now.push(name);
+        // What cannot be looked at has no link that we, or the agent as the same user, could follow.
+        let Ok(target) = fs::read_link(&now) else { continue };
+        links += 1;
+        if links > MOST_LINKS {
+            return Err("it leads through too many links");
+        }
+        let rest: PathBuf = left
+            .iter()
+            .map(|step| match step {
+                Step::Up => OsString::from(".."),
+                Step::Down(name) => name.clone(),
+            })
+            .collect();
+        names.push(without_dots(&now.join(rest)));
+        now.pop();
+        if target.is_absolute() {
+            now = PathBuf::from("/");
+        }
+        for step in steps(&target).into_iter().rev() {
+            left.push_front(step);
+        }
+    }
+    names.push(now);
+    Ok(names)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn last(folder: &Path, path: &str) -> PathBuf {
+        resolve(folder, path, Some(Path::new("/home/me"))).unwrap().pop().unwrap()
+    }
+
+    #[test]
+    fn a_path_leads_where_the_kernel_would_go() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let work = root.join("work");
+        fs::create_dir_all(work.join("deep/er")).unwrap();
+        fs::create_dir_all(root.join("out/side")).unwrap();
+        symlink("../out", work.join("link")).unwrap();
+        symlink("link/side", work.join("nested")).unwrap();
+        symlink(work.join("deep/er"), work.join("far")).unwrap();
+        assert_eq!(last(&work, "a/./b/../c"), work.join("a/c"));
+        assert_eq!(last(&work, "link/x"), root.join("out/x"));
+        assert_eq!(last(&work, "nested/x"), root.join("out/side/x"));
+        // Up from where a link leads, not from where it stands; what is written is looked at as well.
+        assert_eq!(last(&work, "nested/../x"), root.join("out/x"));
+        assert!(resolve(&work, "nested/../x", None).unwrap().contains(&work.join("x")));
+        assert_eq!(last(&work, "far/../y"), work.join("deep/y"));
+        assert_eq!(last(&work, "~/x"), Path::new("/home/me/x"));
+        assert_eq!(last(&work, "/../../etc"), Path::new("/etc"));
+        assert_eq!(last(&work, "file:///etc/x"), Path::new("/etc/x"));
+    }
+
+    #[test]
+    fn a_link_that_leads_to_itself_is_none_and_its_name_is_among_the_names() {
+        let root = tempfile::tempdir().unwrap();
+        symlink("loop", root.path().join("loop")).unwrap();
+        assert!(resolve(root.path(), "loop/x", None).is_err());
+        for bad in ["", "a\0b"] {
+            assert!(resolve(root.path(), bad, None).is_err());
+        }
+        symlink("nowhere", root.path().join(".env")).unwrap();
+        symlink(".env", root.path().join("plain")).unwrap();
+        let names = resolve(root.path(), "plain", None).unwrap();
+        assert!(names.contains(&root.path().join(".env")), "{names:?}");
+    }
+}

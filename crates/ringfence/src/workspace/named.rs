@@ -1,0 +1,87 @@
+//! What a policy says of a path by its name alone: for doors that judge a file before somebody else touches it.
+
+use std::path::{Component, Path, PathBuf};
+
+use ringfence_policy::{FsPolicy, Glob, Sourced};
+
+use super::change::Place;
+use super::flag::{Patterns, protected_by};
+
+/// The patterns of `fs.deny` and `fs.protect`, ready to be held against paths.
+pub struct Named {
+    deny: Patterns,
+    protect: Patterns,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meant {
+    /// One file, or nothing yet.
+    File,
+    /// A folder with all that is in it.
+    Folder,
+}
+
+impl Named {
+    /// The patterns of `policy`.
+    pub fn by(policy: &FsPolicy) -> Self {
+        let written = |globs: &[Sourced<Glob>]| -> Vec<String> {
+            globs.iter().map(|glob| glob.value.as_str().to_owned()).collect()
+        };
+        Self { deny: Patterns::of(&written(&policy.deny)), protect: Patterns::of(&written(&policy.protect)) }
+    }
+
+    /// The pattern of `fs.deny` that names `path`, whatever its letters' case.
+    pub fn denied(&self, path: &Path, meant: Meant) -> Option<String> {
+        self.deny.naming_any(&plain(path), meant == Meant::Folder)
+    }
+
+    /// Why a person looks first before `path` is changed: a pattern of `fs.protect`, or what the host would do with such a file.
+    pub fn protected(&self, path: &Path) -> Option<String> {
+        let plain = plain(path);
+        let by_policy = self.protect.naming_any(&plain, false).map(|glob| format!("`fs.protect` names it by `{glob}`"));
+        by_policy.or_else(|| {
+            let rule = protected_by(&Place::new(plain).ok()?)?;
+            Some(format!("{} ({})", rule.why, rule.id))
+        })
+    }
+}
+
+/// The names of a path without its root: patterns are relative.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_policy::{LayerInput, parse, resolve};
+
+    fn named() -> Named {
+        let file = parse("test", "version: 1\nfs: { deny: [\"secrets/**\"], protect: [\"**/kept.txt\"] }\n").unwrap();
+        Named::by(&resolve(&[LayerInput { layer: ringfence_policy::Layer::Project, file }], &[]).unwrap().fs)
+    }
+
+    #[test]
+    fn what_is_denied_is_found_in_any_case_below_denied_folders_and_outside_of_the_workspace() {
+        let named = named();
+        for denied in [".env", "a/.env", "a/.ENV", "secrets/x/y", "/home/me/.ssh/id_ed25519", ".ssh/config"] {
+            assert!(named.denied(Path::new(denied), Meant::File).is_some(), "{denied}");
+        }
+        assert!(named.denied(Path::new("a/.ssh"), Meant::Folder).is_some());
+        for free in ["src/main.rs", ".env.example", "environment", "", "/", "a/secrets.rs"] {
+            assert_eq!(named.denied(Path::new(free), Meant::File), None, "{free}");
+        }
+    }
+
+    #[test]
+    fn what_the_host_would_obey_is_protected_by_the_policy_or_by_its_kind() {
+        let named = named();
+        for kept in ["a/kept.txt", ".git/hooks/pre-commit", ".Claude/settings.json", "sandbox.policy.yaml", ".envrc"] {
+            assert!(named.protected(Path::new(kept)).is_some(), "{kept}");
+        }
+        for free in ["src/main.rs", "README.md", "kept.rs", ""] {
+            assert_eq!(named.protected(Path::new(free)), None, "{free}");
+        }
+    }
+}
