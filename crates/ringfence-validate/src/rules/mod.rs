@@ -1,13 +1,15 @@
 //! What facts mean: rules in data files, each with a reason, what to do instead, and examples.
 
 mod matching;
+mod reach;
 
 use std::sync::{LazyLock, OnceLock};
 
 use ringfence_policy::Verdict;
 use serde::Deserialize;
 
-pub(crate) use matching::{Seen, reach};
+pub(crate) use matching::Seen;
+pub(crate) use reach::{Reach, reach};
 
 use matching::{When, may_speak_of};
 
