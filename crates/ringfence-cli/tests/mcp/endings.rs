@@ -132,7 +132,7 @@ fn in_use(pid: Pid) -> (usize, usize, usize) {
 fn sixty_calls_need_no_more_descriptors_and_memory_than_twenty() {
     let Some(stage) = walled() else { return };
     let mut client = Connection::open(&stage, Protocol::Stateless);
-    let mut calls = |client: &mut Connection, count: usize| {
+    let calls = |client: &mut Connection, count: usize| {
         for number in 0..count {
             let result = client.call("sandboxed_code_run", json!({ "command": format!("echo {number}") }));
             assert_eq!(result["isError"], false, "{}", text(&result));

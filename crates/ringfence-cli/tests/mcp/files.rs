@@ -126,6 +126,8 @@ fn changes_reach_the_host_only_when_a_person_agrees() {
         assert_eq!(stage.read(".git/hooks/post-commit"), None, "what is flagged is never applied");
         if applied {
             assert!(text(&result).contains("left: .git/hooks/post-commit"), "{result}");
+            let ledger = std::fs::read_to_string(stage.ledger()).unwrap();
+            assert!(ledger.contains("\"approvedBy\":\"the person behind test 1\""), "{ledger}");
             assert!(client.asked[0]["params"]["message"].as_str().unwrap().contains("made"), "{:?}", client.asked);
         } else {
             assert_eq!(result["isError"], true, "{result}");

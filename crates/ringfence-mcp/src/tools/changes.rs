@@ -260,6 +260,7 @@ fn carry_out(state: &StateFolder, found: &Found, approved: &BTreeSet<Place>, by:
     let site = Site::open(state, &set.workspace, set.workspace_is).map_err(|error| cannot(&error))?;
     let mut proposal = apply::propose(set, kept, site.host(), selection, Flagged::Leave);
     proposal.keep_only(site.host(), |step| approved.contains(&step.place));
+    proposal.approved_by = Some(by.to_owned());
     let ledger = Ledger::open(state).map_err(|error| cannot(&error))?;
     let applied = apply::apply(&site, &ledger, kept, set, proposal).map_err(|error| cannot(&error))?;
     let undo = applied.undo.as_ref().map(ToString::to_string);

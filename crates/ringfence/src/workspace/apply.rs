@@ -58,6 +58,8 @@ pub struct Proposal {
     pub same: Vec<Place>,
     /// Places that would be left, and why.
     pub left: Vec<Left>,
+    /// Who was shown it and agreed, for the ledger, where that is not whoever calls.
+    pub approved_by: Option<String>,
 }
 
 /// Says what applying the selected changes of `set` would do. Changes nothing. All of the set is judged, whatever is selected:
@@ -346,7 +348,7 @@ impl Site {
         contents: &Objects,
         proposal: Proposal,
     ) -> Result<Applied, ApplyError> {
-        let Proposal { steps, same, mut left } = proposal;
+        let Proposal { steps, same, mut left, .. } = proposal;
         let report = carry_out(&self.host, journal, contents, steps).map_err(ApplyError::Journal)?;
         journal.finish().map_err(ApplyError::Journal)?;
         left.extend(report.left);
@@ -385,7 +387,7 @@ pub fn apply(
     }
     let name = name_of(set).map_err(ApplyError::Journal)?;
     let mut journal = site.journal_for(Act::Apply, &set.run_id, name, &set.subject)?;
-    let body = json!({
+    let mut body = json!({
         "undo": &journal.recorded().head.id,
         "set": name.to_string(),
         "workspace": set.workspace.to_string_lossy(),
@@ -395,6 +397,9 @@ pub fn apply(
         "left": proposal.left.len(),
         "uid": rustix::process::getuid().as_raw(),
     });
+    if let Some(by) = &proposal.approved_by {
+        body["approvedBy"] = json!(by);
+    }
     let entry = Entry { kind: Kind::Applied, run: set.run_id.to_string(), body };
     ledger.append(&[entry], Durability::Synced)?;
     let applied = site.carry_out(&mut journal, &kept.objects(), proposal)?;
