@@ -123,6 +123,28 @@ fn run_with_apply_applies_all_when_it_succeeded_and_nothing_is_flagged() {
 }
 
 #[test]
+fn run_with_apply_unflagged_applies_the_rest_however_it_ended_and_keeps_what_was_held_back() {
+    let Some(stage) = walled() else { return };
+    filled(&stage);
+    let apply = |flag: &str, script: &str| aloud(&stage, &[flag], script);
+    let script = "echo changed > old.txt; rm gone.txt; echo x > .envrc; echo x > .env; exit 3";
+    // The twin: all or nothing leaves all of it.
+    apply("--apply", script).expect(3, &[]);
+    assert_eq!(stage.read("old.txt").as_deref(), Some("old\n"));
+    let ended = apply("--apply=unflagged", script)
+        .expect(3, &["2 of them applied", "held back", ".envrc", "--include-flagged"]);
+    assert_eq!((stage.read("old.txt").as_deref(), stage.read("gone.txt")), (Some("changed\n"), None), "{ended:?}");
+    assert_eq!((stage.read(".envrc"), stage.read(".env")), (None, None), "{ended:?}");
+    // A person applies what is flagged; what is denied never comes.
+    stage.ringfence(["apply", "last", ".envrc", "--include-flagged", "--yes"]).run().expect(0, &[]);
+    assert_eq!((stage.read(".envrc").as_deref(), stage.read(".env")), (Some("x\n"), None));
+    let quiet = apply("--apply=unflagged", "echo again > old.txt; kill -9 $$");
+    assert_eq!((stage.read("old.txt").as_deref(), quiet.stderr.as_str()), (Some("again\n"), ""), "{quiet:?}");
+    stage.ringfence(["undo", "--yes"]).run().expect(0, &[]);
+    assert_eq!(stage.read("old.txt").as_deref(), Some("changed\n"));
+}
+
+#[test]
 fn a_walk_from_a_run_over_diff_partial_apply_conflict_and_undo() {
     let Some(stage) = walled() else { return };
     filled(&stage);
