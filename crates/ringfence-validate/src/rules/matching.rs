@@ -153,7 +153,7 @@ pub(crate) struct System {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Command {
-    program: Vec<String>,
+    pub(super) program: Vec<String>,
     /// The first word that is no option.
     verb: Vec<String>,
     /// Any word.
@@ -187,70 +187,7 @@ pub(crate) enum UnknownKind {
     Script,
 }
 
-/// What a line must name to speak of a fact: as the rules name it.
-fn shape_of(fact: &Fact) -> &'static str {
-    match fact {
-        Fact::Reads { .. } => "reads",
-        Fact::Writes { .. } => "writes",
-        Fact::Removes { .. } => "removes",
-        Fact::Changes { .. } => "changes",
-        Fact::Contacts { .. } => "contacts",
-        Fact::Executes { .. } => "executes",
-        Fact::Imports { .. } => "imports",
-        Fact::Calls { .. } => "calls",
-        Fact::Privilege { .. } => "privilege",
-        Fact::System { .. } => "system",
-        Fact::ReadsEnvironment { .. } => "reads-environment",
-        Fact::SetsEnvironment { .. } => "sets-environment",
-        Fact::Tricks { .. } => "tricks",
-        Fact::Unknown { .. } => "unknown",
-    }
-}
-
-/// Whether a rule with the shapes in `about` could cover what was seen. What it says no to, [`When::covers`] says no to.
-pub(crate) fn may_speak_of(about: &str, seen: &Seen<'_>) -> bool {
-    let mut shapes = about.split(' ');
-    match seen.fact {
-        Some(fact) => shapes.any(|shape| shape == shape_of(fact)),
-        None => shapes.any(|shape| match shape.strip_prefix(COMMAND) {
-            Some(programs) => named(programs.split(','), seen.argv.first()),
-            None => shape == ARGUMENT && !seen.paths.is_empty(),
-        }),
-    }
-}
-
-/// Before the programs that a command has to be one of.
-const COMMAND: &str = "command:";
-const ARGUMENT: &str = "argument";
-
 impl When {
-    /// What a line that has it must name: see [`may_speak_of`].
-    #[cfg(test)]
-    pub(crate) fn shape(&self) -> String {
-        let shape = match self {
-            Self::Reads(_) => "reads",
-            Self::Writes(_) => "writes",
-            Self::Removes(_) => "removes",
-            Self::Changes(_) => "changes",
-            Self::Contacts(_) => "contacts",
-            Self::Executes(_) => "executes",
-            Self::Imports(_) => "imports",
-            Self::Calls(_) => "calls",
-            Self::Privilege(_) => "privilege",
-            Self::System(_) => "system",
-            Self::ReadsEnvironment(_) => "reads-environment",
-            Self::SetsEnvironment(_) => "sets-environment",
-            Self::Tricks(_) => "tricks",
-            Self::Unknown(_) => "unknown",
-            Self::Command(command) => {
-                assert!(command.program.iter().all(|name| !name.contains(',')), "{command:?}");
-                return format!("{COMMAND}{}", command.program.join(","));
-            }
-            Self::Argument(_) => ARGUMENT,
-        };
-        shape.to_owned()
-    }
-
     pub(crate) fn covers(&self, seen: &Seen<'_>) -> bool {
         let Some(fact) = seen.fact else {
             return match self {
@@ -441,7 +378,7 @@ fn by(program: &[String], unless: &[String], seen: &Seen<'_>) -> bool {
 }
 
 /// Whether the program is one of these, in whatever folder it is.
-fn named<'p>(mut programs: impl Iterator<Item = &'p str>, program: Option<&Text>) -> bool {
+pub(super) fn named<'p>(mut programs: impl Iterator<Item = &'p str>, program: Option<&Text>) -> bool {
     let Some(name) = program.and_then(Text::as_known) else { return false };
     let name = name.rsplit('/').next().unwrap_or(name);
     programs.any(|wanted| glob(wanted, name))

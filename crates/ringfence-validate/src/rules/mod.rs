@@ -1,5 +1,6 @@
 //! What facts mean: rules in data files, each with a reason, what to do instead, and examples.
 
+mod about;
 mod matching;
 mod reach;
 
@@ -11,7 +12,8 @@ use serde::Deserialize;
 pub(crate) use matching::Seen;
 pub(crate) use reach::{Reach, reach};
 
-use matching::{When, may_speak_of};
+use about::may_speak_of;
+use matching::When;
 
 /// The rules of `data/rules/*.yaml`, without their examples, one in each line behind what it speaks of: a run reads few of them. A test
 /// writes it.
