@@ -43,9 +43,12 @@ impl Call {
     }
 }
 
+/// Who hears of progress, and by which token.
+type Listener = (Peer<RoleServer>, ProgressToken);
+
 /// Tells a client that its call goes on, when it gave a token for that.
 #[derive(Clone, Default)]
-pub(crate) struct Progress(Arc<Mutex<Option<(Peer<RoleServer>, ProgressToken)>>>);
+pub(crate) struct Progress(Arc<Mutex<Option<Listener>>>);
 
 impl Progress {
     /// From now on those go to whoever gave this token; to nobody when there is none.
