@@ -5,28 +5,11 @@ use std::rc::Rc;
 use super::call::{Given, Place};
 use super::fold;
 use super::role::{Given as Source, Role, RoleAct, Slot};
+use super::touch::{names, octal};
 use super::value::{Held, Making, Value};
-use super::walk::{Walk, matters};
+use super::walk::Walk;
 use crate::analysis::{Change, Contact, Fact, Flow, Privilege, Removal, SystemAct, Trick};
-use crate::span::Span;
-use crate::text::{Hole, Piece, Text};
-
-/// Arguments of a request that carry no data of the program's own.
-const NOT_DATA: &[&str] = &[
-    "headers",
-    "auth",
-    "cookies",
-    "timeout",
-    "verify",
-    "cert",
-    "proxies",
-    "env",
-    "encoding",
-    "method",
-    "signal",
-    "agent",
-    "allow_redirects",
-];
+use crate::text::{Hole, Text};
 
 /// Whether the book says what a call gives.
 pub(super) fn says_what_it_is(roles: &[Role]) -> bool {
@@ -45,6 +28,7 @@ pub(super) fn acts(roles: &[Role]) -> bool {
                 | RoleAct::Applies
                 | RoleAct::Applied
                 | RoleAct::Passes
+                | RoleAct::EvaluatesText
         )
     })
 }
@@ -67,7 +51,7 @@ impl Walk<'_, '_> {
             self.trick(Trick::Obscured, place.span);
         }
         match role.act {
-            RoleAct::Shell => self.shell(first),
+            RoleAct::Shell => self.shell(first, given),
             RoleAct::Process => self.process(first, given),
             RoleAct::Spawn => self.spawn(first, second, given),
             RoleAct::ExecList => {
@@ -91,8 +75,9 @@ impl Walk<'_, '_> {
                 }
             }
             RoleAct::Writes => {
-                self.remember(first.as_ref(), given);
+                self.remember(first.as_ref(), given, result);
                 for (span, path) in self.each(first, given) {
+                    self.overwrites(&path, span);
                     self.tell(span, Fact::Writes { path });
                 }
             }
@@ -139,7 +124,11 @@ impl Walk<'_, '_> {
             RoleAct::Listens => self.contacts(first, given, Contact::Listen),
             RoleAct::Probes => self.contacts(first, given, Contact::Probe),
             RoleAct::RemoteShell => self.contacts(first, given, Contact::Shell),
-            RoleAct::Evaluates => self.evaluates(first),
+            RoleAct::Evaluates => {
+                let gives = self.evaluates(first);
+                *result = std::mem::take(result).or(&gives);
+            }
+            RoleAct::Directory => self.moves_to(first.as_ref()),
             RoleAct::EvaluatesText => {
                 // A name of which nothing is known is a function, as nearly always.
                 let text = first.filter(|(held, _)| {
@@ -188,7 +177,10 @@ impl Walk<'_, '_> {
                 }
             }
             RoleAct::Environment => {
-                for (span, name) in self.each(first, given) {
+                for (span, name) in names(first, given) {
+                    if name.as_known().is_some_and(|name| matches!(name, "HOME" | "USERPROFILE")) {
+                        result.texts.push(Text::hole(Hole::Variable("HOME".to_owned())));
+                    }
                     if name.as_known().is_none_or(is_secret_name) {
                         result.add_flows([&Flow::Environment]);
                     }
@@ -205,13 +197,19 @@ impl Walk<'_, '_> {
             RoleAct::SetsEnvironment => {
                 let value =
                     second.map_or_else(|| Text::hole(Hole::Value), |(value, _)| value.readings().swap_remove(0));
-                for (span, name) in self.each(first, given) {
+                for (span, name) in names(first, given) {
                     self.tell(span, Fact::SetsEnvironment { name, value: value.clone() });
                 }
             }
             RoleAct::Privilege(privilege) => self.tell(given.span, Fact::Privilege { privilege }),
             RoleAct::System(act) => {
-                let about = first.map_or_else(Text::default, |(about, _)| about.readings().swap_remove(0));
+                let listed = |flow: &Flow| matches!(flow, Flow::File { path } if path.starts_with("/proc"));
+                let about = match &first {
+                    // Each process that there is.
+                    Some((about, _)) if about.flows.iter().any(listed) => Text::known("-1"),
+                    Some((about, _)) => about.readings().swap_remove(0),
+                    None => Text::default(),
+                };
                 self.tell(given.span, Fact::System { act, about });
             }
             RoleAct::Trick(trick) => self.trick(trick, given.span),
@@ -286,7 +284,9 @@ impl Walk<'_, '_> {
                     .as_ref()
                     .is_some_and(|(held, _)| held.texts.iter().any(|text| text.known_start().starts_with("data:")));
                 match first {
-                    first if code => self.evaluates(first),
+                    first if code => {
+                        self.evaluates(first);
+                    }
                     Some((module, place)) if data => {
                         self.imports(&module, place);
                     }
@@ -316,95 +316,6 @@ impl Walk<'_, '_> {
             }
         }
     }
-
-    /// Each way that an argument reads, or each item of it, with its place.
-    fn each(&mut self, argument: Option<(Held, Place)>, given: &Given) -> Vec<(Span, Text)> {
-        match argument {
-            Some((held, place)) => match &held.items {
-                Some(items) if held.texts.is_empty() => {
-                    items.iter().take(32).flat_map(|item| item.readings()).map(|text| (place.span, text)).collect()
-                }
-                _ => held.readings().into_iter().map(|text| (place.span, text)).collect(),
-            },
-            None => vec![(given.span, Text::hole(Hole::Value))],
-        }
-    }
-
-    fn removes(&mut self, argument: Option<(Held, Place)>, given: &Given, removal: Removal) {
-        for (span, path) in self.each(argument, given) {
-            self.tell(span, Fact::Removes { path, removal });
-        }
-    }
-
-    fn changes(&mut self, argument: Option<(Held, Place)>, given: &Given, change: &Change) {
-        for (span, path) in self.each(argument, given) {
-            self.tell(span, Fact::Changes { path, change: change.clone() });
-        }
-    }
-
-    fn opens(&mut self, argument: Option<(Held, Place)>, mode: Option<Held>, given: &Given, result: &mut Value) {
-        let mode = mode.map_or_else(
-            || "r".to_owned(),
-            |mode| mode.texts.first().map_or_else(|| "r".to_owned(), ToString::to_string),
-        );
-        let writes = mode.contains(['w', 'a', 'x', '+']);
-        if let Some((held, _)) = &argument {
-            result.texts = held.readings();
-        }
-        for (span, path) in self.each(argument, given) {
-            if writes {
-                self.tell(span, Fact::Writes { path: path.clone() });
-            }
-            if !writes || mode.contains('r') {
-                let written = self.files.get(&path.to_string()).map(|held| held.flows.clone()).unwrap_or_default();
-                result.add_flows(&written);
-                result.add_flows([&Flow::File { path: path.to_string() }]);
-                self.tell(span, Fact::Reads { path });
-            }
-        }
-    }
-
-    /// What is written to a file is what is later read from it, or run.
-    fn remember(&mut self, path: Option<&(Held, Place)>, given: &Given) {
-        let mut contents = Value::default();
-        for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)) {
-            contents.add_flows(arg.flows.iter().filter(|flow| matches!(flow, Flow::Network | Flow::Decoded)));
-        }
-        if contents.flows.is_empty() || self.files.len() > 256 {
-            return;
-        }
-        for path in path.iter().flat_map(|(held, _)| held.texts.iter()) {
-            let before = self.files.remove(&path.to_string()).unwrap_or_default();
-            self.files.insert(path.to_string(), Rc::new(Value::clone(&before).or(&contents)));
-        }
-    }
-
-    fn contacts(&mut self, argument: Option<(Held, Place)>, given: &Given, contact: Contact) {
-        let mut sends = Value::default();
-        for arg in &given.args {
-            match &arg.fields {
-                // An object of options: only some of it is data.
-                Some(fields) => fields
-                    .iter()
-                    .filter(|(name, _)| !NOT_DATA.contains(&name.as_str()))
-                    .for_each(|(_, field)| sends.add_flows(&field.flows)),
-                None => sends.add_flows(&arg.flows),
-            }
-        }
-        given
-            .named
-            .iter()
-            .filter(|(name, _, _)| !NOT_DATA.contains(&name.as_str()))
-            .for_each(|(_, arg, _)| sends.add_flows(&arg.flows));
-        let sends: Vec<Flow> = sends.flows.into_iter().filter(matters).collect();
-        let place = match argument {
-            Some((held, place)) => places_of(&held).into_iter().map(|text| (place.span, text)).collect(),
-            None => vec![(given.span, Text::hole(Hole::Value))],
-        };
-        for (span, place) in place {
-            self.tell(span, Fact::Contacts { place, contact, sends: sends.clone() });
-        }
-    }
 }
 
 impl Given {
@@ -428,33 +339,5 @@ impl Given {
                     self.args.iter().zip(&self.places).find_map(|(arg, place)| Some((arg.field(name)?, *place)))
                 }),
         }
-    }
-}
-
-/// The places that a value may mean: a text, `(host, port)`, or an object with a host.
-fn places_of(held: &Value) -> Vec<Text> {
-    let (host, port) = match (&held.items, &held.fields) {
-        (Some(items), _) => (items.first().cloned(), items.get(1).cloned()),
-        (None, Some(_)) => {
-            let host = ["hostname", "host", "url", "path", "baseURL"].iter().find_map(|name| held.field(name));
-            (host, held.field("port"))
-        }
-        (None, None) => return held.readings(),
-    };
-    let mut readings = host.map_or_else(|| vec![Text::hole(Hole::Value)], |host| host.readings());
-    if let Some(port) = port.and_then(|port| port.readings().into_iter().next()) {
-        for reading in &mut readings {
-            reading.push(Piece::Known(":".to_owned()));
-            reading.append(port.clone());
-        }
-    }
-    readings
-}
-
-/// A mode as people write it.
-fn octal(mode: &Value) -> Text {
-    match mode.number {
-        Some(number) => Text::known(format!("{number:o}")),
-        None => mode.readings().swap_remove(0),
     }
 }

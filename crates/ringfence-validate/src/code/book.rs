@@ -29,6 +29,8 @@ pub(crate) struct Book {
     environments: HashSet<&'static str>,
     /// Objects that nobody changes who has nothing to hide.
     tampered: HashSet<&'static str>,
+    /// Names that stand for a text.
+    texts: HashMap<&'static str, &'static str>,
     /// Lines that could not be read, for a test.
     wrong: Vec<&'static str>,
 }
@@ -44,6 +46,12 @@ impl Book {
                 "@same" => match (words.next(), words.next()) {
                     (Some(name), Some(same)) => {
                         book.same.insert(name, same);
+                    }
+                    _ => book.wrong.push(line),
+                },
+                "@text" => match (words.next(), words.next()) {
+                    (Some(name), Some(text)) => {
+                        book.texts.insert(name, text);
                     }
                     _ => book.wrong.push(line),
                 },
@@ -98,6 +106,11 @@ impl Book {
             }
         }
         name
+    }
+
+    /// What a name reads as.
+    pub(super) fn text(&self, name: &str) -> Option<&'static str> {
+        self.texts.get(name).copied()
     }
 
     pub(super) fn is_guarded(&self, name: &str) -> bool {

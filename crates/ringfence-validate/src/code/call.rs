@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use super::role::RoleAct;
-use super::tree::{Arg, Call, Expr, How, Kind, Pattern, Takes, Written};
-use super::value::{Held, ITEMS, Value};
+use super::tree::{Arg, Call, Expr, Kind, Written};
+use super::value::{Bound, Held, ITEMS, Value};
 use super::walk::{CALL_EFFORT, Walk};
 use super::{act, fold};
 use crate::analysis::{Fact, Trick};
@@ -54,31 +54,14 @@ impl Walk<'_, '_> {
             }
             _ => (self.value(&call.callee), None, None),
         };
+        if let Some(held) = self.each_item(&callee, receiver.as_ref(), method.as_deref(), &call.args) {
+            return held;
+        }
         let given = Given { receiver, span, ..self.arguments(&call.args) };
         if let (Some(method), Kind::Member(base, _)) = (&method, &call.callee.kind) {
             self.grown(base, method, &given);
         }
         self.called(&callee, method.as_deref(), &given)
-    }
-
-    /// A list that a name holds, after something was added to it.
-    fn grown(&mut self, base: &Expr, method: &str, given: &Given) {
-        let (Kind::Name(name), Some(receiver)) = (&base.kind, &given.receiver) else { return };
-        let Some(items) = receiver.items.as_ref().filter(|items| items.len() < ITEMS) else { return };
-        let mut items = (**items).clone();
-        match (method, given.args.first()) {
-            ("append" | "push" | "add", Some(item)) => items.push(Rc::clone(item)),
-            ("extend", Some(more)) => items.extend(more.items.iter().flat_map(|more| more.iter().cloned())),
-            ("insert", _) => match given.args.get(1) {
-                Some(item) => items.insert(0, Rc::clone(item)),
-                None => return,
-            },
-            ("unshift", Some(item)) => items.insert(0, Rc::clone(item)),
-            _ => return,
-        }
-        self.spend(items.len());
-        let held = Rc::new(Value::list(items));
-        self.assign(&Pattern::Name(name.clone()), held, How::Around);
     }
 
     fn arguments(&mut self, args: &[Arg]) -> Given {
@@ -121,16 +104,30 @@ impl Walk<'_, '_> {
         if !self.spend(CALL_EFFORT) {
             return Held::default();
         }
-        if let (Some("get" | "__getitem__"), Some(receiver), Some(key)) = (method, &given.receiver, given.args.first())
-            && self.language == Language::Python
-            && (receiver.fields.is_some()
-                || receiver.names.iter().any(|name| self.book.is_guarded(name) || self.book.is_globals(name)))
-        {
-            return self.index_of(receiver, key, given.span);
+        if let Some(bound) = callee.bound.clone() {
+            let free = Rc::new(Value { bound: None, ..Value::clone(callee) });
+            let given = given.behind(&bound);
+            return self.called(&free, method, &given);
         }
-        if callee.has("dict") && !given.named.is_empty() {
-            let fields = given.named.iter().map(|(name, held, _)| (name.clone(), Rc::clone(held))).collect();
-            return Rc::new(Value::object(fields));
+        if let (Some(method), Some(receiver), Some(key)) = (method, &given.receiver, given.args.first())
+            && matches!(method, "get" | "__getitem__" | "__getattribute__" | "setdefault" | "pop")
+            && receiver.items.is_none()
+            && (receiver.fields.is_some()
+                || receiver.names.iter().any(|name| {
+                    matches!(&**name, "Map()" | "WeakMap()" | "collections.defaultdict()")
+                        || self.language == Language::Python
+                            && (self.book.is_guarded(name) || self.book.is_globals(name))
+                }))
+            && !callee.names.iter().any(|name| self.book.knows(name))
+        {
+            let found = self.index_of(receiver, key, given.span);
+            return match given.args.get(1) {
+                Some(default) => Rc::new(Value::clone(&found).or(default)),
+                None => found,
+            };
+        }
+        if let Some(made) = self.container(callee, given).or_else(|| self.getter(callee, given)) {
+            return made;
         }
         if let (Some(method), Some(receiver)) = (method, &given.receiver) {
             if self.language != Language::Python
@@ -145,7 +142,11 @@ impl Walk<'_, '_> {
             }
             self.spend(receiver.size());
             let booked = receiver.names.iter().any(|name| self.book.knows(&format!("{name}.{method}")));
-            if let Some(value) = fold::method(receiver, method, &given.args).filter(|_| !booked) {
+            let named = || given.named.iter().map(|(name, held, _)| (name.clone(), Rc::clone(held))).collect();
+            let last = (method == "format" && !given.named.is_empty()).then(|| Rc::new(Value::object(named())));
+            let args: Vec<Held> = given.args.iter().cloned().chain(last).collect();
+            let own = receiver.items.is_none() && receiver.texts.is_empty() && !callee.functions.is_empty();
+            if let Some(value) = fold::method(receiver, method, &args).filter(|_| !booked && !own) {
                 self.callbacks(&Rc::new(receiver.any_item()), given);
                 return Rc::new(value);
             }
@@ -167,6 +168,10 @@ impl Walk<'_, '_> {
         let mut result = Value::default();
         let (mut told, mut acted) = (false, false);
         for name in &callee.names {
+            if let Some(gives) = self.by_name(name, given) {
+                told = true;
+                result = result.or(&gives);
+            }
             if let Some(value) = fold::function(name, &given.args) {
                 self.tell_call(name, given.span);
                 told = true;
@@ -191,11 +196,14 @@ impl Walk<'_, '_> {
         }
         let mut own = false;
         for number in &callee.functions {
-            let params = self.params(*number, given);
             own = true;
-            if let Some(gives) = self.enter_function(*number, &params) {
+            if let Some(gives) = self.call_own(*number, given) {
                 result = result.or(&gives);
             }
+        }
+        if callee.fields.is_some() {
+            // An object of a class: its constructor may be nothing but a list of fields.
+            given.named.iter().for_each(|(name, held, _)| self.scopes.set_attribute(name, held));
         }
         if own && let Some(fields) = &callee.fields {
             result.fields = Some(Rc::clone(fields));
@@ -209,6 +217,9 @@ impl Walk<'_, '_> {
         }
         if !acted {
             self.applied(given);
+        }
+        if !told && !own && !acted && !is_talk(method, callee) {
+            self.secret_arguments(given);
         }
         given.args.iter().zip(&given.places).for_each(|(arg, place)| self.whole_environment(arg, place.span));
         if let (Some("then"), Some(receiver)) = (method, &given.receiver) {
@@ -227,6 +238,15 @@ impl Walk<'_, '_> {
     /// `f.call(this, a)`, `f.apply(this, [a])`, `f.bind(this, a)`.
     fn called_by(&mut self, callee: &Held, method: &str, given: &Given) -> Held {
         let mut shifted = Given { receiver: None, ..given.clone() };
+        if let Some(first) = given.args.first()
+            && let Some(how) =
+                ["call", "apply", "bind"].into_iter().find(|how| callee.has(&format!("Function.prototype.{how}")))
+        {
+            // `Function.prototype.call.call(f, this, a)`.
+            shifted.args.remove(0);
+            shifted.places.remove(0);
+            return self.called_by(first, how, &shifted);
+        }
         if !shifted.args.is_empty() {
             shifted.args.remove(0);
             shifted.places.remove(0);
@@ -240,11 +260,10 @@ impl Walk<'_, '_> {
             shifted.places = items.iter().map(|_| Place { literal: None, ..place }).collect();
             shifted.args = items;
         }
-        if method == "bind" && shifted.args.is_empty() {
-            return Rc::clone(callee);
+        if method == "bind" {
+            return Rc::new(bound(callee, shifted.args, Vec::new()));
         }
-        let result = self.called(callee, None, &shifted);
-        if method == "bind" { Rc::new(Value::clone(&result).or(callee)) } else { result }
+        self.called(callee, None, &shifted)
     }
 
     /// A promise is followed: the function is given what the promise brings, and its result is what comes next.
@@ -274,38 +293,38 @@ impl Walk<'_, '_> {
         Rc::new(next)
     }
 
-    /// Which parameter of a function of the program takes which argument.
-    fn params(&self, number: usize, given: &Given) -> Vec<(usize, Held)> {
-        let order = self.functions.get(&number).map(|known| known.order.as_slice()).unwrap_or_default();
-        let rest = order.iter().position(|(_, takes)| *takes == Takes::Rest);
-        let mut params: Vec<(usize, Held)> =
-            given.args.iter().cloned().enumerate().filter(|(at, _)| rest.is_none_or(|rest| *at < rest)).collect();
-        if let Some(rest) = rest {
-            params.push((rest, Rc::new(Value::list(given.args.iter().skip(rest).cloned().collect()))));
-        }
-        for (name, held, _) in &given.named {
-            if let Some(at) = order.iter().position(|(known, _)| known.as_ref() == Some(name)) {
-                params.push((at, Rc::clone(held)));
-            }
-        }
-        params
-    }
-
     /// Functions that are handed over are called with what there is.
     fn callbacks(&mut self, handed: &Held, given: &Given) {
-        let all = given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg));
-        let numbers: Vec<usize> =
-            all.filter(|arg| arg.fields.is_none()).flat_map(|arg| arg.functions.iter().copied()).collect();
-        for number in numbers {
-            let mut item = Value::clone(handed);
-            for arg in &given.args {
-                if arg.items.is_some() {
-                    item = item.or(&arg.any_item());
-                }
+        let all: Vec<&Held> = given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)).collect();
+        for (at, arg) in all.iter().enumerate() {
+            if arg.fields.is_some() || arg.functions.is_empty() {
+                continue;
             }
-            let item = Rc::new(item);
-            let params: Vec<(usize, Held)> = (0..3).map(|at| (at, Rc::clone(&item))).collect();
-            self.enter_function(number, &params);
+            let mut item = Value::clone(handed);
+            let mut spread: Vec<Held> = Vec::new();
+            for other in all.iter().filter(|other| other.items.is_some()) {
+                item = item.or(&other.any_item());
+                spread.extend(other.items.iter().flat_map(|items| items.iter().take(8).cloned()));
+            }
+            // What stands behind a function is mostly for it: `submit(f, a)`, `Thread(target=f, args=(a,))`.
+            let behind: Vec<Held> =
+                all.iter().skip(at + 1).take(8).filter(|arg| arg.items.is_none()).map(|arg| Rc::clone(arg)).collect();
+            for number in &arg.functions {
+                let mut params: Vec<(usize, Held)> = Vec::new();
+                for place in 0..3.max(behind.len()).max(spread.len()).min(8) {
+                    let mut held = item.clone();
+                    for more in [behind.get(place), spread.get(place)].into_iter().flatten() {
+                        held = held.or(more);
+                    }
+                    params.push((place, Rc::new(held)));
+                }
+                if let Some(bound) = &arg.bound {
+                    let count = bound.args.len();
+                    params.iter_mut().for_each(|(place, _)| *place += count);
+                    params.extend(bound.args.iter().cloned().enumerate());
+                }
+                self.enter_function(*number, &params);
+            }
         }
     }
 
@@ -317,7 +336,7 @@ impl Walk<'_, '_> {
             if !arg.names.iter().any(|name| self.book.roles(name).is_some_and(act::acts)) {
                 continue;
             }
-            let callee = Rc::new(Value { names: arg.names.clone(), ..Value::default() });
+            let callee = Rc::new(Value { names: arg.names.clone(), bound: arg.bound.clone(), ..Value::default() });
             let others = all.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
             let receiver = given.receiver.iter();
             let mut args: Vec<Held> = Vec::new();
@@ -361,7 +380,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn is_from_a_module(&self, name: &str) -> bool {
+    pub(super) fn is_from_a_module(&self, name: &str) -> bool {
         let mut before = name;
         while let Some((shorter, _)) = before.rsplit_once('.') {
             if self.imported.contains(shorter) {
@@ -378,6 +397,99 @@ impl Walk<'_, '_> {
             self.tell(span, Fact::ReadsEnvironment { name: None });
         }
     }
+}
+
+impl Given {
+    /// These arguments behind those that were given before.
+    fn behind(&self, bound: &Bound) -> Self {
+        let place = Place { span: self.span, literal: None };
+        let mut named: Vec<(String, Held, Place)> = self.named.clone();
+        named.extend(bound.named.iter().map(|(name, held)| (name.clone(), Rc::clone(held), place)));
+        Self {
+            args: bound.args.iter().chain(&self.args).cloned().collect(),
+            places: bound.args.iter().map(|_| place).chain(self.places.iter().copied()).collect(),
+            named,
+            receiver: self.receiver.clone(),
+            span: self.span,
+        }
+    }
+}
+
+/// A function with its first arguments.
+pub(super) fn bound(function: &Held, args: Vec<Held>, named: Vec<(String, Held)>) -> Value {
+    if args.is_empty() && named.is_empty() {
+        return Value::clone(function);
+    }
+    let before = function.bound.as_ref();
+    let args = before.iter().flat_map(|bound| bound.args.iter().cloned()).chain(args).take(ITEMS).collect();
+    let named = before.iter().flat_map(|bound| bound.named.iter().cloned()).chain(named).take(ITEMS).collect();
+    Value { bound: Some(Rc::new(Bound { args, named })), ..Value::clone(function) }
+}
+
+/// Whether a call only speaks of what it is given, or looks whether it is there.
+fn is_talk(method: Option<&str>, callee: &Value) -> bool {
+    const TALK: &[&str] = &[
+        "print",
+        "log",
+        "info",
+        "debug",
+        "warn",
+        "warning",
+        "error",
+        "critical",
+        "exists",
+        "existsSync",
+        "isfile",
+        "isdir",
+        "is_file",
+        "startswith",
+        "endswith",
+        "startsWith",
+        "endsWith",
+        "includes",
+        "has",
+        "add",
+        "append",
+        "push",
+        "exit",
+        "getsize",
+        "stat",
+        "statSync",
+        "lstat",
+        "access",
+        "accessSync",
+        "getmtime",
+        "isinstance",
+        "Error",
+        "test",
+        "match",
+        "assertEqual",
+        "equal",
+        "toBe",
+        "toEqual",
+        "add_argument",
+        "get",
+        "set",
+        "dirname",
+        "basename",
+        "relpath",
+        "split",
+        "relative",
+        "join",
+        "resolve",
+        "extname",
+        "islink",
+        "format",
+        "secho",
+        "echo",
+        "write",
+        "describe",
+        "it",
+    ];
+    let last = |name: &str| TALK.contains(&name.rsplit('.').next().unwrap_or(name));
+    method.is_some_and(last)
+        || callee.names.iter().any(|name| last(name) || name.ends_with("Error") || name.ends_with("Exception"))
+        || (callee.names.is_empty() && method.is_none())
 }
 
 fn reaches_inside(text: &Text) -> bool {

@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use super::call::Place;
 use super::fold;
+use super::lists;
 use super::tree::{Arithmetic, Expr, How, Kind, Pattern, Truth, Written};
-use super::value::{Held, ITEMS, Making, Value, join};
+use super::value::{ANY_KEY, Held, ITEMS, Making, Value, join};
 use super::walk::{STEP_EFFORT, Walk};
 use crate::analysis::{Fact, SystemAct};
 use crate::span::Span;
@@ -20,6 +21,13 @@ impl Walk<'_, '_> {
         if !self.spend(STEP_EFFORT) {
             return Held::default();
         }
+        self.down += 1;
+        let held = self.value_of(expr);
+        self.down -= 1;
+        held
+    }
+
+    fn value_of(&mut self, expr: &Expr) -> Held {
         match &expr.kind {
             Kind::Text { value, written } => {
                 self.spend(value.len());
@@ -97,6 +105,12 @@ impl Walk<'_, '_> {
             }
             Kind::Function(function) => self.function(function),
             Kind::Class(class) => self.class(class),
+            Kind::Decorated(decorator, name) => self.decorated(decorator, name, expr.span),
+            Kind::Yield(inner) => {
+                let held = self.value(inner);
+                self.yields(&held);
+                held
+            }
             Kind::Assign(pattern, value) => {
                 let held = self.value(value);
                 let how = if matches!(**pattern, Pattern::Name(_)) { How::Around } else { How::Here };
@@ -152,13 +166,12 @@ impl Walk<'_, '_> {
             value.add_flows(&base.flows);
             return Rc::new(value);
         }
-        if let (Some(items), [None, None, Some(-1)]) = (&base.items, numbers) {
-            return Rc::new(Value::list(items.iter().rev().cloned().collect()));
+        if let Some(items) = base.items.as_ref().filter(|_| known) {
+            let taken = lists::places(items.len(), start, end, step);
+            return Rc::new(Value::list(taken.into_iter().filter_map(|at| items.get(at)).cloned().collect()));
         }
-        if let (Some(items), [Some(start), None, None]) = (&base.items, numbers)
-            && let Ok(start) = usize::try_from(start)
-        {
-            return Rc::new(Value::list(items.iter().skip(start).cloned().collect()));
+        if base.items.is_some() {
+            return base;
         }
         Rc::new(mixed(&[base]))
     }
@@ -175,6 +188,10 @@ impl Walk<'_, '_> {
                 self.spend(value.size());
                 return Rc::new(value);
             }
+            if let (Some(items), Ok(times)) = (left.items.as_ref().or(right.items.as_ref()), usize::try_from(times)) {
+                let all = std::iter::repeat_n(items, times.min(ITEMS)).flat_map(|items| items.iter().cloned());
+                return Rc::new(Value::list(all.take(ITEMS).collect()));
+            }
         }
         let product = left.number.zip(right.number).and_then(|(left, right)| left.checked_mul(right));
         Rc::new(Value { number: product, ..mixed(&[left, right]) })
@@ -186,6 +203,10 @@ impl Walk<'_, '_> {
             let held = self.value(item);
             match (&item.kind, &held.items) {
                 (Kind::Spread(_), Some(more)) => all.extend(more.iter().cloned()),
+                (Kind::Spread(_), None) => match held.as_known() {
+                    Some(text) => all.extend(lists::as_letters(text).iter().cloned()),
+                    None => all.push(Rc::new(held.any_item())),
+                },
                 _ => all.push(held),
             }
         }
@@ -200,19 +221,21 @@ impl Walk<'_, '_> {
             match key {
                 Some(key) => {
                     let key = self.value(key);
-                    match key.as_known() {
-                        Some(key) => all.push((key.to_owned(), held)),
-                        None => flows.add_flows(&held.flows),
+                    let number = key.number.map(|number| number.to_string());
+                    match key.as_known().map(str::to_owned).or(number) {
+                        Some(key) => all.push((key, held)),
+                        None => all.push((ANY_KEY.to_owned(), held)),
                     }
                 }
                 None => {
                     self.whole_environment(&held, value.span);
                     flows.add_flows(&held.flows);
+                    held.names.iter().for_each(|name| flows.add_name(name));
                     all.extend(held.fields.iter().flat_map(|fields| fields.iter().cloned()));
                 }
             }
         }
-        let mut object = Value::object(all);
+        let mut object = Value { names: flows.names, ..Value::object(all) };
         object.add_flows(&flows.flows);
         Rc::new(object)
     }
@@ -229,6 +252,7 @@ impl Walk<'_, '_> {
                 (None, None) => vec![Rc::new(over.any_item())],
             };
             self.unrolled += 1;
+            let perhaps = std::mem::take(&mut self.perhaps);
             let mut all = Vec::new();
             for item in items {
                 self.assign(pattern, item, How::Here);
@@ -240,6 +264,7 @@ impl Walk<'_, '_> {
                 }
             }
             self.unrolled -= 1;
+            self.perhaps = perhaps;
             return all;
         }
         for (pattern, over) in loops {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::decode;
+use super::lists::{list_method, table, translated};
 use super::value::{Held, ITEMS, Making, TEXT_BYTES, Value, join};
 use crate::text::{Hole, Piece, Text};
 
@@ -19,6 +20,8 @@ pub(super) fn method(receiver: &Value, method: &str, args: &[Held]) -> Option<Va
     let value = match (method, text) {
         ("join", Some(between)) => joined(args.first()?, between)?,
         ("format", Some(text)) => formatted(text, args),
+        ("format_map", Some(text)) => formatted(text, args),
+        ("translate", Some(text)) => translated(text, args.first()?)?,
         ("replace" | "replaceAll" | "replace_all", Some(text)) => {
             let (from, to) = (first?, args.get(1)?.as_known()?);
             bounded(text.len(), from, to, text)?
@@ -38,6 +41,14 @@ pub(super) fn method(receiver: &Value, method: &str, args: &[Held]) -> Option<Va
         ("lstrip" | "trimStart", Some(text)) if args.is_empty() => Value::known(text.trim_start()),
         ("rstrip" | "trimEnd", Some(text)) if args.is_empty() => Value::known(text.trim_end()),
         ("strip", Some(text)) => Value::known(text.trim_matches(|letter| first.unwrap_or_default().contains(letter))),
+        ("lstrip", Some(text)) => {
+            Value::known(text.trim_start_matches(|letter| first.unwrap_or_default().contains(letter)))
+        }
+        ("rstrip", Some(text)) => {
+            Value::known(text.trim_end_matches(|letter| first.unwrap_or_default().contains(letter)))
+        }
+        ("title" | "capitalize", Some(text)) => Value::known(capitalised(text)),
+        ("padStart" | "padEnd" | "rjust" | "ljust" | "zfill", Some(_)) => return None,
         ("removeprefix", Some(text)) => Value::known(text.strip_prefix(first?).unwrap_or(text)),
         ("removesuffix", Some(text)) => Value::known(text.strip_suffix(first?).unwrap_or(text)),
         ("slice" | "substring" | "substr", Some(text)) => {
@@ -62,41 +73,15 @@ pub(super) fn method(receiver: &Value, method: &str, args: &[Held]) -> Option<Va
         ("repeat", Some(text)) => repeated(text, args.first()?.number?)?,
         ("hex", Some(text)) => Value::known(text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>()),
         (
-            "encode" | "format_map" | "title" | "capitalize" | "expandtabs" | "normalize" | "valueOf" | "toString"
-            | "tobytes" | "join" | "format" | "replace" | "replaceAll" | "lower" | "upper" | "strip" | "trim"
-            | "lstrip" | "rstrip" | "decode",
+            "encode" | "format_map" | "expandtabs" | "normalize" | "valueOf" | "toString" | "tobytes" | "join"
+            | "format" | "replace" | "replaceAll" | "lower" | "upper" | "strip" | "trim" | "lstrip" | "rstrip"
+            | "decode",
             _,
         ) => receiver.clone(),
         ("toWellFormed", _) => receiver.clone(),
         _ => return None,
     };
     Some(keep(value, receiver, args))
-}
-
-fn list_method(receiver: &Value, method: &str, args: &[Held]) -> Option<Value> {
-    let items = receiver.items.as_ref()?;
-    match method {
-        "join" => {
-            let between = args.first().map_or(Some(","), |arg| arg.as_known())?;
-            joined(receiver, between)
-        }
-        "reverse" | "toReversed" => Some(Value::list(items.iter().rev().cloned().collect())),
-        "concat" => {
-            let mut all = (**items).clone();
-            for arg in args {
-                match &arg.items {
-                    Some(more) => all.extend(more.iter().cloned()),
-                    None => all.push(Rc::clone(arg)),
-                }
-            }
-            all.truncate(ITEMS);
-            Some(Value::list(all))
-        }
-        "slice" if args.is_empty() => Some(receiver.clone()),
-        "pop" | "shift" | "at" if items.len() == 1 => items.first().map(|item| (**item).clone()),
-        "copy" | "flat" | "filter" | "values" | "sort" => Some(receiver.clone()),
-        _ => None,
-    }
 }
 
 /// What a function that is known by name makes of its arguments, if it can be told.
@@ -106,6 +91,10 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
     let second = args.get(1).and_then(|arg| arg.as_known());
     let value = match name {
         "chr" | "unichr" => Value::decoded(char::from_u32(u32::try_from(first?.number?).ok()?)?),
+        "len" => {
+            let length = text.map(|text| text.chars().count()).or(first?.items.as_ref().map(|items| items.len()))?;
+            return Some(Value::number(i64::try_from(length).ok()?));
+        }
         "ord" => return Some(Value::number(i64::from(u32::from(text?.chars().next()?)))),
         "String.fromCharCode" | "String.fromCodePoint" | "bytes" | "bytearray" | "Uint8Array" | "Uint8Array.from"
             if numbers(args).is_some() =>
@@ -148,6 +137,44 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
             Some(text) => letters(text.chars()),
             None => (**first?).clone(),
         },
+        "str.maketrans" | "string.maketrans" | "bytes.maketrans" => return table(args),
+        "TextDecoder().decode"
+        | "TextEncoder().encode"
+        | "Buffer.concat"
+        | "structuredClone"
+        | "Promise.all"
+        | "Promise.allSettled"
+        | "Promise.any"
+        | "Promise.race"
+        | "asyncio.run"
+        | "asyncio.gather"
+        | "asyncio.wait_for"
+        | "itertools.chain"
+        | "itertools.cycle"
+        | "itertools.islice"
+        | "itertools.chain.from_iterable"
+        | "set"
+        | "frozenset"
+        | "collections.deque"
+        | "Set"
+        | "types.MappingProxyType"
+        | "Object.seal"
+        | "os.fsencode"
+        | "pathlib.PurePath"
+        | "typing.cast" => match (name, args.get(1)) {
+            ("typing.cast", Some(second)) => (**second).clone(),
+            ("asyncio.gather", _) => Value::list(args.to_vec()),
+            ("itertools.chain", _) => Value::list(
+                args.iter().flat_map(|arg| arg.items.iter().flat_map(|items| items.iter().cloned())).collect(),
+            ),
+            ("Buffer.concat", _) => joined(first?, "")?,
+            _ => (**first?).clone(),
+        },
+        "str.join" => joined(args.get(1)?, text?)?,
+        "str.format" => formatted(text?, args.get(1..)?),
+        "str.lower" | "str.upper" | "str.swapcase" | "str.strip" | "bytes.decode" | "str.encode" => {
+            method(first?, name.rsplit('.').next()?, args.get(1..)?)?
+        }
         "shlex.split" => split(text?, None, true),
         "shlex.join" => joined(first?, " ")?,
         "os.path.join" | "path.join" | "path.resolve" | "posixpath.join" | "path.posix.join" => {
@@ -179,7 +206,13 @@ pub(super) fn path(args: &[Held]) -> Value {
         .iter()
         .rposition(|arg| arg.texts.first().is_some_and(|text| text.known_start().starts_with('/')))
         .unwrap_or(0);
-    let parts: Vec<Held> = args[start..].iter().filter(|arg| arg.as_known() != Some("")).cloned().collect();
+    let mut parts: Vec<Held> = args[start..].iter().filter(|arg| arg.as_known() != Some("")).cloned().collect();
+    if let [root, _, ..] = parts.as_mut_slice()
+        && root.as_known() == Some("/")
+    {
+        // The root is nothing but the sign that comes behind it.
+        *root = Rc::new(Value { texts: vec![Text::default()], ..Value::clone(root) });
+    }
     let mut value = join(&parts, "/");
     for text in &mut value.texts {
         if let Some(known) = text.as_known().filter(|known| known.contains("//") && !known.contains("://")) {
@@ -284,7 +317,7 @@ fn keep(mut value: Value, receiver: &Value, args: &[Held]) -> Value {
     value
 }
 
-fn joined(list: &Value, between: &str) -> Option<Value> {
+pub(super) fn joined(list: &Value, between: &str) -> Option<Value> {
     if let Some(text) = list.as_known() {
         let parts: Vec<Held> = text.chars().take(ITEMS).map(|letter| Rc::new(Value::known(letter))).collect();
         return Some(Value { making: list.making, ..join(&parts, between) });
@@ -320,7 +353,12 @@ fn formatted(text: &str, args: &[Held]) -> Value {
         } else {
             name.parse().ok()
         };
-        let value = position.and_then(|at: usize| args.get(at)).filter(|_| plain || field.contains(':')).cloned();
+        let by_name = args.last().and_then(|named| named.field(name));
+        let value = position
+            .and_then(|at: usize| args.get(at))
+            .cloned()
+            .or(by_name)
+            .filter(|_| plain || field.contains(':') || field.contains('!'));
         pieces.push(value.unwrap_or_else(|| Rc::new(Value::text(Text::hole(Hole::Variable(name.to_owned()))))));
     }
     pieces.push(Rc::new(Value::known(rest)));
@@ -393,7 +431,7 @@ pub(super) fn as_shell_line(text: &Text) -> String {
         .iter()
         .map(|piece| match piece {
             Piece::Known(known) | Piece::Pattern(known) => known.clone(),
-            Piece::Hole(Hole::Variable(name)) if is_plain(name) => format!("${{{name}}}"),
+            Piece::Hole(Hole::Variable(name)) if is_plain(name) || name == "HOME" => format!("${{{name}}}"),
             Piece::Hole(_) => "${value}".to_owned(),
         })
         .collect()
@@ -402,4 +440,12 @@ pub(super) fn as_shell_line(text: &Text) -> String {
 fn is_plain(name: &str) -> bool {
     name.starts_with(|letter: char| letter.is_ascii_lowercase())
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters.flat_map(char::to_lowercase)).collect(),
+        None => String::new(),
+    }
 }

@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
-use super::tree::{Expr, How, Kind};
-use super::value::{Held, Making, Value};
+use super::scope::joined;
+use super::tree::{Expr, Kind};
+use super::value::{ANY_KEY, Held, Making, Value};
 use super::walk::Walk;
 use super::{act, fold};
 use crate::analysis::{Fact, Flow, Trick};
@@ -21,8 +22,11 @@ const METHOD: &str = "(method)";
 impl Walk<'_, '_> {
     /// What a name holds.
     pub(super) fn lookup(&mut self, name: &str) -> Held {
-        if let Some(held) = self.scopes.visible(name) {
-            return Rc::clone(held);
+        if let Some(held) = self.scopes.visible(name).cloned() {
+            return match self.scopes.captured(name) {
+                Some(more) => joined(&held, more),
+                None => held,
+            };
         }
         let mut builtin = Value::named(self.book.canonical(name));
         for module in &self.stars {
@@ -34,9 +38,10 @@ impl Walk<'_, '_> {
         if self.book.is_environment(name) {
             builtin.add_flows([&Flow::Environment]);
         }
+        let is_known = builtin.names.iter().any(|name| self.book.knows(name));
         match self.scopes.anywhere(name) {
             // Set somewhere else in the file: then it may be that.
-            Some(held) if builtin.names.iter().any(|name| self.book.knows(name)) => Rc::new(builtin.or(held)),
+            Some(held) if is_known => Rc::new(builtin.or(held)),
             Some(held) => Rc::clone(held),
             None => Rc::new(builtin),
         }
@@ -51,6 +56,10 @@ impl Walk<'_, '_> {
         let mut found = Value::default();
         self.inner_parts(value, attribute, span, &mut found);
         for name in &value.names {
+            if self.book.is_globals(name) && self.scopes.visible(attribute).is_some() {
+                let held = self.lookup(attribute);
+                found = found.or(&held);
+            }
             let full = if attribute == "__dict__" {
                 name.to_string()
             } else if self.book.is_globals(name) {
@@ -69,17 +78,32 @@ impl Walk<'_, '_> {
             if self.book.is_environment(full) {
                 found.add_flows([&Flow::Environment]);
             }
+            if let Some(text) = self.book.text(full) {
+                found.texts.push(Text::known(text));
+            }
+            if &**name == "pathlib.Path()" && attribute == "path" {
+                found.texts.clone_from(&value.texts);
+            }
             if name.starts_with("pathlib.Path()") && attribute == "parent" {
                 found.texts = value.texts.iter().map(parent).collect();
             }
         }
         if let Some(field) = value.field(attribute) {
             found = found.or(&field);
-        } else if value.names.is_empty()
-            && value.texts.iter().all(Text::has_hole)
+        }
+        if let Some(field) = value.field(ANY_KEY) {
+            found = found.or(&field);
+        }
+        // What belongs to nobody else's module may keep what the program puts into it.
+        if value.texts.iter().all(Text::has_hole)
+            && !value.names.iter().any(|name| !name.ends_with("()") && self.is_from_a_module(name))
+            && !found.names.iter().any(|name| self.book.knows(name))
             && let Some(held) = self.scopes.attribute(attribute)
         {
             found = found.or(held);
+        }
+        if matches!(attribute, "name" | "path" | "parentPath") && value.texts.iter().any(Text::has_pattern) {
+            found.texts.clone_from(&value.texts);
         }
         if found.names.is_empty() && (!value.texts.is_empty() || value.items.is_some()) {
             found.add_name(METHOD);
@@ -117,7 +141,9 @@ impl Walk<'_, '_> {
     /// What an item of something holds.
     pub(super) fn index_of(&mut self, value: &Value, key: &Value, span: Span) -> Held {
         if value.names.iter().any(|name| self.book.is_environment(name)) {
-            let mut found = Value::text(Text::hole(Hole::Value));
+            let home = key.as_known().is_some_and(|name| matches!(name, "HOME" | "USERPROFILE"));
+            let hole = if home { Hole::Variable("HOME".to_owned()) } else { Hole::Value };
+            let mut found = Value::text(Text::hole(hole));
             for reading in key.readings() {
                 if reading.as_known().is_none_or(act::is_secret_name) {
                     found.add_flows([&Flow::Environment]);
@@ -126,21 +152,33 @@ impl Walk<'_, '_> {
             }
             return Rc::new(found);
         }
-        if let (Some(text), Some(at)) = (value.as_known(), key.number) {
+        let number = key.number.filter(|_| !key.many);
+        if number == Some(0) && value.has("process.argv") {
+            return Rc::new(Value::known("node"));
+        }
+        if let (Some(text), Some(at)) = (value.as_known(), number) {
             return Rc::new(
                 fold::letter(text, at)
                     .map(|letter| Value { making: Making::Built, ..Value::known(letter) })
                     .unwrap_or_default(),
             );
         }
-        if let (Some(items), Some(at)) = (&value.items, key.number) {
+        if let (Some(items), Some(at)) = (&value.items, number) {
             let length = items.len();
             let at = if at < 0 { length.checked_sub(at.unsigned_abs() as usize) } else { usize::try_from(at).ok() };
             if let Some(item) = at.and_then(|at| items.get(at)) {
                 return Rc::clone(item);
             }
         }
-        let mut found = value.any_item();
+        let mut found = match (&value.items, &value.fields) {
+            (None, Some(_)) => Value { flows: value.flows.clone(), ..Value::default() },
+            _ => value.any_item(),
+        };
+        if let (Some(number), Some(_)) = (number, &value.fields)
+            && let Some(field) = value.field(&number.to_string())
+        {
+            found = found.or(&field);
+        }
         for reading in &key.texts {
             if let Some(known) = reading.as_known() {
                 if key.making != Making::Plain && self.leads_somewhere(value, known) {
@@ -157,6 +195,12 @@ impl Walk<'_, '_> {
         if unknown && value.names.iter().any(|name| self.book.is_guarded(name)) {
             self.trick(Trick::ByBuiltName, span);
         }
+        if (unknown || key.number.is_some()) && value.names.is_empty() && value.texts.is_empty() {
+            found = found.or(&value.any_field());
+            if let Some(held) = self.scopes.attribute(ANY_KEY) {
+                found = found.or(held);
+            }
+        }
         Rc::new(found)
     }
 
@@ -165,45 +209,6 @@ impl Walk<'_, '_> {
         self.book.is_inner(attribute)
             || attribute == "constructor"
             || value.names.iter().any(|name| self.book.is_guarded(name) || self.book.is_globals(name))
-    }
-
-    /// Sets an attribute or an item.
-    pub(super) fn assign_place(&mut self, place: &Expr, value: &Held, how: How) {
-        let (base, key) = match &place.kind {
-            Kind::Member(base, attribute) => (self.value(base), Rc::new(Value::known(attribute.as_str()))),
-            Kind::Index(base, key) => (self.value(base), self.value(key)),
-            _ => {
-                self.value(place);
-                return;
-            }
-        };
-        if base.names.iter().any(|name| self.book.is_environment(name)) {
-            for name in key.readings() {
-                for value in value.readings() {
-                    self.tell(place.span, Fact::SetsEnvironment { name: name.clone(), value });
-                }
-            }
-            return;
-        }
-        for name in &base.names {
-            let redefined =
-                key.texts.iter().filter_map(Text::as_known).any(|key| self.book.knows(&format!("{name}.{key}")));
-            if self.book.is_tampered(name) || (redefined && self.book.is_guarded(name)) {
-                self.trick(Trick::Redefines, place.span);
-            }
-        }
-        for key in key.texts.iter().filter_map(|text| text.as_known().map(str::to_owned)).collect::<Vec<_>>() {
-            if self.book.is_inner(&key) {
-                self.trick(Trick::InnerParts, place.span);
-            }
-            let held = if how == How::Add {
-                let before = self.scopes.attribute(&key).cloned().unwrap_or_default();
-                Rc::new(self.sum(&[before, Rc::clone(value)]))
-            } else {
-                Rc::clone(value)
-            };
-            self.scopes.set_attribute(&key, &held);
-        }
     }
 
     /// An item or an attribute is taken away.

@@ -1,7 +1,7 @@
 //! What programs do, whatever language they are written in: one small tree for all, one walk that follows names, constants and data.
 //!
-//! A reader of a language bounds its text, has it parsed, and brings it into the form of [`tree`]. The walk goes over that tree three
-//! times: twice to learn what names hold and how the program's own functions are called, and once more to tell facts. Nothing is
+//! A reader of a language bounds its text, has it parsed, and brings it into the form of [`tree`]. The walk goes over that tree
+//! until it learns nothing more about what names hold and how the program's own functions are called; the last time tells. Nothing is
 //! executed: what a call gives back is told by the language's [`book`], or it is not known.
 //!
 //! **Must not** believe a shadow: what a name holds in one function says nothing about the same name in another.
@@ -13,13 +13,18 @@ mod decode;
 pub(crate) mod depth;
 mod evaluate;
 mod fold;
+mod lists;
 mod lookalike;
 mod member;
+mod own;
 mod role;
 mod run;
 mod scope;
+mod special;
+mod store;
 #[cfg(test)]
 pub(crate) mod told;
+mod touch;
 pub(crate) mod tree;
 mod value;
 mod walk;

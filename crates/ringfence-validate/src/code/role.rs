@@ -100,6 +100,8 @@ pub(super) enum RoleAct {
     Socket,
     /// A file of code, or code itself, that is run beside the program.
     Worker,
+    /// Relative paths start there from now on.
+    Directory,
 }
 
 /// Where what a function gives comes from.
@@ -189,6 +191,7 @@ impl Role {
             "requests" => plain(RoleAct::Requests),
             "socket" => plain(RoleAct::Socket),
             "worker" => plain(RoleAct::Worker),
+            "directory" => plain(RoleAct::Directory),
             "privilege" => told(RoleAct::Privilege(privilege(word)?)),
             "system" => told(RoleAct::System(system(word)?)),
             "trick" => told(RoleAct::Trick(trick(word)?)),

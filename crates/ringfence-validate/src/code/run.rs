@@ -5,30 +5,95 @@ use std::rc::Rc;
 use super::call::{Given, Place};
 use super::fold;
 use super::role::Slot;
+use super::tree::{Pattern, Statement};
 use super::value::{Held, Making, Value, join};
 use super::walk::Walk;
-use crate::analysis::{Fact, Flow, Origin, Trick};
+use crate::analysis::{Fact, Flow, Origin, Step, Trick};
 use crate::language::Language;
 use crate::span::Span;
-use crate::text::{Hole, Text};
+use crate::text::{Hole, Piece, Text};
+
+/// Bytes of a text within the program that is walked over as a part of it.
+const WITHIN_BYTES: usize = 64 * 1024;
+/// Such texts of one program, and within each other.
+const WITHIN: usize = 64;
+const WITHIN_DEEP: usize = 3;
+/// Functions of such texts are numbered from here on, each text in a range of its own.
+const WITHIN_NUMBERS: usize = 1 << 20;
+
+/// What a program starts, to be read when the walk over the program is done.
+#[derive(Debug)]
+pub(super) enum Started {
+    Shell { line: String, origin: Origin, directory: Option<Text> },
+    Command { argv: Vec<(Text, Span)>, span: Span, input: Vec<Flow>, directory: Option<Text> },
+    Code { language: Language, text: String, origin: Origin },
+}
+
+/// A path as seen from a directory.
+pub(super) fn within(directory: Option<&Text>, path: &Text) -> Text {
+    let Some(directory) = directory else { return path.clone() };
+    if path.known_start().starts_with(['/', '~']) || (path.known_start().is_empty() && !path.has_pattern()) {
+        return path.clone();
+    }
+    let mut whole = directory.clone();
+    if !whole.known_end().ends_with('/') {
+        whole.push(Piece::Known("/".to_owned()));
+    }
+    whole.append(path.clone());
+    whole
+}
 
 impl Walk<'_, '_> {
-    pub(super) fn evaluates(&mut self, argument: Option<(Held, Place)>) {
-        let Some((held, place)) = argument else { return };
+    /// Reads what the program starts.
+    pub(super) fn start_all(&mut self) -> Vec<Step> {
+        let first = self.reading.scope.directory.clone();
+        let mut steps = Vec::new();
+        for started in std::mem::take(&mut self.started) {
+            match started {
+                Started::Shell { line, origin, directory } => {
+                    #[cfg(test)]
+                    super::told::hand_on(format!("shell {line}"));
+                    self.reading.scope.directory = directory.or_else(|| first.clone());
+                    steps.extend(self.reading.shell(&line, origin));
+                }
+                Started::Command { argv, span, input, directory } => {
+                    #[cfg(test)]
+                    super::told::hand_on(
+                        argv.iter().fold("command".to_owned(), |line, (word, _)| format!("{line} {word}")),
+                    );
+                    self.reading.scope.directory = directory.or_else(|| first.clone());
+                    steps.push(self.reading.command(argv, span, &input));
+                }
+                Started::Code { language, text, origin } => steps.push(self.reading.code(language, &text, origin)),
+            }
+            if self.reading.is_spent() {
+                break;
+            }
+        }
+        self.reading.scope.directory = first;
+        steps
+    }
+
+    /// Runs a text as code; what it gives, where that can be told.
+    pub(super) fn evaluates(&mut self, argument: Option<(Held, Place)>) -> Value {
+        let mut gives = Value::default();
+        let Some((held, place)) = argument else { return gives };
         if !held.functions.is_empty() {
-            return;
+            return gives;
         }
         let mut unknown = held.texts.is_empty() && held.number.is_none();
         for text in &held.texts {
             match text.as_known() {
-                Some(known) if self.is_telling() => {
-                    let origin = self.origin_of(place);
-                    let language =
-                        if self.language == Language::TypeScript { Language::JavaScript } else { self.language };
-                    let step = self.reading.code(language, known, origin);
-                    self.inner.push(step);
-                }
-                Some(_) => {}
+                Some(known) => match self.walk_within(known, place) {
+                    Some(value) => gives = gives.or(&value),
+                    None if self.is_telling() => {
+                        let origin = self.origin_of(place);
+                        let language =
+                            if self.language == Language::TypeScript { Language::JavaScript } else { self.language };
+                        self.started.push(Started::Code { language, text: known.to_owned(), origin });
+                    }
+                    None => {}
+                },
                 None => unknown = true,
             }
         }
@@ -36,6 +101,59 @@ impl Walk<'_, '_> {
             self.trick(Trick::Evaluates, place.span);
             self.executes(&held, place.span);
         }
+        gives
+    }
+
+    /// Walks over a text that is run where it is run: it sees the names that are there, and those that it sets stay.
+    fn walk_within(&mut self, text: &str, place: Place) -> Option<Value> {
+        if self.evaluated >= WITHIN_DEEP || self.down > 40 || text.len() > WITHIN_BYTES {
+            return None;
+        }
+        let (index, program) = match self.parsed.get(text) {
+            Some(known) => known.clone(),
+            None if self.parsed.len() >= WITHIN => return None,
+            None => {
+                self.spend(text.len() * 16);
+                let index = self.parsed.len() + 1;
+                let program = (self.parse)(text, index * WITHIN_NUMBERS, self.reading.limits).map(Rc::new);
+                self.parsed.insert(text.to_owned(), (index, program.clone()));
+                (index, program)
+            }
+        };
+        let program = program?;
+        let origin = self.origin;
+        self.origin = self.origin_of(place);
+        // What it returns is what a function made of it returns.
+        let number = (index + 1) * WITHIN_NUMBERS - 1;
+        self.evaluated += 1;
+        self.inside.push(number);
+        self.functions.entry(number).or_default();
+        for (trick, span) in &program.seen {
+            self.trick(*trick, *span);
+        }
+        let mut gives = Value::default();
+        match program.statements.split_last() {
+            Some((Statement::Value(last), before)) => {
+                self.statements(before);
+                gives = Value::clone(&self.value(last));
+            }
+            _ => self.statements(&program.statements),
+        }
+        if self.language == Language::Python {
+            // The names may go into a dictionary that `exec` is given.
+            for statement in &program.statements {
+                if let Statement::Assign { pattern: Pattern::Name(name), .. } = statement
+                    && let Some(held) = self.scopes.visible(name).cloned()
+                {
+                    self.scopes.set_attribute(name, &held);
+                }
+            }
+        }
+        self.inside.pop();
+        self.evaluated -= 1;
+        self.origin = origin;
+        gives.functions.extend(self.made_function(number));
+        Some(gives)
     }
 
     fn executes(&mut self, held: &Value, span: Span) {
@@ -98,9 +216,21 @@ impl Walk<'_, '_> {
         }
     }
 
-    pub(super) fn shell(&mut self, argument: Option<(Held, Place)>) {
+    pub(super) fn shell(&mut self, argument: Option<(Held, Place)>, given: &Given) {
         let Some((held, place)) = argument else { return };
         self.runs_what_came(&held, place.span);
+        if held.fields.is_some() && held.texts.is_empty() {
+            // Options for a line that comes with the next call.
+            return;
+        }
+        for text in &held.texts {
+            for word in text.known_start().split_whitespace().take(4) {
+                let name = word.trim_start_matches("./");
+                if let Some(written) = self.files.get(word).or_else(|| self.files.get(name)).cloned() {
+                    self.runs_what_came(&written, given.span);
+                }
+            }
+        }
         let readings = match &held.items {
             Some(items) if held.texts.is_empty() => items.first().map(|first| first.readings()).unwrap_or_default(),
             _ => held.readings(),
@@ -108,17 +238,31 @@ impl Walk<'_, '_> {
         if !self.is_telling() {
             return;
         }
-        for reading in readings {
-            let origin = match reading.as_known() {
-                Some(_) => self.origin_of(place),
-                None => Origin::Made(self.origin.place(place.span)),
-            };
-            let line = fold::as_shell_line(&reading);
-            #[cfg(test)]
-            super::told::hand_on(format!("shell {line}"));
-            let steps = self.reading.shell(&line, origin);
-            self.inner.extend(steps);
+        for directory in self.working_directories(given) {
+            for reading in &readings {
+                let origin = match reading.as_known() {
+                    Some(_) => self.origin_of(place),
+                    None => Origin::Made(self.origin.place(place.span)),
+                };
+                let line = fold::as_shell_line(reading);
+                self.started.push(Started::Shell { line, origin, directory: directory.clone() });
+            }
         }
+    }
+
+    /// Where a command runs: where it is told to, or where the program may be.
+    fn working_directories(&self, given: &Given) -> Vec<Option<Text>> {
+        let told = given.slot(&Slot::Named("cwd")).map(|(held, _)| held.readings()).unwrap_or_default();
+        let known: Vec<&Text> = told.iter().filter(|text| !text.known_start().is_empty()).collect();
+        let mut all = Vec::new();
+        for directory in &self.directories {
+            let from = directory.as_ref();
+            if known.is_empty() {
+                all.push(from.cloned());
+            }
+            all.extend(known.iter().map(|told| Some(within(from, told))));
+        }
+        all
     }
 
     /// `subprocess.run`: a list of words, or a line if `shell=True` or if the line has spaces, which only a shell would take apart.
@@ -127,7 +271,7 @@ impl Walk<'_, '_> {
         let shell = given.slot(&Slot::Named("shell")).is_some_and(|(shell, _)| shell.truth != Some(false));
         let line = held.items.is_none() && held.texts.iter().any(|text| text.to_string().contains(' '));
         if shell || line {
-            return self.shell(Some((held, place)));
+            return self.shell(Some((held, place)), given);
         }
         let Some(items) = &held.items else { return self.program(Some((held, place)), Some(Vec::new()), given) };
         let mut words = items.iter().cloned();
@@ -141,7 +285,7 @@ impl Walk<'_, '_> {
         if shell && let Some((program, place)) = &program {
             let parts: Vec<Held> = std::iter::once(Rc::clone(program)).chain(words.unwrap_or_default()).collect();
             let line = Rc::new(join(&parts, " "));
-            return self.shell(Some((line, Place { literal: None, ..*place })));
+            return self.shell(Some((line, Place { literal: None, ..*place })), given);
         }
         self.program(program, Some(words.unwrap_or_default()), given);
     }
@@ -176,10 +320,9 @@ impl Walk<'_, '_> {
                 Some(words) => argv.extend(words.iter().map(|word| (word.readings().swap_remove(0), place))),
                 None => argv.push((Text::hole(Hole::Value), place)),
             }
-            #[cfg(test)]
-            super::told::hand_on(argv.iter().fold("command".to_owned(), |line, (word, _)| format!("{line} {word}")));
-            let step = self.reading.command(argv, span, &input);
-            self.inner.push(step);
+            for directory in self.working_directories(given) {
+                self.started.push(Started::Command { argv: argv.clone(), span, input: input.clone(), directory });
+            }
         }
     }
 

@@ -25,26 +25,61 @@ pub(super) enum Sure {
 }
 
 #[derive(Debug)]
-struct Scope {
+pub(super) struct Scope {
     of: Of,
-    names: HashMap<String, Held>,
+    number: usize,
+    names: HashMap<Rc<str>, Entry>,
     /// Names of scopes around that are assigned to here.
-    outer: HashSet<String>,
+    outer: HashSet<Rc<str>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    now: Held,
+    /// Everything that it ever held: a function that sees it may run at any time.
+    ever: Held,
+}
+
+/// What something may hold anywhere in the program.
+#[derive(Debug)]
+struct Anywhere {
+    held: Held,
+    /// It was looked at since the program was last gone over from its start.
+    looked_at: bool,
+}
+
+/// The scope that a function stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Home {
+    pub(super) depth: usize,
+    number: usize,
 }
 
 /// All names of a program.
 #[derive(Debug)]
 pub(super) struct Scopes {
     stack: Vec<Scope>,
+    entered: usize,
     /// What each name holds anywhere in the file: for names that are used above the place where they are set.
-    everywhere: HashMap<String, Held>,
+    everywhere: HashMap<Rc<str>, Anywhere>,
     /// What each attribute of the program's own objects holds.
-    attributes: HashMap<String, Held>,
+    attributes: HashMap<Rc<str>, Anywhere>,
+    /// What functions put into names of scopes around them, whenever they are called.
+    captured: HashMap<Rc<str>, Anywhere>,
+    /// Something was learned after it had been looked at.
+    pub(super) stale: bool,
 }
 
 impl Scopes {
     pub(super) fn new() -> Self {
-        let mut scopes = Self { stack: Vec::new(), everywhere: HashMap::new(), attributes: HashMap::new() };
+        let mut scopes = Self {
+            stack: Vec::new(),
+            entered: 0,
+            everywhere: HashMap::new(),
+            attributes: HashMap::new(),
+            captured: HashMap::new(),
+            stale: false,
+        };
         scopes.enter(Of::File);
         scopes
     }
@@ -53,99 +88,189 @@ impl Scopes {
     pub(super) fn again(&mut self) {
         self.stack.clear();
         self.enter(Of::File);
+        self.stale = false;
+        let tables = self.everywhere.values_mut().chain(self.attributes.values_mut());
+        for known in tables.chain(self.captured.values_mut()) {
+            known.looked_at = false;
+        }
     }
 
     pub(super) fn enter(&mut self, of: Of) {
-        self.stack.push(Scope { of, names: HashMap::new(), outer: HashSet::new() });
+        self.entered += 1;
+        self.stack.push(Scope { of, number: self.entered, names: HashMap::new(), outer: HashSet::new() });
     }
 
     /// Leaves the innermost scope, and gives what its names hold.
     pub(super) fn leave(&mut self) -> Vec<(String, Held)> {
-        self.stack.pop().map(|scope| scope.names.into_iter().collect()).unwrap_or_default()
+        let names = self.stack.pop().map(|scope| scope.names).unwrap_or_default();
+        names.into_iter().map(|(name, entry)| (name.to_string(), entry.now)).collect()
+    }
+
+    /// Leaves the innermost scope.
+    pub(super) fn forget(&mut self) {
+        self.stack.pop();
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.stack.len()
+    }
+
+    /// The scope that a function which is made here can see.
+    pub(super) fn home(&self) -> Home {
+        let at = self.stack.iter().rposition(|scope| scope.of != Of::Class).unwrap_or(0);
+        Home { depth: at + 1, number: self.stack.get(at).map_or(0, |scope| scope.number) }
+    }
+
+    /// Lays aside the scopes that a function of `home` cannot see; nothing if its home is left already.
+    pub(super) fn aside(&mut self, home: Home) -> Option<Vec<Scope>> {
+        let there = self.stack.get(home.depth.checked_sub(1)?)?.number == home.number;
+        there.then(|| self.stack.split_off(home.depth))
+    }
+
+    pub(super) fn back(&mut self, aside: Vec<Scope>) {
+        self.stack.extend(aside);
     }
 
     /// What `name` holds where it can be seen from here.
     pub(super) fn visible(&self, name: &str) -> Option<&Held> {
         let innermost = self.stack.len().saturating_sub(1);
-        self.stack
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(at, scope)| scope.of != Of::Class || *at == innermost)
-            .find_map(|(_, scope)| scope.names.get(name))
+        let mut beyond = false;
+        for (at, scope) in self.stack.iter().enumerate().rev() {
+            if (scope.of != Of::Class || at == innermost)
+                && let Some(entry) = scope.names.get(name)
+            {
+                return Some(if beyond { &entry.ever } else { &entry.now });
+            }
+            beyond |= scope.of == Of::Function;
+        }
+        None
+    }
+
+    /// What functions put into `name`.
+    pub(super) fn captured(&mut self, name: &str) -> Option<&Held> {
+        look_at(&mut self.captured, name)
     }
 
     /// What `name` holds anywhere.
-    pub(super) fn anywhere(&self, name: &str) -> Option<&Held> {
-        self.everywhere.get(name)
+    pub(super) fn anywhere(&mut self, name: &str) -> Option<&Held> {
+        look_at(&mut self.everywhere, name)
     }
 
-    pub(super) fn attribute(&self, name: &str) -> Option<&Held> {
-        self.attributes.get(name)
+    pub(super) fn attribute(&mut self, name: &str) -> Option<&Held> {
+        look_at(&mut self.attributes, name)
     }
 
     pub(super) fn set_attribute(&mut self, name: &str, value: &Held) {
-        add(&mut self.attributes, name, value);
+        self.stale |= add(&mut self.attributes, name, value);
+    }
+
+    /// Whether anything was learned that a second look could use.
+    pub(super) fn has_attributes(&self) -> bool {
+        !self.attributes.is_empty()
     }
 
     /// These names mean those of a scope around.
     pub(super) fn declare_outer(&mut self, names: &[String]) {
         if let Some(scope) = self.stack.last_mut() {
-            scope.outer.extend(names.iter().cloned());
+            scope.outer.extend(names.iter().map(|name| Rc::from(name.as_str())));
         }
     }
 
     /// Gives a name of this scope a value.
     pub(super) fn set_here(&mut self, name: &str, value: Held, sure: Sure) {
-        if self.stack.last().is_some_and(|scope| scope.outer.contains(name)) {
+        if self.stack.last().is_some_and(|scope| !scope.outer.is_empty() && scope.outer.contains(name)) {
             return self.set_around(name, value, Sure::Perhaps);
         }
-        add(&mut self.everywhere, name, &value);
-        let before = self.visible(name).cloned();
+        self.stale |= add(&mut self.everywhere, name, &value);
+        let before = match sure {
+            Sure::Always => None,
+            Sure::Perhaps => self.visible(name).cloned(),
+        };
         if let Some(scope) = self.stack.last_mut() {
-            put(&mut scope.names, name, value, before.as_ref(), sure);
+            put(&mut scope.names, name, value, before.as_ref());
         }
     }
 
     /// Gives a name a value where it was made; in the file if it was not.
     pub(super) fn set_around(&mut self, name: &str, value: Held, sure: Sure) {
-        add(&mut self.everywhere, name, &value);
-        let mut beyond = Sure::Always;
+        self.stale |= add(&mut self.everywhere, name, &value);
+        let (mut sure, mut within_function) = (sure, false);
         let innermost = self.stack.len().saturating_sub(1);
         for at in (0..self.stack.len()).rev() {
-            let declared_outer = at == innermost && self.stack[at].outer.contains(name);
-            if (self.stack[at].names.contains_key(name) && !declared_outer) || at == 0 {
-                let sure = if beyond == Sure::Perhaps { Sure::Perhaps } else { sure };
-                let before = self.stack[at].names.get(name).cloned();
-                return put(&mut self.stack[at].names, name, value, before.as_ref(), sure);
+            let scope = &self.stack[at];
+            let declared_outer = at == innermost && !scope.outer.is_empty() && scope.outer.contains(name);
+            if at == 0 || (!declared_outer && scope.names.contains_key(name)) {
+                if within_function {
+                    self.stale |= add(&mut self.captured, name, &value);
+                }
+                let before = match sure {
+                    Sure::Always => None,
+                    Sure::Perhaps => scope.names.get(name).map(|entry| Rc::clone(&entry.now)),
+                };
+                return put(&mut self.stack[at].names, name, value, before.as_ref());
             }
             // From within a function it is not known when it happens.
-            if self.stack[at].of == Of::Function {
-                beyond = Sure::Perhaps;
+            if scope.of == Of::Function {
+                sure = Sure::Perhaps;
+                within_function = true;
             }
         }
     }
-}
 
-fn put(names: &mut HashMap<String, Held>, name: &str, value: Held, before: Option<&Held>, sure: Sure) {
-    let value = match (sure, before) {
-        (Sure::Perhaps, Some(before)) if !Rc::ptr_eq(before, &value) => Rc::new((**before).clone().or(&value)),
-        _ => value,
-    };
-    match names.get_mut(name) {
-        Some(held) => *held = value,
-        None => {
-            names.insert(name.to_owned(), value);
+    /// Gives a name of the whole program a value, by way of an object that holds those.
+    pub(super) fn set_global(&mut self, name: &str, value: &Held) {
+        self.stale |= add(&mut self.everywhere, name, value);
+        if let Some(file) = self.stack.first_mut() {
+            let before = file.names.get(name).map(|entry| Rc::clone(&entry.now));
+            put(&mut file.names, name, Rc::clone(value), before.as_ref());
         }
     }
 }
 
-fn add(table: &mut HashMap<String, Held>, name: &str, value: &Held) {
-    match table.get_mut(name) {
-        Some(held) if Rc::ptr_eq(held, value) => {}
-        Some(held) => *held = Rc::new(Value::clone(held).or(value)),
+fn put(names: &mut HashMap<Rc<str>, Entry>, name: &str, value: Held, before: Option<&Held>) {
+    let now = match before {
+        Some(before) => joined(before, &value),
+        None => value,
+    };
+    match names.get_mut(name) {
+        Some(entry) => {
+            entry.ever = joined(&entry.ever, &now);
+            entry.now = now;
+        }
         None => {
-            table.insert(name.to_owned(), Rc::clone(value));
+            names.insert(name.into(), Entry { ever: Rc::clone(&now), now });
+        }
+    }
+}
+
+/// Either of both.
+pub(super) fn joined(before: &Held, value: &Held) -> Held {
+    if Rc::ptr_eq(before, value) || before.covers(value) {
+        Rc::clone(before)
+    } else {
+        Rc::new(Value::clone(before).or(value))
+    }
+}
+
+fn look_at<'t>(table: &'t mut HashMap<Rc<str>, Anywhere>, name: &str) -> Option<&'t Held> {
+    let known = table.get_mut(name)?;
+    known.looked_at = true;
+    Some(&known.held)
+}
+
+/// Adds to what is known; whether that is news to somebody.
+fn add(table: &mut HashMap<Rc<str>, Anywhere>, name: &str, value: &Held) -> bool {
+    match table.get_mut(name) {
+        Some(known) => {
+            if Rc::ptr_eq(&known.held, value) || known.held.covers(value) {
+                return false;
+            }
+            known.held = Rc::new(Value::clone(&known.held).or(value));
+            known.looked_at
+        }
+        None => {
+            table.insert(name.into(), Anywhere { held: Rc::clone(value), looked_at: false });
+            false
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The form in which every language is walked over: what is assigned, called, imported, and nothing of its grammar beyond that.
 
+use std::rc::Rc;
+
 use crate::analysis::Trick;
 use crate::span::Span;
 
@@ -46,8 +48,12 @@ pub(crate) enum Kind {
     Fields(Vec<(Option<Expr>, Expr)>),
     /// One of these.
     Either(Vec<Expr>),
-    Function(Box<Function>),
+    Function(Rc<Function>),
     Class(Box<Class>),
+    /// What a decorator makes of the name below it.
+    Decorated(Box<Expr>, String),
+    /// Given to whoever goes through what the function gives back.
+    Yield(Box<Expr>),
     Assign(Box<Pattern>, Box<Expr>),
     Comprehension {
         loops: Vec<(Pattern, Expr)>,

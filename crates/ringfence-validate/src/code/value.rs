@@ -22,6 +22,12 @@ pub(crate) const ITEMS: usize = 256;
 const FLOWS: usize = 16;
 /// Bytes of a full name.
 const NAME_BYTES: usize = 160;
+/// Items of two lists that are told apart place by place when one value may be either.
+const PAIRED: usize = 32;
+/// Bytes from which on an item is not joined with another.
+const LARGE: usize = 16 * 1024;
+/// The key of what is put into a container by a key that is not known.
+pub(crate) const ANY_KEY: &str = "[]";
 /// Lists and objects within each other. Deeper ones are not looked into: dropping them, too, goes down as far as they are deep.
 const DEPTH: u8 = 12;
 
@@ -47,6 +53,17 @@ pub(crate) struct Value {
     pub(crate) fields: Option<Rc<Vec<(String, Held)>>>,
     pub(crate) depth: u8,
     pub(crate) making: Making,
+    /// Whether `number` is only one of those that it may be.
+    pub(crate) many: bool,
+    /// Arguments that a function was given before it is called.
+    pub(crate) bound: Option<Rc<Bound>>,
+}
+
+/// The first arguments of a function, as `functools.partial` and `bind` keep them.
+#[derive(Debug, Default)]
+pub(crate) struct Bound {
+    pub(crate) args: Vec<Held>,
+    pub(crate) named: Vec<(String, Held)>,
 }
 
 /// How a text came to be.
@@ -152,29 +169,85 @@ impl Value {
         Some(found.fold(first, |value, other| Rc::new(Self::clone(&value).or(other))))
     }
 
-    /// One item of it, whichever.
+    /// One item of it, whichever; of an object, one of its keys.
     pub(crate) fn any_item(&self) -> Self {
-        let mut any = match &self.items {
-            Some(items) => items.iter().fold(Self::default(), |any, item| any.or(item)),
+        let mut any = match (&self.items, &self.fields) {
+            (Some(items), _) => items.iter().fold(Self::default(), |any, item| any.or(item)),
             // What a search for files gives is one of them, each time.
-            None if self
-                .names
-                .iter()
-                .any(|name| matches!(&**name, "pathlib.Path()" | "glob.glob()" | "glob.iglob()")) =>
+            (None, _)
+                if self
+                    .names
+                    .iter()
+                    .any(|name| matches!(&**name, "pathlib.Path()" | "glob.glob()" | "glob.iglob()")) =>
             {
                 Self { texts: self.texts.clone(), names: self.names.clone(), ..Self::default() }
             }
-            None => Self::default(),
+            (None, Some(fields)) if self.functions.is_empty() => {
+                let keys = fields.iter().filter(|(key, _)| key != ANY_KEY);
+                keys.take(TEXTS + 1).fold(Self::default(), |any, (key, _)| any.or(&Self::known(key.as_str())))
+            }
+            (None, _) => Self::default(),
         };
         any.add_flows(&self.flows);
         any
+    }
+
+    /// One of its fields, whichever.
+    pub(crate) fn any_field(&self) -> Self {
+        let fields = self.fields.iter().flat_map(|fields| fields.iter().take(PAIRED));
+        fields.fold(Self::default(), |any, (_, field)| any.or(field))
+    }
+
+    /// Whether the other says nothing that this does not say already. Within containers within it, that is not looked at.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.covers_alone(other)
+            && match (&self.items, &other.items) {
+                (_, None) => true,
+                (None, Some(_)) => false,
+                (Some(mine), Some(theirs)) => {
+                    Rc::ptr_eq(mine, theirs)
+                        || (theirs.len() <= mine.len().min(PAIRED)
+                            && mine.iter().zip(theirs.iter()).all(|(mine, theirs)| covers_within(mine, theirs)))
+                }
+            }
+            && match (&self.fields, &other.fields) {
+                (_, None) => true,
+                (None, Some(_)) => false,
+                (Some(mine), Some(theirs)) => {
+                    let known = |(key, theirs): &(String, Held)| {
+                        mine.iter().any(|(name, mine)| name == key && covers_within(mine, theirs))
+                    };
+                    Rc::ptr_eq(mine, theirs)
+                        || mine.len() + theirs.len() > ITEMS
+                        || (theirs.len() <= PAIRED && theirs.iter().all(known))
+                }
+            }
+    }
+
+    /// Whether it may read in so many ways that one more makes no difference.
+    fn is_full(&self) -> bool {
+        self.texts.len() >= TEXTS && self.texts.last().is_some_and(|last| *last == Text::hole(Hole::Value))
+    }
+
+    fn covers_alone(&self, other: &Self) -> bool {
+        (other.number.is_none() || self.number == other.number || self.many)
+            && (other.truth.is_none() || self.truth == other.truth)
+            && self.making >= other.making
+            && other.names.iter().all(|name| self.names.contains(name) || self.names.len() >= NAMES)
+            && other
+                .functions
+                .iter()
+                .all(|function| self.functions.contains(function) || self.functions.len() >= FUNCTIONS)
+            && (self.is_full() || other.texts.iter().all(|text| self.texts.contains(text)))
+            && (self.flows.len() >= FLOWS || other.flows.is_subset(&self.flows))
+            && (other.bound.is_none() || self.bound.is_some())
     }
 
     /// This, or the other.
     #[must_use]
     pub(crate) fn or(mut self, other: &Self) -> Self {
         for text in &other.texts {
-            if self.texts.contains(text) {
+            if self.is_full() || self.texts.contains(text) {
                 continue;
             }
             if self.texts.len() < TEXTS {
@@ -190,15 +263,23 @@ impl Value {
             }
         }
         self.add_flows(&other.flows);
+        self.many |= other.many || (self.number.is_some() && other.number.is_some() && self.number != other.number);
         self.number = if self.number.is_none() { other.number } else { self.number };
         self.truth = if self.truth.is_none() { other.truth } else { self.truth };
-        if self.items.is_none() {
-            self.items.clone_from(&other.items);
+        if self.bound.is_none() {
+            self.bound.clone_from(&other.bound);
         }
+        self.items = match (self.items.take(), &other.items) {
+            (Some(mine), Some(theirs)) if !Rc::ptr_eq(&mine, theirs) => Some(Rc::new(either_items(&mine, theirs))),
+            (mine, theirs) => mine.or_else(|| theirs.clone()),
+        };
         self.fields = match (self.fields.take(), &other.fields) {
             (Some(mine), Some(theirs)) if !Rc::ptr_eq(&mine, theirs) && mine.len() + theirs.len() <= ITEMS => {
                 let mut both = (*mine).clone();
-                both.extend(theirs.iter().cloned());
+                let is_new = |(key, held): &&(String, Held)| {
+                    mine.len() > PAIRED || !mine.iter().any(|(name, mine)| name == key && covers_within(mine, held))
+                };
+                both.extend(theirs.iter().filter(is_new).cloned());
                 Some(Rc::new(both))
             }
             (mine, theirs) => mine.or_else(|| theirs.clone()),
@@ -207,6 +288,35 @@ impl Value {
         self.making = self.making.max(other.making);
         self
     }
+}
+
+/// Whether what stands in one container says all that what stands in another says.
+fn covers_within(mine: &Held, theirs: &Held) -> bool {
+    Rc::ptr_eq(mine, theirs)
+        || (mine.covers_alone(theirs)
+            && (theirs.items.is_none() || mine.items.is_some())
+            && (theirs.fields.is_none() || mine.fields.is_some()))
+}
+
+/// Two lists of which a value is one: place by place where they are short, one behind the other where they are not.
+fn either_items(mine: &[Held], theirs: &[Held]) -> Vec<Held> {
+    if mine.len().max(theirs.len()) > PAIRED {
+        return mine.iter().chain(theirs).take(ITEMS).cloned().collect();
+    }
+    let mut all: Vec<Held> = Vec::with_capacity(mine.len().max(theirs.len()));
+    for (at, one) in mine.iter().enumerate() {
+        all.push(match theirs.get(at) {
+            Some(other) if !Rc::ptr_eq(one, other) && one.size() + other.size() < LARGE => {
+                // Two lists within are not told apart any more: that could go on without end.
+                let within = other.items.clone().filter(|_| one.items.is_none());
+                let other = Value { items: within, ..Value::clone(other) };
+                if one.covers(&other) { Rc::clone(one) } else { Rc::new(Value::clone(one).or(&other)) }
+            }
+            _ => Rc::clone(one),
+        });
+    }
+    all.extend(theirs.iter().skip(mine.len()).cloned());
+    all
 }
 
 /// Every way that `parts` read one after the other.

@@ -4,24 +4,32 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::book::Book;
+use super::lists;
+use super::own::Known;
+use super::run::Started;
 use super::scope::{Of, Scopes, Sure};
-use super::tree::{Bind, Class, Expr, Function, How, Import, Kind, LoopEnd, Param, Pattern, Statement, Takes};
+use super::tree::{Bind, Expr, How, Import, Kind, LoopEnd, Pattern, Statement};
 use super::value::{Held, Value};
 use crate::analysis::{Act, Does, Fact, Flow, Origin, Step, SystemAct, Trick, Unknown};
 use crate::language::Language;
+use crate::limits::Limits;
 use crate::reading::Reading;
 use crate::span::Span;
-use crate::text::{Hole, Text};
+use crate::text::Text;
 
-/// Times that the program is gone over before facts are told: once for each call that data is handed on by.
-const LEARNING: usize = 2;
+/// Times that the program is gone over at most: until nothing is learned any more that was looked at before.
+const PASSES: usize = 4;
 /// Work that one program is worth, in bytes copied and expressions looked at.
-const EFFORT: usize = 32 * 1024 * 1024;
+const EFFORT: usize = 24 * 1024 * 1024;
 /// What one statement or expression costs of it, and one call.
 pub(super) const STEP_EFFORT: usize = 100;
 pub(super) const CALL_EFFORT: usize = 500;
-/// Bytes from which on a program is gone over only once before facts are told.
+/// Bytes from which on a program is gone over only twice.
 const LONG: usize = 128 * 1024;
+/// Bytes from which on a program is gone over only once: names are followed downwards alone.
+const VERY_LONG: usize = 512 * 1024;
+/// Items of a list that a loop is gone through one by one.
+const UNROLLED: usize = 256;
 
 /// A program that was parsed.
 #[derive(Debug)]
@@ -33,44 +41,61 @@ pub(crate) struct Program {
     pub(crate) length: usize,
 }
 
+/// Parses a text within the program; the functions in it are numbered from the second argument on. Nothing if it cannot be read.
+pub(crate) type Parse = fn(&str, usize, &Limits) -> Option<Program>;
+
 /// The step of a program.
-pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, program: &Program, origin: Origin) -> Step {
+pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, parse: Parse, program: &Program, origin: Origin) -> Step {
     let span = origin.place(Span::new(0, program.length));
+    // The program runs as a process of its own: where it goes, nobody follows.
+    let started_in = reading.scope.directory.clone();
     let mut walk = Walk {
         reading,
         book,
+        parse,
         origin,
         language: program.language,
         scopes: Scopes::new(),
         functions: HashMap::new(),
+        waiting: Vec::new(),
         imported: HashSet::new(),
         stars: Vec::new(),
         files: HashMap::new(),
-        telling: Telling::Learning,
+        parsed: HashMap::new(),
+        directories: Vec::new(),
+        pass: 0,
+        exact: 0,
+        quiet: 0,
         perhaps: 0,
+        turns: 0,
         loops: 0,
         inside: Vec::new(),
+        evaluated: 0,
+        down: 0,
         unrolled: 0,
         effort: EFFORT,
         told: HashSet::new(),
         called: HashSet::new(),
         facts: Vec::new(),
-        inner: Vec::new(),
+        started: Vec::new(),
     };
-    let learning = if program.length > LONG { 1 } else { LEARNING };
-    for _ in 0..learning {
-        walk.statements(&program.statements);
-        walk.scopes.again();
+    let passes = match program.length {
+        length if length > VERY_LONG => 1,
+        length if length > LONG => 2,
+        _ => PASSES,
+    };
+    for _ in 0..passes {
+        walk.pass(program);
+        if !walk.has_news() || walk.effort == 0 {
+            break;
+        }
     }
-    walk.telling = Telling::Facts;
-    for (trick, place) in &program.seen {
-        walk.trick(*trick, *place);
-    }
-    walk.statements(&program.statements);
     if walk.effort == 0 {
         walk.tell(Span::new(0, program.length), Fact::Unknown { unknown: Unknown::TooMuch { bound: "effort" } });
     }
-    let (mut facts, inner) = (walk.facts, walk.inner);
+    let inner = walk.start_all();
+    let mut facts = walk.facts;
+    reading.scope.directory = started_in;
     let counted = reading.count_step().and_then(|()| reading.count_facts(facts.len()));
     if let Err(unknown) = counted {
         facts = vec![Act { span, fact: Fact::Unknown { unknown } }];
@@ -78,58 +103,90 @@ pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, program: &Program, or
     Step { span, does: Does::Code { language: program.language }, facts, inner }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Telling {
-    Learning,
-    Facts,
-}
-
-/// What is known of a function of the program.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Known {
-    pub(super) params: Vec<Option<Held>>,
-    pub(super) gives: Option<Held>,
-    /// The names of its parameters, in order; nothing for one that is a pattern.
-    pub(super) order: Vec<(Option<String>, Takes)>,
-}
-
 #[derive(Debug)]
 pub(super) struct Walk<'w, 'r> {
     pub(super) reading: &'w mut Reading<'r>,
     pub(super) book: &'w Book,
+    pub(super) parse: Parse,
     pub(super) origin: Origin,
     pub(super) language: Language,
     pub(super) scopes: Scopes,
     pub(super) functions: HashMap<usize, Known>,
+    /// Functions whose bodies are walked over at the end of the scope that they stand in, with its depth.
+    pub(super) waiting: Vec<(usize, usize)>,
     /// Modules that are imported somewhere.
     pub(super) imported: HashSet<String>,
     /// Modules that everything is imported of.
     pub(super) stars: Vec<String>,
     /// What was written to which file.
     pub(super) files: HashMap<String, Held>,
-    telling: Telling,
-    perhaps: usize,
+    /// Texts that were run as code, each with a number.
+    pub(super) parsed: HashMap<String, (usize, Option<Rc<Program>>)>,
+    /// Where relative paths may start; nothing for where the program does.
+    pub(super) directories: Vec<Option<Text>>,
+    /// How often the program was gone over, this time included.
+    pub(super) pass: usize,
+    /// Calls that were followed with just their own arguments, this time.
+    pub(super) exact: usize,
+    /// Above 0 nothing is told: what is walked over is walked over once more.
+    pub(super) quiet: usize,
+    pub(super) perhaps: usize,
+    /// Loops around.
+    pub(super) turns: usize,
     /// Loops around that never end.
     pub(super) loops: usize,
     /// The functions that are being walked over, innermost last.
-    inside: Vec<usize>,
+    pub(super) inside: Vec<usize>,
+    /// Texts within texts that are being walked over.
+    pub(super) evaluated: usize,
+    /// Expressions and statements around.
+    pub(super) down: usize,
     /// Whether a list is being gone through item by item.
     pub(super) unrolled: usize,
     effort: usize,
     told: HashSet<(Span, Fact)>,
     pub(super) called: HashSet<Rc<str>>,
     facts: Vec<Act>,
-    pub(super) inner: Vec<Step>,
+    /// What the program starts; read when the walk is done.
+    pub(super) started: Vec<Started>,
 }
 
 impl Walk<'_, '_> {
+    /// Goes over the program once, from its start.
+    fn pass(&mut self, program: &Program) {
+        self.pass += 1;
+        self.exact = 0;
+        if self.pass > 1 {
+            self.scopes.again();
+        }
+        self.waiting.clear();
+        self.directories = vec![None];
+        self.told.clear();
+        self.called.clear();
+        self.facts.clear();
+        self.started.clear();
+        for (trick, place) in &program.seen {
+            self.trick(*trick, *place);
+        }
+        self.statements(&program.statements);
+        self.finish_scope();
+    }
+
+    /// Whether going over it once more could show more.
+    fn has_news(&self) -> bool {
+        let first = self.pass == 1 && (!self.functions.is_empty() || self.scopes.has_attributes());
+        first || self.scopes.stale
+    }
+
     pub(super) fn tell(&mut self, span: Span, fact: Fact) {
-        if self.telling == Telling::Learning || self.facts.len() > self.reading.limits.facts {
+        if self.quiet > 0 || self.facts.len() > self.reading.limits.facts {
             return;
         }
         let span = self.origin.place(span);
-        if self.told.insert((span, fact.clone())) {
-            self.facts.push(Act { span, fact });
+        let key = (span, fact);
+        if !self.told.contains(&key) {
+            self.facts.push(Act { span, fact: key.1.clone() });
+            self.told.insert(key);
         }
     }
 
@@ -138,7 +195,7 @@ impl Walk<'_, '_> {
     }
 
     pub(super) fn is_telling(&self) -> bool {
-        self.telling == Telling::Facts
+        self.quiet == 0
     }
 
     /// Whether there is still work to be spent on this program.
@@ -174,18 +231,13 @@ impl Walk<'_, '_> {
             Statement::Block(body) => {
                 self.scopes.enter(Of::Block);
                 self.statements(body);
-                self.scopes.leave();
+                self.finish_scope();
+                self.scopes.forget();
             }
             Statement::Return(value) => {
                 let held = self.value(value);
                 self.deferred_call(&held, value.span);
-                if let Some(known) = self.inside.last().and_then(|number| self.functions.get_mut(number)) {
-                    known.gives = Some(match &known.gives {
-                        Some(before) if Rc::ptr_eq(before, &held) => held,
-                        Some(before) => Rc::new(Value::clone(before).or(&held)),
-                        None => held,
-                    });
-                }
+                self.returns(&held);
             }
             Statement::Import(import) => self.import(import),
             Statement::Outer(names) => self.scopes.declare_outer(names),
@@ -195,16 +247,59 @@ impl Walk<'_, '_> {
     }
 
     fn walk_loop(&mut self, each: Option<&(Pattern, Expr)>, end: LoopEnd, body: &[Statement], span: Span) {
+        let items = each.map(|(_, over)| {
+            let items = self.value(over);
+            self.whole_environment(&items, over.span);
+            items
+        });
+        if let (Some((pattern, _)), Some(items)) = (each, &items)
+            && self.unrolled == 0
+            && body.len() <= 4
+            && body.iter().any(builds)
+            && let Some(items) = one_by_one(items)
+        {
+            // A text that is put together letter by letter: each turn counts.
+            let perhaps = std::mem::take(&mut self.perhaps);
+            let before: Vec<(String, Option<Held>)> = body
+                .iter()
+                .filter_map(|statement| match statement {
+                    Statement::Assign { pattern: Pattern::Name(name), .. } if perhaps > 0 => {
+                        Some((name.clone(), self.scopes.visible(name).cloned()))
+                    }
+                    _ => None,
+                })
+                .collect();
+            self.unrolled += 1;
+            for item in items {
+                self.assign(pattern, item, How::Here);
+                self.statements(body);
+            }
+            self.unrolled -= 1;
+            self.perhaps = perhaps;
+            // Where the loop may not be reached, what was there before may still be.
+            for (name, held) in before {
+                if let Some(held) = held {
+                    self.assign_name(&name, held, How::Around);
+                }
+            }
+            return;
+        }
         self.perhaps += 1;
         let endless = usize::from(end == LoopEnd::Never);
         self.loops += endless;
-        if let Some((pattern, over)) = each {
-            let items = self.value(over);
-            self.whole_environment(&items, over.span);
+        if let (Some((pattern, _)), Some(items)) = (each, &items) {
             let item = Rc::new(items.any_item());
             self.assign(pattern, item, How::Here);
         }
+        self.turns += 1;
+        if self.turns == 1 && body.iter().any(assigns) {
+            // What one turn sets, the next one sees.
+            self.quiet += 1;
+            self.statements(body);
+            self.quiet -= 1;
+        }
         self.statements(body);
+        self.turns -= 1;
         if end == LoopEnd::Never && !body.is_empty() && body.iter().all(only_grows) {
             self.tell(span, Fact::System { act: SystemAct::Exhaustion, about: Text::known("a loop that never ends") });
         }
@@ -263,15 +358,7 @@ impl Walk<'_, '_> {
     pub(super) fn assign(&mut self, pattern: &Pattern, value: Held, how: How) {
         match pattern {
             Pattern::Name(name) => self.assign_name(name, value, how),
-            Pattern::List(patterns) => {
-                for (at, pattern) in patterns.iter().enumerate() {
-                    let item = match &value.items {
-                        Some(items) => items.get(at).cloned().unwrap_or_default(),
-                        None => Rc::new(value.any_item()),
-                    };
-                    self.assign(pattern, item, how);
-                }
-            }
+            Pattern::List(patterns) => self.assign_list(patterns, &value, how),
             Pattern::Rest(pattern) => {
                 let rest = Rc::new(Value { texts: Vec::new(), ..Value::clone(&value) });
                 self.assign(pattern, rest, how);
@@ -296,90 +383,67 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Walks over a function of the program and gives it as a value.
-    pub(super) fn function(&mut self, function: &Function) -> Held {
-        let known = self.functions.entry(function.number).or_default();
-        if known.order.is_empty() {
-            known.order = function.params.iter().map(order).collect();
-        }
-        let known = known.clone();
-        let defaults: Vec<Option<Held>> =
-            function.params.iter().map(|param| param.default.as_ref().map(|default| self.value(default))).collect();
-        self.scopes.enter(Of::Function);
-        let (perhaps, loops) = (std::mem::take(&mut self.perhaps), std::mem::take(&mut self.loops));
-        self.inside.push(function.number);
-        for (at, (param, default)) in function.params.iter().zip(defaults).enumerate() {
-            let seen = known.params.get(at).cloned().flatten();
-            let unknown = || Rc::new(unknown_param(param));
-            let held = match (seen, default) {
-                (Some(seen), Some(default)) => Rc::new(Value::clone(&seen).or(&default)),
-                (Some(seen), None) => seen,
-                (None, Some(default)) if default.texts.is_empty() => default,
-                (None, Some(default)) => Rc::new(Value::clone(&default).or(&unknown())),
-                (None, None) => unknown(),
+    /// Items to their patterns; the one that takes the rest may stand anywhere.
+    fn assign_list(&mut self, patterns: &[Pattern], value: &Held, how: How) {
+        let letters = value.as_known().map(lists::as_letters);
+        let items = value.items.as_ref().or(letters.as_ref());
+        let rest = patterns.iter().position(|pattern| matches!(pattern, Pattern::Rest(_)));
+        for (at, pattern) in patterns.iter().enumerate() {
+            let item = match (items, rest) {
+                (None, _) => Rc::new(value.any_item()),
+                (Some(items), Some(rest)) if at == rest => {
+                    let behind = patterns.len() - rest - 1;
+                    let until = items.len().saturating_sub(behind).max(rest);
+                    Rc::new(Value::list(items.get(rest..until).unwrap_or_default().to_vec()))
+                }
+                (Some(items), Some(rest)) if at > rest => {
+                    let from_end = patterns.len() - at;
+                    items.len().checked_sub(from_end).and_then(|at| items.get(at)).cloned().unwrap_or_default()
+                }
+                (Some(items), _) => items.get(at).cloned().unwrap_or_default(),
             };
-            self.assign(&param.pattern, held, How::Here);
+            self.assign(pattern, item, how);
         }
-        self.statements(&function.body);
-        self.inside.pop();
-        (self.perhaps, self.loops) = (perhaps, loops);
-        self.scopes.leave();
-        Rc::new(Value { functions: vec![function.number], ..Value::default() })
-    }
-
-    /// Walks over a class of the program and gives it as a value.
-    pub(super) fn class(&mut self, class: &Class) -> Held {
-        let bases: Vec<Held> = class.bases.iter().map(|base| self.value(base)).collect();
-        self.scopes.enter(Of::Class);
-        self.statements(&class.body);
-        let mut fields = self.scopes.leave();
-        fields.sort_by(|one, other| one.0.cmp(&other.0));
-        let mut made = Vec::new();
-        for (name, held) in &fields {
-            self.scopes.set_attribute(name, held);
-            if matches!(name.as_str(), "__init__" | "constructor" | "__new__" | "__call__") {
-                made.extend(held.functions.iter().copied());
-            }
-        }
-        let mut value = Value::object(fields);
-        value.functions = made;
-        for base in bases {
-            base.names.iter().for_each(|name| value.add_name(name));
-        }
-        value.flows.clear();
-        Rc::new(value)
-    }
-
-    /// Hands arguments to a function of the program, and gives what it returns.
-    pub(super) fn enter_function(&mut self, number: usize, params: &[(usize, Held)]) -> Option<Held> {
-        let known = self.functions.entry(number).or_default();
-        for (at, held) in params.iter().filter(|(at, _)| *at < 64) {
-            if known.params.len() <= *at {
-                known.params.resize(*at + 1, None);
-            }
-            known.params[*at] = Some(match &known.params[*at] {
-                Some(before) if Rc::ptr_eq(before, held) => Rc::clone(held),
-                Some(before) => Rc::new(Value::clone(before).or(held)),
-                None => Rc::clone(held),
-            });
-        }
-        known.gives.clone()
     }
 }
 
-fn order(param: &Param) -> (Option<String>, Takes) {
-    match &param.pattern {
-        Pattern::Name(name) => (Some(name.clone()), param.takes),
-        _ => (None, param.takes),
+/// Items that a loop can be gone through one by one.
+fn one_by_one(items: &Value) -> Option<Vec<Held>> {
+    let letters = items.as_known().map(lists::as_letters);
+    let items = items.items.as_ref().or(letters.as_ref())?;
+    (items.len() <= UNROLLED && items.iter().all(|item| item.as_known().is_some() || item.number.is_some()))
+        .then(|| (**items).clone())
+}
+
+/// A statement that adds to something.
+fn builds(statement: &Statement) -> bool {
+    match statement {
+        Statement::Assign { how: How::Add, .. } => true,
+        Statement::Assign { pattern: Pattern::Name(name), value: Expr { kind: Kind::Join(parts), .. }, .. } => {
+            parts.iter().any(|part| matches!(&part.kind, Kind::Name(part) if part == name))
+        }
+        Statement::Value(Expr { kind: Kind::Call(call), .. }) => {
+            matches!(&call.callee.kind, Kind::Member(_, name) if matches!(name.as_str(), "append" | "push" | "insert" | "unshift"))
+        }
+        Statement::Branches(branches) => branches.iter().flatten().any(builds),
+        Statement::Block(body) => body.iter().any(builds),
+        _ => false,
     }
 }
 
-fn unknown_param(param: &Param) -> Value {
-    match (&param.pattern, param.takes) {
-        (Pattern::Name(name), Takes::One) if !matches!(name.as_str(), "self" | "cls" | "this") => {
-            Value::text(Text::hole(Hole::Variable(name.clone())))
+/// A statement that gives a name another value.
+fn assigns(statement: &Statement) -> bool {
+    match statement {
+        Statement::Assign { how: How::Add, .. } => false,
+        Statement::Assign { value, .. } => {
+            matches!(
+                value.kind,
+                Kind::Name(_) | Kind::Member(..) | Kind::Index(..) | Kind::Text { .. } | Kind::Either(_)
+            )
         }
-        _ => Value::default(),
+        Statement::Branches(branches) => branches.iter().flatten().any(assigns),
+        Statement::Block(body) | Statement::Loop { body, .. } => body.iter().any(assigns),
+        _ => false,
     }
 }
 

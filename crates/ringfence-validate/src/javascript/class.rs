@@ -1,6 +1,8 @@
 //! JavaScript's functions and classes, as the tree of all languages has them.
 
-use oxc_ast::ast::{self, ArrowFunctionBody, ClassElement, PropertyKey};
+use std::rc::Rc;
+
+use oxc_ast::ast::{self, ArrowFunctionBody, ClassElement, MethodDefinitionKind, PropertyKey};
 
 use super::statement::{Lower, span};
 use crate::code::tree::{Class, Expr, Function, How, Kind, Pattern, Statement};
@@ -33,7 +35,7 @@ impl Lower<'_> {
         let params = self.params(&function.params);
         let body = function.body.as_ref().map(|body| self.body(&body.statements)).unwrap_or_default();
         self.functions += 1;
-        Kind::Function(Box::new(Function { number: self.functions, params, body }))
+        Kind::Function(Rc::new(Function { number: self.functions, params, body }))
     }
 
     pub(super) fn arrow(&mut self, function: &ast::ArrowFunctionExpression<'_>) -> Kind {
@@ -46,7 +48,7 @@ impl Lower<'_> {
             },
         };
         self.functions += 1;
-        Kind::Function(Box::new(Function { number: self.functions, params, body }))
+        Kind::Function(Rc::new(Function { number: self.functions, params, body }))
     }
 
     pub(super) fn class(&mut self, class: &ast::Class<'_>) -> Kind {
@@ -59,7 +61,11 @@ impl Lower<'_> {
                     body.push(Statement::Block(block));
                 }
                 ClassElement::MethodDefinition(method) => {
-                    let value = Expr::new(span(method.span), self.function(&method.value));
+                    let mut value = Expr::new(span(method.span), self.function(&method.value));
+                    if method.kind == MethodDefinitionKind::Get {
+                        // Reading it is calling it.
+                        value = Expr::call(value.span, value, Vec::new());
+                    }
                     self.define(&method.key, value, &mut body);
                     for decorator in &method.decorators {
                         body.push(Statement::Value(self.expr(&decorator.expression)));
@@ -84,10 +90,12 @@ impl Lower<'_> {
     }
 
     fn define(&mut self, key: &PropertyKey<'_>, value: Expr, body: &mut Vec<Statement>) {
-        match key.static_name() {
-            Some(name) => {
-                body.push(Statement::Assign { pattern: Pattern::Name(name.to_string()), value, how: How::Here })
-            }
+        let name = match key {
+            PropertyKey::PrivateIdentifier(name) => Some(name.name.to_string()),
+            other => other.static_name().map(|name| name.to_string()),
+        };
+        match name {
+            Some(name) => body.push(Statement::Assign { pattern: Pattern::Name(name), value, how: How::Here }),
             None => {
                 let key = self.key(key);
                 body.push(Statement::Value(key));

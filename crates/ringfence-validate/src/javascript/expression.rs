@@ -2,7 +2,7 @@
 
 use oxc_ast::ast::{
     self, Argument, ArrayExpressionElement, BinaryOperator, Expression, JSXAttributeItem, JSXAttributeValue, JSXChild,
-    MemberExpression, ObjectPropertyKind, PropertyKey, UnaryOperator,
+    MemberExpression, ObjectPropertyKind, PropertyKey, PropertyKind, UnaryOperator,
 };
 use oxc_span::GetSpan;
 
@@ -98,7 +98,12 @@ impl Lower<'_> {
                     match property {
                         ObjectPropertyKind::ObjectProperty(property) => {
                             let key = self.key(&property.key);
-                            fields.push((Some(key), self.expr(&property.value)));
+                            let mut value = self.expr(&property.value);
+                            if property.kind == PropertyKind::Get {
+                                // Reading it is calling it.
+                                value = Expr::call(value.span, value, Vec::new());
+                            }
+                            fields.push((Some(key), value));
                         }
                         ObjectPropertyKind::SpreadProperty(spread) => fields.push((None, self.expr(&spread.argument))),
                     }
@@ -134,7 +139,7 @@ impl Lower<'_> {
             }
             Expression::UpdateExpression(update) => Kind::Mix(vec![self.simple_target(&update.argument)]),
             Expression::YieldExpression(given) => match &given.argument {
-                Some(value) => self.kind_of(value),
+                Some(value) => Kind::Yield(self.boxed(value)),
                 None => Kind::Nothing,
             },
             Expression::ImportMeta(_) => Kind::Name("import.meta".to_owned()),
@@ -233,12 +238,13 @@ impl Lower<'_> {
                 let parts = self.mix([&binary.left, &binary.right]);
                 Kind::Ignored(Box::new(Expr::new(span(binary.span), parts)))
             }
+            // Flags: each of them counts.
+            BinaryOperator::BitwiseOR => Kind::Either(vec![self.expr(&binary.left), self.expr(&binary.right)]),
             BinaryOperator::Division
             | BinaryOperator::Remainder
             | BinaryOperator::ShiftLeft
             | BinaryOperator::ShiftRight
             | BinaryOperator::ShiftRightZeroFill
-            | BinaryOperator::BitwiseOR
             | BinaryOperator::BitwiseAnd => self.mix([&binary.left, &binary.right]),
         }
     }

@@ -69,13 +69,22 @@ impl Lower<'_> {
                     match property {
                         AssignmentTargetProperty::AssignmentTargetPropertyIdentifier(one) => {
                             let name = one.binding.name.to_string();
-                            fields.push((Expr::word(span(one.span), name.clone()), Pattern::Name(name)));
+                            let key = Expr::word(span(one.span), name.clone());
+                            let pattern = match &one.init {
+                                Some(default) => Pattern::Default(Box::new(Pattern::Name(name)), self.expr(default)),
+                                None => Pattern::Name(name),
+                            };
+                            fields.push((key, pattern));
                         }
                         AssignmentTargetProperty::AssignmentTargetPropertyProperty(one) => {
                             let key = self.key(&one.name);
                             fields.push((key, self.maybe_default(&one.binding)));
                         }
                     }
+                }
+                if let Some(rest) = &object.rest {
+                    let key = Expr::new(span(rest.span), Kind::Nothing);
+                    fields.push((key, Pattern::Rest(Box::new(self.target(&rest.target)))));
                 }
                 Pattern::Fields(fields)
             }

@@ -26,9 +26,15 @@ pub(super) struct Lower<'t> {
     deepest: usize,
 }
 
-/// The program of a parsed text; nothing if it goes too deep.
-pub(super) fn program(text: &str, language: Language, program: &ast::Program<'_>, limits: &Limits) -> Option<Program> {
-    let mut lower = Lower { text, functions: 0, seen: Vec::new(), depth: 0, deepest: 0 };
+/// The program of a parsed text, whose functions are numbered from `first` on; nothing if it goes too deep.
+pub(super) fn program(
+    text: &str,
+    language: Language,
+    program: &ast::Program<'_>,
+    first: usize,
+    limits: &Limits,
+) -> Option<Program> {
+    let mut lower = Lower { text, functions: first, seen: Vec::new(), depth: 0, deepest: 0 };
     let statements = lower.body(&program.body);
     (lower.deepest <= limits.nesting * DEPTH).then_some(Program {
         language,

@@ -1,5 +1,7 @@
 //! Python's expressions, as the tree of all languages has them.
 
+use std::rc::Rc;
+
 use ruff_python_ast::{self as ast, FStringPart, InterpolatedStringElement, Number, Operator};
 use ruff_text_size::{Ranged, TextRange};
 
@@ -56,7 +58,7 @@ impl Lower<'_> {
                 let params = lambda.parameters.as_ref().map(|parameters| self.params(parameters)).unwrap_or_default();
                 let body = vec![Statement::Return(self.expr(&lambda.body))];
                 self.functions += 1;
-                Kind::Function(Box::new(Function { number: self.functions, params, body }))
+                Kind::Function(Rc::new(Function { number: self.functions, params, body }))
             }
             ast::Expr::If(branch) => {
                 let test = self.expr(&branch.test);
@@ -83,10 +85,15 @@ impl Lower<'_> {
             ),
             ast::Expr::Await(awaited) => self.kind(&awaited.value),
             ast::Expr::Yield(given) => match &given.value {
-                Some(value) => self.kind(value),
+                Some(value) => Kind::Yield(self.boxed(value)),
                 None => Kind::Nothing,
             },
-            ast::Expr::YieldFrom(given) => self.kind(&given.value),
+            ast::Expr::YieldFrom(given) => {
+                let all = self.boxed(&given.value);
+                let any = Expr::new(all.span, Kind::Mix(Vec::new()));
+                let one = Expr::new(all.span, Kind::Index(all, Box::new(any)));
+                Kind::Yield(Box::new(one))
+            }
             ast::Expr::Compare(compare) => {
                 let mut parts = self.exprs([&*compare.left]);
                 parts.extend(self.exprs(compare.comparators.iter()));

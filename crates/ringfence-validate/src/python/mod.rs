@@ -9,8 +9,9 @@ use std::sync::LazyLock;
 use ruff_python_parser::parse_module;
 
 use crate::analysis::{Origin, Step, Unknown};
-use crate::code::Book;
+use crate::code::{Book, Program};
 use crate::language::Language;
+use crate::limits::Limits;
 use crate::reading::{Reading, unknown_code};
 use crate::span::Span;
 
@@ -24,8 +25,8 @@ pub(crate) fn read(reading: &mut Reading<'_>, text: &str, origin: Origin) -> Ste
     }
     match parse_module(text) {
         Ok(parsed) => {
-            let program = statement::program(text, &parsed.into_syntax());
-            crate::code::read(reading, &BOOK, &program, origin)
+            let program = statement::program(text, &parsed.into_syntax(), 0);
+            crate::code::read(reading, &BOOK, within, &program, origin)
         }
         Err(error) => {
             let mut why: String = error.error.to_string().chars().take(200).collect();
@@ -37,8 +38,17 @@ pub(crate) fn read(reading: &mut Reading<'_>, text: &str, origin: Origin) -> Ste
     }
 }
 
+/// A text that a program runs, as a part of it.
+fn within(text: &str, first: usize, limits: &Limits) -> Option<Program> {
+    bounds::check(text, limits).ok()?;
+    Some(statement::program(text, &parse_module(text).ok()?.into_syntax(), first))
+}
+
 #[cfg(test)]
 mod tests;
 
 #[cfg(test)]
 mod ordinary;
+
+#[cfg(test)]
+mod followed;

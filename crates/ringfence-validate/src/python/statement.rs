@@ -1,5 +1,7 @@
 //! Python's statements, as the tree of all languages has them.
 
+use std::rc::Rc;
+
 use ruff_python_ast::{self as ast, ExceptHandler, ModModule, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
@@ -15,11 +17,13 @@ pub(super) struct Lower<'t> {
     pub(super) text: &'t str,
     pub(super) functions: usize,
     pub(super) seen: Vec<(Trick, Span)>,
+    /// Whether the program says itself what it is to enter something.
+    enters: bool,
 }
 
-/// The program of a module.
-pub(super) fn program(text: &str, module: &ModModule) -> Program {
-    let mut lower = Lower { text, functions: 0, seen: Vec::new() };
+/// The program of a module, whose functions are numbered from `first` on.
+pub(super) fn program(text: &str, module: &ModModule, first: usize) -> Program {
+    let mut lower = Lower { text, functions: first, seen: Vec::new(), enters: text.contains("__enter__") };
     let statements = lower.body(&module.body, Around::Function);
     Program { language: Language::Python, statements, seen: lower.seen, length: text.len() }
 }
@@ -142,12 +146,21 @@ impl Lower<'_> {
             Stmt::With(with) => {
                 for item in &with.items {
                     let value = self.expr(&item.context_expr);
-                    match &item.optional_vars {
-                        Some(target) => {
-                            out.push(Statement::Assign { pattern: self.pattern(target), value, how: How::Here })
-                        }
-                        None => out.push(Statement::Value(value)),
+                    let Some(target) = &item.optional_vars else {
+                        out.push(Statement::Value(value));
+                        continue;
+                    };
+                    if !self.enters {
+                        out.push(Statement::Assign { pattern: self.pattern(target), value, how: How::Here });
+                        continue;
                     }
+                    // What is entered is the thing itself, or what it says is entered.
+                    let held = "(entered)".to_owned();
+                    out.push(Statement::Assign { pattern: Pattern::Name(held.clone()), value, how: How::Here });
+                    let name = || Expr::name(place, held.clone());
+                    let enter = Expr::new(place, Kind::Member(Box::new(name()), "__enter__".to_owned()));
+                    let entered = Expr::new(place, Kind::Either(vec![name(), Expr::call(place, enter, Vec::new())]));
+                    out.push(Statement::Assign { pattern: self.pattern(target), value: entered, how: How::Here });
                 }
                 out.extend(self.body(&with.body, around));
             }
@@ -164,7 +177,10 @@ impl Lower<'_> {
                     let mut names = Vec::new();
                     self.matched_names(&case.pattern, &mut names);
                     for name in names {
-                        let value = Expr::new(place, Kind::Mix(vec![Expr::name(place, "(matched)")]));
+                        let whole = || Expr::name(place, "(matched)");
+                        let unknown = Box::new(Expr::new(place, Kind::Mix(Vec::new())));
+                        let part = Expr::new(place, Kind::Index(Box::new(whole()), unknown));
+                        let value = Expr::new(place, Kind::Either(vec![whole(), part]));
                         body.push(Statement::Assign { pattern: Pattern::Name(name), value, how: How::Here });
                     }
                     if let Some(guard) = &case.guard {
@@ -261,6 +277,8 @@ impl Lower<'_> {
         if around == Around::Class && !is_static && !params.is_empty() {
             // The object itself is no argument of the call.
             let own = params.remove(0);
+            // What it is by default is computed all the same.
+            out.extend(own.default.map(Statement::Value));
             body.push(Statement::Assign {
                 pattern: own.pattern,
                 value: Expr::new(place, Kind::Nothing),
@@ -270,7 +288,7 @@ impl Lower<'_> {
         body.extend(self.body(&function.body, Around::Function));
         let name = function.name.to_string();
         self.functions += 1;
-        let value = Kind::Function(Box::new(Function { number: self.functions, params, body }));
+        let value = Kind::Function(Rc::new(Function { number: self.functions, params, body }));
         out.push(Statement::Assign {
             pattern: Pattern::Name(name.clone()),
             value: Expr::new(place, value),
@@ -293,12 +311,13 @@ impl Lower<'_> {
         self.decorated(&class.decorator_list, &name, out);
     }
 
-    /// A decorator is a function that is called with what stands below it.
+    /// A decorator is a function that is called with what stands below it, and gives what the name means from then on.
     fn decorated(&mut self, decorators: &[ast::Decorator], name: &str, out: &mut Vec<Statement>) {
         for decorator in decorators.iter().rev() {
             let place = span(decorator.range());
             let called = self.expr(&decorator.expression);
-            out.push(Statement::Value(Expr::call(place, called, vec![Expr::name(place, name)])));
+            let made = Expr::new(place, Kind::Decorated(Box::new(called), name.to_owned()));
+            out.push(Statement::Assign { pattern: Pattern::Name(name.to_owned()), value: made, how: How::Here });
         }
     }
 

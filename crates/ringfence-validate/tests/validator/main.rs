@@ -4,4 +4,5 @@
 
 mod corpus;
 mod disguise;
+mod program_disguise;
 mod report;

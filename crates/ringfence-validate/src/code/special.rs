@@ -1,0 +1,276 @@
+//! Calls that no line of a book can tell of: those that make containers, take things apart, or call something for each item.
+
+use std::rc::Rc;
+
+use super::call::{Given, Place};
+use super::fold;
+use super::lists;
+use super::tree::{Arg, Expr, Kind};
+use super::value::{ANY_KEY, Held, ITEMS, Value};
+use super::walk::Walk;
+use crate::analysis::{Flow, Trick};
+use crate::span::Span;
+use crate::text::{Piece, Text};
+
+/// Items that a function is called for one by one.
+const EACH: usize = 256;
+/// Calls that make an object of their arguments.
+const CONTAINERS: &[&str] = &[
+    "dict",
+    "types.SimpleNamespace",
+    "argparse.Namespace",
+    "collections.OrderedDict",
+    "collections.defaultdict",
+    "collections.ChainMap",
+    "collections.UserDict",
+    "Map",
+    "WeakMap",
+    "Object.fromEntries",
+];
+
+impl Walk<'_, '_> {
+    /// An object or a list that a call makes of its arguments.
+    pub(super) fn container(&mut self, callee: &Value, given: &Given) -> Option<Held> {
+        if !callee.names.iter().any(|name| CONTAINERS.contains(&&**name)) {
+            return None;
+        }
+        let mut fields: Vec<(String, Held)> = Vec::new();
+        let mut whole = Value::default();
+        for arg in &given.args {
+            self.whole_environment(arg, given.span);
+            arg.names.iter().for_each(|name| whole.add_name(name));
+            whole.add_flows(&arg.flows);
+            fields.extend(arg.fields.iter().flat_map(|fields| fields.iter().cloned()));
+            for pair in arg.items.iter().flat_map(|items| items.iter()) {
+                if let Some([key, value, ..]) = pair.items.as_ref().map(|pair| pair.as_slice()) {
+                    let key = key.as_known().unwrap_or(ANY_KEY).to_owned();
+                    fields.push((key, Rc::clone(value)));
+                }
+            }
+        }
+        fields.extend(given.named.iter().map(|(name, held, _)| (name.clone(), Rc::clone(held))));
+        for (name, held) in fields.iter().take(ITEMS) {
+            self.scopes.set_attribute(name, held);
+        }
+        let mut object = Value { names: whole.names, ..Value::object(fields) };
+        object.add_flows(&whole.flows);
+        Some(Rc::new(object))
+    }
+
+    /// What a function gives that works on functions, attributes or lists; nothing for others.
+    pub(super) fn by_name(&mut self, name: &str, given: &Given) -> Option<Value> {
+        let first = given.args.first();
+        match name {
+            "operator.attrgetter" | "operator.methodcaller" | "operator.itemgetter" => {
+                let rest = given.args.iter().cloned().chain(given.named.iter().map(|(_, held, _)| Rc::clone(held)));
+                let mut getter = Value::list(rest.collect());
+                getter.add_name(match name {
+                    "operator.attrgetter" => "(attribute of)",
+                    "operator.methodcaller" => "(method of)",
+                    _ => "(item of)",
+                });
+                Some(getter)
+            }
+            "functools.partial" | "functools.partialmethod" => {
+                let named = given.named.iter().map(|(name, held, _)| (name.clone(), Rc::clone(held))).collect();
+                Some(super::call::bound(first?, given.args.iter().skip(1).cloned().collect(), named))
+            }
+            "next" | "random.choice" | "copy.copy" | "copy.deepcopy" | "anext" | "secrets.choice" => {
+                let first = first?;
+                let mut any = first.any_item();
+                if name.starts_with("copy") {
+                    any = Value::clone(first);
+                } else if first.items.is_none() && first.fields.is_none() {
+                    // What is not known to be a list may be one that hands out itself.
+                    first.names.iter().for_each(|name| any.add_name(name));
+                    any.functions.clone_from(&first.functions);
+                }
+                Some(given.args.get(1).map_or(any.clone(), |default| any.or(default)))
+            }
+            "zip" => {
+                let lists: Vec<_> = given.args.iter().filter_map(|arg| arg.items.as_ref()).collect();
+                let length = lists.iter().map(|list| list.len()).min().filter(|_| lists.len() == given.args.len())?;
+                let row = |at: usize| lists.iter().filter_map(|list| list.get(at).cloned()).collect();
+                Some(Value::list((0..length).map(|at| Rc::new(Value::list(row(at)))).collect()))
+            }
+            "enumerate" => {
+                let items = first?.items.as_ref()?;
+                let row = |(at, item): (usize, &Held)| {
+                    let number = Value::number(i64::try_from(at).unwrap_or_default());
+                    Rc::new(Value::list(vec![Rc::new(number), Rc::clone(item)]))
+                };
+                Some(Value::list(items.iter().enumerate().map(row).collect()))
+            }
+            "range" => {
+                let number = |at: usize| given.args.get(at).and_then(|arg| arg.number.filter(|_| !arg.many));
+                let (start, end) = match given.args.len() {
+                    1 => (0, number(0)?),
+                    _ => (number(0)?, number(1)?),
+                };
+                let step = if given.args.len() > 2 { number(2)? } else { 1 };
+                if step == 0 || (end.checked_sub(start)? / step) > i64::try_from(ITEMS).ok()? {
+                    return None;
+                }
+                let next = |at: &i64| at.checked_add(step).filter(|at| if step > 0 { *at < end } else { *at > end });
+                let first = (if step > 0 { start < end } else { start > end }).then_some(start);
+                let all = std::iter::successors(first, next).map(|at| Rc::new(Value::number(at)));
+                Some(Value::list(all.take(ITEMS).collect()))
+            }
+            "Proxy" => {
+                let target = first?;
+                if target.names.iter().any(|name| self.book.is_guarded(name) || self.imported.contains(&**name)) {
+                    // What a name means is what a function of the program says.
+                    self.trick(Trick::ByBuiltName, given.span);
+                }
+                Some(Value::clone(target))
+            }
+            "psutil.process_iter" => {
+                let mut one = Value::named("psutil.Process()");
+                one.add_flows([&Flow::File { path: "/proc".to_owned() }]);
+                Some(Value::list(vec![Rc::new(one)]))
+            }
+            "psutil.pids" => {
+                let mut one = Value::default();
+                one.add_flows([&Flow::File { path: "/proc".to_owned() }]);
+                Some(Value::list(vec![Rc::new(one)]))
+            }
+            "Object.assign" => {
+                let all = given.args.iter().fold(Value::default(), |all, arg| all.or(arg));
+                Some(all)
+            }
+            "Object.values" => {
+                Some(Value::list(first?.fields.as_ref()?.iter().map(|(_, held)| Rc::clone(held)).collect()))
+            }
+            "Object.entries" => fold::method(first?, "items", &[]),
+            "Object.keys" => fold::method(first?, "keys", &[]),
+            "os.walk" | "os.fwalk" => {
+                let anything = || {
+                    let mut text = Text::default();
+                    text.push(Piece::Pattern("*".to_owned()));
+                    Rc::new(Value::list(vec![Rc::new(Value::text(text))]))
+                };
+                let folder = Rc::new(Value { texts: first?.texts.clone(), ..Value::default() });
+                let row = Value::list(vec![folder, anything(), anything()]);
+                Some(Value::list(vec![Rc::new(row)]))
+            }
+            "os.listdir" | "fs.readdirSync" | "fs.promises.readdir" => {
+                let mut text = Text::default();
+                text.push(Piece::Pattern("*".to_owned()));
+                Some(Value::list(vec![Rc::new(Value::text(text))]))
+            }
+            "os.scandir" => {
+                let mut below = fold::path(&[Rc::clone(first?), Rc::new(Value::known("*"))]);
+                below.add_name("pathlib.Path()");
+                Some(Value::list(vec![Rc::new(below)]))
+            }
+            "pathlib.Path().iterdir" | "pathlib.Path().glob" | "pathlib.Path().rglob" => {
+                let pattern = first.and_then(|pattern| pattern.as_known()).unwrap_or("*").to_owned();
+                let receiver = Value { texts: given.receiver.as_ref()?.texts.clone(), ..Value::default() };
+                let mut below = fold::path(&[Rc::new(receiver), Rc::new(Value::known(pattern))]);
+                below.add_name("pathlib.Path()");
+                Some(Value::list(vec![Rc::new(below)]))
+            }
+            _ => None,
+        }
+    }
+
+    /// A call of what `operator.attrgetter` and its kin give.
+    pub(super) fn getter(&mut self, callee: &Value, given: &Given) -> Option<Held> {
+        let words = callee.items.as_ref()?;
+        let object = given.args.first()?;
+        if callee.has("(item of)") {
+            return Some(self.index_of(object, words.first()?, given.span));
+        }
+        if !callee.has("(attribute of)") && !callee.has("(method of)") {
+            return None;
+        }
+        let mut held = Rc::clone(object);
+        for part in words.first()?.as_known()?.split('.') {
+            held = self.member_of(&held, part, given.span);
+        }
+        if callee.has("(attribute of)") {
+            return Some(held);
+        }
+        let args: Vec<Held> = words.iter().skip(1).cloned().collect();
+        let places = args.iter().map(|_| Place { span: given.span, literal: None }).collect();
+        let given = Given { args, places, receiver: Some(Rc::clone(object)), span: given.span, named: Vec::new() };
+        Some(self.called(&held, None, &given))
+    }
+
+    /// A function that is written where it is handed over is called for each item of a known list: texts are taken apart so.
+    pub(super) fn each_item(
+        &mut self,
+        callee: &Value,
+        receiver: Option<&Held>,
+        method: Option<&str>,
+        args: &[Arg],
+    ) -> Option<Held> {
+        let written = |arg: &Arg| matches!(arg.value.kind, Kind::Function(_));
+        let (list, function, start) = match (method, args) {
+            (_, [function, list, rest @ ..]) if callee.has("functools.reduce") && written(function) => {
+                (self.value(&list.value), function, rest.first())
+            }
+            (Some("map" | "flatMap" | "reduce" | "forEach"), [function, rest @ ..]) if written(function) => {
+                (receiver.cloned()?, function, rest.first())
+            }
+            (None, [function, list]) if callee.has("map") && written(function) => {
+                (self.value(&list.value), function, None)
+            }
+            _ => return None,
+        };
+        let letters = list.as_known().filter(|_| method.is_none()).map(lists::as_letters);
+        let items = list.items.as_ref().or(letters.as_ref())?;
+        let known = |item: &Held| item.as_known().is_some() || item.number.is_some();
+        if items.len() > EACH || !items.iter().all(known) || self.unrolled > 1 {
+            return None;
+        }
+        let items = Rc::clone(items);
+        let callback = self.value(&function.value);
+        let number = *callback.functions.first()?;
+        let reduces = method == Some("reduce") || callee.has("functools.reduce");
+        self.unrolled += 1;
+        let mut all = Vec::with_capacity(items.len());
+        let mut sum = start.map(|start| self.value(&start.value));
+        for (at, item) in items.iter().enumerate() {
+            let index = Rc::new(Value::number(i64::try_from(at).unwrap_or_default()));
+            let params = match (&sum, reduces) {
+                (Some(sum), true) => vec![(0, Rc::clone(sum)), (1, Rc::clone(item)), (2, index)],
+                (None, true) => {
+                    sum = Some(Rc::clone(item));
+                    continue;
+                }
+                (_, false) => vec![(0, Rc::clone(item)), (1, index)],
+            };
+            let gives = self.enter_function(number, &params).unwrap_or_default();
+            if reduces {
+                sum = Some(gives);
+            } else {
+                all.push(gives);
+            }
+        }
+        self.unrolled -= 1;
+        Some(if reduces { sum.unwrap_or_default() } else { Rc::new(Value::list(all)) })
+    }
+
+    /// What a decorator makes of the name below it.
+    pub(super) fn decorated(&mut self, decorator: &Expr, name: &str, span: Span) -> Held {
+        let below = self.lookup(name);
+        let callee = self.value(decorator);
+        let place = Place { span, literal: None };
+        let given = Given { args: vec![Rc::clone(&below)], places: vec![place], span, ..Given::default() };
+        let made = self.called(&callee, None, &given);
+        let is_read = callee.names.iter().any(|name| matches!(&**name, "property" | "functools.cached_property"));
+        let mut value = Value::clone(&below);
+        if is_read {
+            for number in &below.functions {
+                if let Some(gives) = self.enter_function(*number, &[]) {
+                    value = value.or(&gives);
+                }
+            }
+        }
+        // Of somebody else's decorator only is known that it keeps what is below.
+        let known = made.names.iter().filter(|name| self.book.knows(name)).cloned().collect();
+        let mine = Value { names: known, texts: Vec::new(), ..Value::clone(&made) };
+        Rc::new(value.or(&mine))
+    }
+}

@@ -1,0 +1,221 @@
+//! What a call does to files and other machines.
+
+use std::rc::Rc;
+
+use super::call::{Given, Place};
+use super::own::add_directory;
+use super::run::within;
+use super::scope::Sure;
+use super::value::{Held, Value};
+use super::walk::{Walk, matters};
+use crate::analysis::{Change, Contact, Fact, Flow, Removal};
+use crate::path::{PathClass, classify};
+use crate::span::Span;
+use crate::text::{Hole, Piece, Text};
+
+/// Arguments of a request that carry no data of the program's own.
+const NOT_DATA: &[&str] = &[
+    "headers",
+    "auth",
+    "cookies",
+    "timeout",
+    "verify",
+    "cert",
+    "proxies",
+    "env",
+    "encoding",
+    "method",
+    "signal",
+    "agent",
+    "allow_redirects",
+];
+
+impl Walk<'_, '_> {
+    /// Each path that an argument may mean, or each item of it, from where the program may be, with its place.
+    pub(super) fn each(&mut self, argument: Option<(Held, Place)>, given: &Given) -> Vec<(Span, Text)> {
+        let Some((held, place)) = argument else { return vec![(given.span, Text::hole(Hole::Value))] };
+        let readings: Vec<Text> = match &held.items {
+            Some(items) if held.texts.is_empty() => items.iter().take(32).flat_map(|item| item.readings()).collect(),
+            _ => held.readings(),
+        };
+        let mut all = Vec::with_capacity(readings.len());
+        for directory in &self.directories {
+            all.extend(readings.iter().map(|path| (place.span, within(directory.as_ref(), path))));
+        }
+        all
+    }
+
+    /// From now on relative paths start there. Where that is not known, it is taken to be a folder of the program's own.
+    pub(super) fn moves_to(&mut self, argument: Option<&(Held, Place)>) {
+        let Some((held, _)) = argument else { return };
+        let mut after = if self.sure() == Sure::Always { Vec::new() } else { self.directories.clone() };
+        for directory in &self.directories {
+            for path in held.readings() {
+                let there = (!path.known_start().is_empty()).then(|| within(directory.as_ref(), &path));
+                add_directory(&mut after, there.as_ref().or(directory.as_ref()));
+            }
+        }
+        self.directories = after;
+    }
+
+    pub(super) fn removes(&mut self, argument: Option<(Held, Place)>, given: &Given, removal: Removal) {
+        for (span, path) in self.each(argument, given) {
+            self.tell(span, Fact::Removes { path, removal });
+        }
+    }
+
+    pub(super) fn changes(&mut self, argument: Option<(Held, Place)>, given: &Given, change: &Change) {
+        for (span, path) in self.each(argument, given) {
+            self.tell(span, Fact::Changes { path, change: change.clone() });
+        }
+    }
+
+    pub(super) fn opens(
+        &mut self,
+        argument: Option<(Held, Place)>,
+        mode: Option<Held>,
+        given: &Given,
+        result: &mut Value,
+    ) {
+        // `O_WRONLY | O_CREAT`, by name or by number.
+        let flags = mode.as_ref().is_some_and(|mode| {
+            let named = ["WRONLY", "RDWR", "CREAT", "TRUNC", "APPEND"];
+            mode.names.iter().any(|name| named.iter().any(|flag| name.ends_with(&format!("O_{flag}"))))
+                || mode.number.is_some_and(|number| number & 3 != 0)
+        });
+        let mode = mode.map_or_else(
+            || "r".to_owned(),
+            |mode| mode.texts.first().map_or_else(|| "r".to_owned(), ToString::to_string),
+        );
+        let writes = flags || mode.contains(['w', 'a', 'x', '+']);
+        if let Some((held, _)) = &argument {
+            result.texts = held.readings();
+        }
+        for (span, path) in self.each(argument, given) {
+            if writes {
+                self.overwrites(&path, span);
+                self.tell(span, Fact::Writes { path: path.clone() });
+            }
+            if !writes || (mode.contains('r') && !flags) {
+                let written = self.files.get(&path.to_string()).map(|held| held.flows.clone()).unwrap_or_default();
+                result.add_flows(&written);
+                result.add_flows([&Flow::File { path: path.to_string() }]);
+                self.tell(span, Fact::Reads { path });
+            }
+        }
+    }
+
+    /// Whatever is found in a home is written over: nobody gets it back.
+    pub(super) fn overwrites(&mut self, path: &Text, span: Span) {
+        let everything = |class: &PathClass| matches!(class, PathClass::WholeHome | PathClass::Root);
+        if path.has_pattern() && classify(path, self.reading.surroundings).iter().any(everything) {
+            self.tell(span, Fact::Removes { path: path.clone(), removal: Removal::Shred });
+        }
+    }
+
+    /// The name of a secret is handed to somebody of whom nothing is known: that may read it.
+    pub(super) fn secret_arguments(&mut self, given: &Given) {
+        let named = given.named.iter().map(|(_, held, place)| (held, *place));
+        let all: Vec<(Held, Place)> = given
+            .args
+            .iter()
+            .zip(given.places.iter().copied())
+            .chain(named)
+            .map(|(held, at)| (Rc::clone(held), at))
+            .collect();
+        for (held, place) in all {
+            for path in held.texts.iter().filter(|text| is_outside(text)) {
+                let classes = classify(path, self.reading.surroundings);
+                if classes.contains(&PathClass::Secret) && !classes.contains(&PathClass::Workspace) {
+                    self.tell(place.span, Fact::Reads { path: path.clone() });
+                }
+            }
+        }
+    }
+
+    /// What is written to a file is what is later read from it, or run.
+    pub(super) fn remember(&mut self, path: Option<&(Held, Place)>, given: &Given, result: &Value) {
+        let mut contents = Value::default();
+        contents.add_flows(result.flows.iter().filter(|flow| matches!(flow, Flow::Network | Flow::Decoded)));
+        for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)) {
+            contents.add_flows(arg.flows.iter().filter(|flow| matches!(flow, Flow::Network | Flow::Decoded)));
+        }
+        if contents.flows.is_empty() || self.files.len() > 256 {
+            return;
+        }
+        for path in path.iter().flat_map(|(held, _)| held.texts.iter()) {
+            let before = self.files.remove(&path.to_string()).unwrap_or_default();
+            self.files.insert(path.to_string(), Rc::new(Value::clone(&before).or(&contents)));
+        }
+    }
+
+    pub(super) fn contacts(&mut self, argument: Option<(Held, Place)>, given: &Given, contact: Contact) {
+        let mut sends = Value::default();
+        for arg in &given.args {
+            match &arg.fields {
+                // An object of options: only some of it is data.
+                Some(fields) => fields
+                    .iter()
+                    .filter(|(name, _)| !NOT_DATA.contains(&name.as_str()))
+                    .for_each(|(_, field)| sends.add_flows(&field.flows)),
+                None => sends.add_flows(&arg.flows),
+            }
+        }
+        given
+            .named
+            .iter()
+            .filter(|(name, _, _)| !NOT_DATA.contains(&name.as_str()))
+            .for_each(|(_, arg, _)| sends.add_flows(&arg.flows));
+        let sends: Vec<Flow> = sends.flows.into_iter().filter(matters).collect();
+        let place = match argument {
+            Some((held, place)) => places_of(&held).into_iter().map(|text| (place.span, text)).collect(),
+            None => vec![(given.span, Text::hole(Hole::Value))],
+        };
+        for (span, place) in place {
+            self.tell(span, Fact::Contacts { place, contact, sends: sends.clone() });
+        }
+    }
+}
+
+/// Each way that an argument reads, with its place.
+pub(super) fn names(argument: Option<(Held, Place)>, given: &Given) -> Vec<(Span, Text)> {
+    match argument {
+        Some((held, place)) => held.readings().into_iter().map(|text| (place.span, text)).collect(),
+        None => vec![(given.span, Text::hole(Hole::Value))],
+    }
+}
+
+/// The places that a value may mean: a text, `(host, port)`, or an object with a host.
+fn places_of(held: &Value) -> Vec<Text> {
+    let (host, port) = match (&held.items, &held.fields) {
+        (Some(items), _) => (items.first().cloned(), items.get(1).cloned()),
+        (None, Some(_)) => {
+            let host = ["hostname", "host", "url", "path", "baseURL"].iter().find_map(|name| held.field(name));
+            (host, held.field("port"))
+        }
+        (None, None) => return held.readings(),
+    };
+    let mut readings = host.map_or_else(|| vec![Text::hole(Hole::Value)], |host| host.readings());
+    if let Some(port) = port.and_then(|port| port.readings().into_iter().next()) {
+        for reading in &mut readings {
+            reading.push(Piece::Known(":".to_owned()));
+            reading.append(port.clone());
+        }
+    }
+    readings
+}
+
+/// Whether a text is a path that begins at the root or in the home.
+fn is_outside(text: &Text) -> bool {
+    let home = matches!(text.pieces().first(), Some(Piece::Hole(Hole::Variable(name))) if name == "HOME");
+    let long = text.known_start().len() < 4096 && text.pieces().len() < 8;
+    long && (home || text.known_start().starts_with(['/', '~'])) && !text.known_start().contains([' ', '\n'])
+}
+
+/// A mode as people write it.
+pub(super) fn octal(mode: &Value) -> Text {
+    match mode.number {
+        Some(number) => Text::known(format!("{number:o}")),
+        None => mode.readings().swap_remove(0),
+    }
+}
