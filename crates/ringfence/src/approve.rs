@@ -69,8 +69,8 @@ impl Approver for Nobody {
 }
 
 impl Engine {
-    /// The same engine for somebody else: requests that enter here are asked about by `approver`. What one caller approves is no
-    /// other caller's approval.
+    /// The same engine for somebody else: requests that enter here are asked about by `approver`. A yes is for one request; who says
+    /// "always" says it for the engine, so give that answer only to people who may speak for all of its callers.
     #[must_use]
     pub fn asking(&self, approver: Arc<dyn Approver>) -> Self {
         Self(Arc::clone(&self.0), approver)

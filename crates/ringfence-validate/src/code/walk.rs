@@ -20,7 +20,7 @@ use crate::text::Text;
 /// Times that the program is gone over at most: until nothing is learned any more that was looked at before.
 const PASSES: usize = 4;
 /// Work that one program is worth, in bytes copied and expressions looked at.
-const EFFORT: usize = 24 * 1024 * 1024;
+const EFFORT: usize = 18 * 1024 * 1024;
 /// What one statement or expression costs of it, and one call.
 pub(super) const STEP_EFFORT: usize = 100;
 pub(super) const CALL_EFFORT: usize = 500;
