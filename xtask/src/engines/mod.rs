@@ -36,8 +36,8 @@ const PACKAGES: Packages = &[
 /// gVisor, which not every Debian has for every machine.
 const GVISOR: Packages = &[("runsc", "runsc")];
 
-/// The tests that are about engines: root runs all of them. Podman 4.3 does not tell who waits for it that a container which it
-/// removes has ended; we never ask it that, and the one test that does is left out.
+/// The tests that are about engines: root runs all of them, but for one. It waits for a container's next end, which Podman 4.3 does not
+/// tell, whether it removes that container or not; only tests ask for it.
 const ALL: &str = "binary(engines) + (binary(conformance) & test(engine)) + binary(warm) + \
     (package(ringfence) & test(/::container::tests::real::/) & !test(a_container_of_podman_is_behind_its_wall))";
 
