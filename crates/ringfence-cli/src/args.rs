@@ -206,8 +206,21 @@ pub(crate) struct RunArgs {
     /// Say yes to what this rule asks about the command; repeatable. Never to hosts, which are asked about while it runs
     #[arg(long, value_name = "RULE", help_heading = "Policy")]
     pub(crate) approve: Vec<String>,
+    /// Whom questions go to: the person at the terminal, or nobody, and then what needs asking is denied
+    #[arg(long, value_name = "WHOM", default_value = "terminal", help_heading = "Policy")]
+    pub(crate) ask: Asked,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
+}
+
+/// Whom a run asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Asked {
+    /// Who sits at the terminal
+    #[default]
+    Terminal,
+    /// Nobody: whoever types there may not be a person
+    Nobody,
 }
 
 /// What belongs to one run.

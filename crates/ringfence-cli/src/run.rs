@@ -15,7 +15,7 @@ use ringfence::{Engine, Event, Plan, Request, Run, Stdin, Work};
 use ringfence_policy::{Field, Grant, NetMode, Overrides, ResolvedPolicy};
 use serde_json::json;
 
-use crate::args::{ApplyWhen, RunArgs, WallLimitArgs, WorkArgs};
+use crate::args::{ApplyWhen, Asked, RunArgs, WallLimitArgs, WorkArgs};
 use crate::ended::{Spoken, finish};
 use crate::printer::{Printed, Printer, Screen};
 use crate::setup;
@@ -118,10 +118,11 @@ pub(crate) fn run(args: RunArgs, launcher: Launcher) -> Done {
     }
     ringfence::adopt_orphans().map_err(RunFailure::Adopt)?;
     // With its input passed on, the terminal is the program's to read from.
-    let engine = match (args.approve.is_empty(), args.stdin) {
-        (false, _) => setup::engine_approving(context, launcher, args.approve.clone())?,
-        (true, true) => setup::engine(context, launcher)?,
-        (true, false) => setup::engine_at_terminal(context, launcher, args.output)?,
+    let asks_nobody = !args.approve.is_empty() || args.ask == Asked::Nobody;
+    let engine = match (asks_nobody, args.stdin) {
+        (true, _) => setup::engine_approving(context, launcher, args.approve.clone())?,
+        (false, true) => setup::engine(context, launcher)?,
+        (false, false) => setup::engine_at_terminal(context, launcher, args.output)?,
     };
     // The process ends with its run: what the kernel takes back at once is not taken apart piece by piece before.
     let runtime = ManuallyDrop::new(setup::runtime()?);

@@ -27,6 +27,8 @@ pub(super) struct Call {
     pub(super) folder: Option<PathBuf>,
     /// Which conversation it belongs to.
     pub(super) session: Option<String>,
+    /// Where the agent writes the conversation down, by its own word.
+    pub(super) transcript: Option<PathBuf>,
     /// Whether the agent takes a changed call.
     pub(super) rewrites: Rewrites,
     /// Whether a person can be asked.

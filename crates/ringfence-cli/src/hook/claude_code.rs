@@ -9,8 +9,13 @@ use super::NotJudged;
 use super::call::{
     Access, Answer, Asks, Call, Event, Files, Form, Returned, Rewrites, Runs, Search, Shell, Tool, said,
 };
-use super::input::{first_text, object, text};
+use super::input::{first_text, object, optional, paths, some_paths, text, unknown};
 use super::names::CLAUDE_CODE_TALK;
+use super::shell::unknown_argument;
+
+/// What comes with a command; an argument with another name is denied.
+const OF_A_COMMAND: [&str; 7] =
+    ["command", "description", "timeout", "timeout_ms", "run_in_background", "persistent", "dangerouslyDisableSandbox"];
 
 pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
     let event = text(input, "hook_event_name")?.to_owned();
@@ -24,6 +29,7 @@ pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
             input: arguments,
             folder: first_text(input, &["cwd"]).map(PathBuf::from),
             session,
+            transcript: first_text(input, &["transcript_path"]).map(PathBuf::from),
             rewrites: Rewrites::Yes,
             asks: asks(first_text(input, &["permission_mode"])),
             event,
@@ -36,21 +42,27 @@ pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
     }
 }
 
-/// In some modes a question is answered without anybody.
+/// In some modes a question is answered without anybody, and in one that we do not know it may be.
 fn asks(mode: Option<&str>) -> Asks {
     match mode {
-        Some("bypassPermissions" | "dontAsk") => Asks::Nobody,
-        Some(_) | None => Asks::APerson,
+        Some("default" | "acceptEdits" | "plan") => Asks::APerson,
+        Some(_) | None => Asks::Nobody,
     }
 }
 
 pub(super) fn tool(name: &str, input: &Map<String, Value>, server: Option<&str>) -> Result<Tool, NotJudged> {
-    let path = |key: &str, access| Ok(Tool::Files(Files { paths: vec![text(input, key)?.to_owned()], access }));
+    let path = |key: &str, access| {
+        text(input, key)?;
+        Ok(Tool::Files(Files { paths: some_paths(input, key)?, access }))
+    };
     Ok(match name {
         "Bash" | "Monitor" => {
             let leaves_out = input.get("dangerouslyDisableSandbox").unwrap_or(&Value::Null);
             if !matches!(leaves_out, Value::Null | Value::Bool(false)) {
                 return Ok(Tool::Refused(no_way_around()));
+            }
+            if let Some(name) = unknown(input, &OF_A_COMMAND) {
+                return Ok(Tool::Refused(unknown_argument(name)));
             }
             let beside = name == "Monitor" || input.get("run_in_background") == Some(&Value::Bool(true));
             Tool::Shell(Shell {
@@ -69,14 +81,12 @@ pub(super) fn tool(name: &str, input: &Map<String, Value>, server: Option<&str>)
         "LSP" => path("filePath", Access::Read)?,
         "LS" => path("path", Access::List)?,
         "Glob" => {
-            let mut paths: Vec<String> = first_text(input, &["path"]).map(str::to_owned).into_iter().collect();
-            // A pattern can lead out as well.
-            paths.extend(super::search::base_of(text(input, "pattern")?));
+            let paths = super::search::reached(paths(input)?, text(input, "pattern")?)?;
             Tool::Files(Files { paths, access: Access::List })
         }
         "Grep" => {
-            let paths = first_text(input, &["path"]).map(str::to_owned).into_iter().collect();
-            Tool::Search(Search { paths, globs: Some("glob") })
+            optional(input, "glob")?;
+            Tool::Search(Search { paths: paths(input)?, globs: Some("glob") })
         }
         "WebFetch" => Tool::Fetch(vec![text(input, "url")?.to_owned()]),
         "WebSearch" => Tool::Engine,

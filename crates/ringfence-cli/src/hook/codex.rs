@@ -9,9 +9,29 @@ use super::NotJudged;
 use super::call::{
     Access, Answer, Asks, Call, Event, Files, Form, Returned, Rewrites, Runs, Search, Shell, Tool, said,
 };
-use super::input::{first_text, object, text, texts};
+use super::input::{first_text, list, object, only_one, paths, some_paths, text, unknown};
 use super::names::CODEX_TALK;
-use super::shell::joined;
+use super::shell::{joined, unknown_argument};
+
+/// What comes with a command; an argument with another name is denied. `shell` and `env` are other names.
+const OF_A_COMMAND: [&str; 16] = [
+    "command",
+    "cmd",
+    "workdir",
+    "working_directory",
+    "timeout",
+    "timeout_ms",
+    "yield_time_ms",
+    "max_output_tokens",
+    "justification",
+    "description",
+    "login",
+    "tty",
+    "sandbox_permissions",
+    "additional_permissions",
+    "with_escalated_permissions",
+    "prefix_rule",
+];
 
 pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
     let event = text(input, "hook_event_name")?.to_owned();
@@ -29,6 +49,7 @@ pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
             input: arguments,
             folder: first_text(input, &["cwd"]).map(PathBuf::from),
             session,
+            transcript: first_text(input, &["transcript_path"]).map(PathBuf::from),
             rewrites: Rewrites::Yes,
             asks: Asks::Nobody,
             event,
@@ -42,24 +63,18 @@ pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
 }
 
 pub(super) fn tool(name: &str, input: &Map<String, Value>) -> Result<Tool, NotJudged> {
-    let path = |keys: &[&str], access| {
-        let path = first_text(input, keys).ok_or_else(|| NotJudged::because(format!("it has no text `{}`", keys[0])));
-        Ok(Tool::Files(Files { paths: vec![path?.to_owned()], access }))
-    };
+    let path = |key: &str, access| Ok(Tool::Files(Files { paths: some_paths(input, key)?, access }));
     Ok(match name {
         "Bash" | "shell" | "local_shell" | "shell_command" | "container.exec" | "exec_command" => shell(input)?,
         "apply_patch" => {
-            let patch = first_text(input, &["command", "input", "patch"]);
+            let patch = only_one(input, &["command", "input", "patch"])?;
             let patch = patch.ok_or_else(|| NotJudged::because("it has no text `command`"))?;
             Tool::Files(Files { paths: patched(patch)?, access: Access::Write })
         }
-        "read_file" => path(&["file_path", "path"], Access::Read)?,
-        "view_image" => path(&["path"], Access::Read)?,
-        "list_dir" => path(&["dir_path", "path"], Access::List)?,
-        "grep_files" => {
-            let paths = first_text(input, &["path"]).map(str::to_owned).into_iter().collect();
-            Tool::Search(Search { paths, globs: None })
-        }
+        "read_file" => path("file_path", Access::Read)?,
+        "view_image" => path("path", Access::Read)?,
+        "list_dir" => path("dir_path", Access::List)?,
+        "grep_files" => Tool::Search(Search { paths: paths(input)?, globs: None }),
         "web_search" | "web_search_request" => Tool::Engine,
         name if name.starts_with("mcp__") => Tool::Mcp { server: None },
         "list_mcp_resources" | "list_mcp_resource_templates" | "read_mcp_resource" => {
@@ -71,23 +86,25 @@ pub(super) fn tool(name: &str, input: &Map<String, Value>) -> Result<Tool, NotJu
 }
 
 fn shell(input: &Map<String, Value>) -> Result<Tool, NotJudged> {
-    let (key, form, line) = match (input.get("command"), input.get("cmd")) {
-        (Some(Value::String(line)), _) => ("command", Form::Line, line.clone()),
-        (Some(Value::Array(words)), _) => {
-            let all = texts(input, "command");
-            if all.len() != words.len() || all.is_empty() {
-                return Err(NotJudged::because("its command is not a list of texts"));
-            }
-            ("command", Form::Words, of_words(&all))
-        }
-        (_, Some(Value::String(line))) => ("cmd", Form::Line, line.clone()),
+    if let Some(name) = unknown(input, &OF_A_COMMAND) {
+        return Ok(Tool::Refused(unknown_argument(name)));
+    }
+    let there = |name: &str| input.get(name).filter(|value| !value.is_null());
+    let (key, form, line) = match (there("command"), there("cmd")) {
+        (Some(_), Some(_)) => return Err(NotJudged::because("it has both `command` and `cmd`")),
+        (Some(Value::String(line)), None) => ("command", Form::Line, line.clone()),
+        (Some(Value::Array(_)), None) => match list(input, "command")?.as_slice() {
+            [] => return Err(NotJudged::because("its command has no words")),
+            words => ("command", Form::Words, of_words(words)),
+        },
+        (None, Some(Value::String(line))) => ("cmd", Form::Line, line.clone()),
         _ => return Err(NotJudged::because("it has no text `command`")),
     };
     Ok(Tool::Shell(Shell {
         line,
         key,
         form,
-        folder: first_text(input, &["workdir"]).map(str::to_owned),
+        folder: only_one(input, &["workdir", "working_directory"])?.map(str::to_owned),
         milliseconds: input.get("timeout_ms").or_else(|| input.get("timeout")).and_then(Value::as_u64),
         runs: if key == "cmd" { Runs::Beside } else { Runs::Waited },
     }))

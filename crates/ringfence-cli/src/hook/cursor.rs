@@ -11,8 +11,24 @@ use super::NotJudged;
 use super::call::{
     Access, Answer, Asks, Call, Event, Files, Form, Returned, Rewrites, Runs, Search, Shell, Tool, said,
 };
-use super::input::{first_text, object, text, texts};
+use super::input::{first_text, list, object, only_one, optional, paths, some_paths, text, texts, unknown};
 use super::names::CURSOR_TALK;
+use super::shell::unknown_argument;
+use crate::init::is_us;
+
+/// What comes with a command; an argument with another name is denied.
+const OF_A_COMMAND: [&str; 10] = [
+    "command",
+    "description",
+    "explanation",
+    "working_directory",
+    "is_background",
+    "run_in_background",
+    "timeout",
+    "block_until_ms",
+    "notify_on_output",
+    "required_permissions",
+];
 
 pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
     let event = text(input, "hook_event_name")?.to_owned();
@@ -28,6 +44,7 @@ pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
             input: arguments,
             folder: folder(),
             session: session.clone(),
+            transcript: None,
             rewrites,
             asks: Asks::Nobody,
             event: event.clone(),
@@ -75,8 +92,7 @@ pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
 /// Whether a server is started by `ringfence mcp`; the person's settings say how, not the model.
 fn runs_us(command: Option<&str>) -> bool {
     let words = command.and_then(|line| ringfence_policy::split_words(line).ok()).unwrap_or_default();
-    let program = words.first().map(|word| word.rsplit('/').next().unwrap_or_default().to_owned());
-    program.as_deref() == Some("ringfence") && words.get(1).is_some_and(|word| word == "mcp")
+    words.first().is_some_and(|program| is_us(program)) && words.get(1).is_some_and(|word| word == "mcp")
 }
 
 fn shell(input: &Map<String, Value>) -> Result<Tool, NotJudged> {
@@ -85,37 +101,34 @@ fn shell(input: &Map<String, Value>) -> Result<Tool, NotJudged> {
         line: text(input, "command")?.to_owned(),
         key: "command",
         form: Form::Line,
-        folder: first_text(input, &["working_directory"]).filter(|path| !path.is_empty()).map(str::to_owned),
+        folder: optional(input, "working_directory")?.filter(|path| !path.is_empty()).map(str::to_owned),
         milliseconds: input.get("timeout").and_then(Value::as_u64),
         runs: if beside { Runs::Beside } else { Runs::Waited },
     }))
 }
 
 pub(super) fn tool(name: &str, input: &Map<String, Value>) -> Result<Tool, NotJudged> {
-    const PATHS: [&str; 6] =
-        ["file_path", "path", "target_file", "target_notebook", "target_directory", "notebook_path"];
-    let found: Vec<String> = first_text(input, &PATHS).map(str::to_owned).into_iter().collect();
-    let files = |access| match found.is_empty() {
-        true => Err(NotJudged::because("it has no text `file_path`")),
-        false => Ok(Tool::Files(Files { paths: found.clone(), access })),
-    };
+    let files = |access| Ok(Tool::Files(Files { paths: some_paths(input, "file_path")?, access }));
     Ok(match name {
-        "Shell" => shell(input)?,
+        "Shell" => match unknown(input, &OF_A_COMMAND) {
+            Some(name) => Tool::Refused(unknown_argument(name)),
+            None => shell(input)?,
+        },
         "Read" | "ReadFile" => files(Access::Read)?,
         "Write" | "StrReplace" | "Edit" | "MultiEdit" | "MultiStrReplace" | "Delete" | "EditNotebook" | "TabWrite" => {
             files(Access::Write)?
         }
-        "LS" => Tool::Files(Files { paths: found, access: Access::List }),
+        "LS" => Tool::Files(Files { paths: paths(input)?, access: Access::List }),
         "Glob" => {
-            let mut paths = found;
-            paths.extend(first_text(input, &["glob_pattern", "pattern"]).and_then(super::search::base_of));
+            let pattern = only_one(input, &["glob_pattern", "pattern"])?;
+            let paths = super::search::reached(paths(input)?, pattern.unwrap_or("*"))?;
             Tool::Files(Files { paths, access: Access::List })
         }
-        "Grep" => Tool::Search(Search { paths: found, globs: None }),
-        "ReadLints" => Tool::Files(Files { paths: texts(input, "paths"), access: Access::List }),
+        "Grep" => Tool::Search(Search { paths: paths(input)?, globs: None }),
+        "ReadLints" => Tool::Files(Files { paths: list(input, "paths")?, access: Access::List }),
         // It goes by an index that Cursor made, and shows what is in it.
         "SemanticSearch" | "codebase_search" => {
-            Tool::Search(Search { paths: texts(input, "target_directories"), globs: None })
+            Tool::Search(Search { paths: [list(input, "target_directories")?, paths(input)?].concat(), globs: None })
         }
         "WebFetch" => Tool::Fetch(vec![text(input, "url")?.to_owned()]),
         "WebSearch" => Tool::Engine,

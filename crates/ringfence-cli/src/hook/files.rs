@@ -1,6 +1,6 @@
 //! Files that an agent's own tools would touch: within the workspace, and neither denied nor protected.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use ringfence::Refusal;
 use ringfence::backend::readable;
@@ -36,24 +36,33 @@ pub(super) fn judge(judge: &Judge<'_>, call: &Call, files: &Files) -> Objection 
     asked
 }
 
+/// What speaks against any reading of one path; a denial before a question.
 fn judge_one(judge: &Judge<'_>, call: &Call, path: &str, access: Access) -> Objection {
-    let names = match judge.all_names(call, path) {
-        Ok(names) => names,
+    let readings = match judge.all_names(call, path) {
+        Ok(readings) => readings,
         Err(refusal) => return Some(Answer::Deny(refusal)),
     };
+    let mut objections: Vec<Answer> =
+        readings.iter().filter_map(|names| judge_reading(judge, call, path, names, access)).collect();
+    let worst = objections.iter().position(|one| matches!(one, Answer::Deny(_))).unwrap_or_default();
+    (!objections.is_empty()).then(|| objections.swap_remove(worst))
+}
+
+fn judge_reading(judge: &Judge<'_>, call: &Call, path: &str, names: &[PathBuf], access: Access) -> Objection {
     let meant = match access {
         Access::Read | Access::Write => Meant::File,
         Access::List => Meant::Folder,
     };
     let fs = &judge.ground.context.loaded.policy.fs;
     let subject = format!("`{}` may not be {}", shown(path), done(access));
-    if is_ours(judge, &names, access) {
+    if is_ours(judge, names, access) {
         let refusal =
             Refusal::new("hook.own-files", subject, "it is a part of Ringfence: its policy, its records or itself");
         return Some(Answer::Deny(refusal.do_not_retry("Leave it alone, and tell the person if it has to change.")));
     }
     let relative: Vec<&Path> = names.iter().map(|name| name.strip_prefix(&judge.workspace).unwrap_or(name)).collect();
-    if let Some(glob) = relative.iter().find_map(|name| judge.named.denied(name, meant)) {
+    let in_copies = relative.iter().filter_map(|name| in_worktree(judge.ground.agent, name));
+    if let Some(glob) = relative.iter().copied().chain(in_copies).find_map(|name| judge.named.denied(name, meant)) {
         let origin = fs.deny.iter().find(|written| written.value.as_str() == glob).map(|written| &written.origin);
         let refusal = Refusal::new("fs.deny", subject, format!("the policy denies it by `{glob}`"));
         let refusal = origin.map_or_else(|| refusal.clone(), |origin| refusal.clone().at(origin));
@@ -61,7 +70,7 @@ fn judge_one(judge: &Judge<'_>, call: &Call, path: &str, access: Access) -> Obje
         return Some(Answer::Deny(refusal.do_not_retry(advice)));
     }
     let real = names.last()?;
-    if let Some(why) = out_of_bounds(judge, real, access) {
+    if let Some(why) = out_of_bounds(judge, call, real, access) {
         let refusal = Refusal::new("fs.workspace", subject, why).at(&fs.workspace.origin);
         return Some(Answer::Deny(
             refusal
@@ -69,8 +78,13 @@ fn judge_one(judge: &Judge<'_>, call: &Call, path: &str, access: Access) -> Obje
                 .instead("Work with files below the workspace."),
         ));
     }
-    let protected = (access == Access::Write).then(|| relative.iter().find_map(|name| judge.named.protected(name)));
-    let why = protected.flatten()?;
+    if access != Access::Write || is_the_agents(judge.ground.agent, call, real, access) {
+        return None;
+    }
+    let why = relative.iter().find_map(|name| {
+        let name = in_worktree(judge.ground.agent, name).unwrap_or(name);
+        judge.named.asked_about(name)
+    })?;
     let refusal = Refusal::new("fs.protect", format!("`{}` would be changed", shown(path)), why);
     Some(match call.asks {
         Asks::APerson => Answer::Ask(refusal, None),
@@ -78,6 +92,15 @@ fn judge_one(judge: &Judge<'_>, call: &Call, path: &str, access: Access) -> Obje
             "A person has to look first. Change it by a shell command: then it is kept, and they can apply it with `ringfence apply`.",
         )),
     })
+}
+
+/// What a path below one of the agent's own copies of the project is in the project. The copies lie among its settings.
+fn in_worktree(agent: Agent, name: &Path) -> Option<&Path> {
+    let rest = name.strip_prefix(".claude/worktrees").ok().filter(|_| agent == Agent::ClaudeCode)?;
+    let mut names = rest.components();
+    names.next()?;
+    let rest = names.as_path();
+    (!rest.as_os_str().is_empty()).then_some(rest)
 }
 
 fn done(access: Access) -> &'static str {
@@ -102,7 +125,7 @@ fn is_ours(judge: &Judge<'_>, names: &[PathBuf], access: Access) -> bool {
 }
 
 /// Why `real` lies where such a tool does not reach.
-fn out_of_bounds(judge: &Judge<'_>, real: &Path, access: Access) -> Option<String> {
+fn out_of_bounds(judge: &Judge<'_>, call: &Call, real: &Path, access: Access) -> Option<String> {
     let fs = &judge.ground.context.loaded.policy.fs;
     if real.starts_with(&judge.workspace) {
         return match (access, fs.mode.value) {
@@ -121,7 +144,7 @@ fn out_of_bounds(judge: &Judge<'_>, real: &Path, access: Access) -> Option<Strin
             real.starts_with(host) && (access != Access::Write || *mode == MountMode::ReadWrite)
         }
     });
-    if mounted || is_the_agents(judge.ground.agent, real, access) {
+    if mounted || is_the_agents(judge.ground.agent, call, real, access) {
         return None;
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -136,19 +159,36 @@ fn starts_with_real(real: &Path, folder: &Path) -> bool {
     real.starts_with(folder) || folder.canonicalize().is_ok_and(|folder| real.starts_with(folder))
 }
 
-/// What an agent keeps for itself outside of the project, and has its model read: what long calls gave back, plans.
-fn is_the_agents(agent: Agent, real: &Path, access: Access) -> bool {
+/// What an agent keeps for itself outside of the project, and has its model read: what long calls gave back, plans. Of what it keeps for
+/// each project, only the folder of this one, where it writes the conversation down.
+fn is_the_agents(agent: Agent, call: &Call, real: &Path, access: Access) -> bool {
     let home = std::env::var_os("HOME").map(PathBuf::from).and_then(|home| home.canonicalize().ok());
     let below =
         |parts: &[&str]| home.as_ref().is_some_and(|home| parts.iter().any(|part| real.starts_with(home.join(part))));
+    let of_this_project = |all: &str| {
+        let all = home.as_ref().map(|home| home.join(all));
+        let transcript = call.transcript.as_deref().and_then(|path| {
+            let folder = path.parent()?;
+            Some(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()))
+        });
+        let (Some(all), Some(transcript)) = (all, transcript) else { return false };
+        let Some(Component::Normal(name)) =
+            transcript.strip_prefix(&all).ok().and_then(|rest| rest.components().next())
+        else {
+            return false;
+        };
+        // Programs that the agent fetched for itself.
+        name != "bin" && real.starts_with(all.join(name))
+    };
     let user = rustix::process::getuid().as_raw();
     match (agent, access) {
         (Agent::ClaudeCode, Access::Write) => below(&[".claude/plans"]),
         (Agent::ClaudeCode, Access::Read | Access::List) => {
-            below(&[".claude/plans", ".claude/projects"]) || real.starts_with(format!("/tmp/claude-{user}"))
+            below(&[".claude/plans"])
+                || of_this_project(".claude/projects")
+                || real.starts_with(format!("/tmp/claude-{user}"))
         }
-        (Agent::Gemini, Access::Read | Access::List) => below(&[".gemini/tmp"]),
-        (Agent::Gemini, Access::Write) => below(&[".gemini/tmp"]),
+        (Agent::Gemini, _) => of_this_project(".gemini/tmp"),
         (Agent::Codex | Agent::Cursor, _) => false,
     }
 }

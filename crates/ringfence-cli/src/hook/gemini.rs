@@ -8,9 +8,22 @@ use super::NotJudged;
 use super::call::{
     Access, Answer, Asks, Call, Event, Files, Form, Returned, Rewrites, Runs, Search, Shell, Tool, said,
 };
-use super::input::{first_text, object, text, texts};
+use super::input::{first_text, list, object, only_one, paths, some_paths, text, unknown};
 use super::names::GEMINI_TALK;
+use super::shell::unknown_argument;
 use super::web::addresses_in;
+
+/// What comes with a command; an argument with another name is denied.
+const OF_A_COMMAND: [&str; 8] = [
+    "command",
+    "description",
+    "dir_path",
+    "directory",
+    "is_background",
+    "delay_ms",
+    "additional_permissions",
+    "wait_for_previous",
+];
 
 pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
     let event = text(input, "hook_event_name")?.to_owned();
@@ -27,6 +40,7 @@ pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
                 input: arguments,
                 folder: first_text(input, &["cwd"]).map(PathBuf::from),
                 session,
+                transcript: first_text(input, &["transcript_path"]).map(PathBuf::from),
                 rewrites: Rewrites::Yes,
                 asks: Asks::Nobody,
                 event,
@@ -41,38 +55,24 @@ pub(super) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
 }
 
 pub(super) fn tool(name: &str, input: &Map<String, Value>, server: Option<&str>) -> Result<Tool, NotJudged> {
-    let file = |access| {
-        let path = first_text(input, &["file_path", "absolute_path", "path"]);
-        let path = path.ok_or_else(|| NotJudged::because("it has no text `file_path`"))?;
-        Ok(Tool::Files(Files { paths: vec![path.to_owned()], access }))
-    };
-    let folder =
-        || -> Vec<String> { first_text(input, &["dir_path", "path"]).map(str::to_owned).into_iter().collect() };
+    let file = |access| Ok(Tool::Files(Files { paths: some_paths(input, "file_path")?, access }));
     if server.is_some() {
         return Ok(Tool::Mcp { server: server.map(str::to_owned) });
     }
     Ok(match name {
-        "run_shell_command" => Tool::Shell(Shell {
-            line: text(input, "command")?.to_owned(),
-            key: "command",
-            form: Form::Line,
-            folder: first_text(input, &["dir_path", "directory"]).filter(|path| !path.is_empty()).map(str::to_owned),
-            milliseconds: None,
-            runs: if input.get("is_background") == Some(&Value::Bool(true)) { Runs::Beside } else { Runs::Waited },
-        }),
+        "run_shell_command" => shell(input)?,
         "read_file" => file(Access::Read)?,
         "write_file" | "replace" | "edit" => file(Access::Write)?,
-        "list_directory" => Tool::Files(Files { paths: folder(), access: Access::List }),
+        "list_directory" => Tool::Files(Files { paths: paths(input)?, access: Access::List }),
         "glob" => {
-            let mut paths = folder();
-            paths.extend(super::search::base_of(text(input, "pattern")?));
+            let paths = super::search::reached(paths(input)?, text(input, "pattern")?)?;
             Tool::Files(Files { paths, access: Access::List })
         }
         "search_file_content" | "grep_search" | "ripgrep_search" => {
-            Tool::Search(Search { paths: folder(), globs: None })
+            Tool::Search(Search { paths: paths(input)?, globs: None })
         }
         "read_many_files" => {
-            let all = [texts(input, "include"), texts(input, "paths")].concat();
+            let all = [list(input, "include")?, list(input, "paths")?, paths(input)?].concat();
             if all.is_empty() {
                 return Err(NotJudged::because("it has no list `include`"));
             }
@@ -87,6 +87,21 @@ pub(super) fn tool(name: &str, input: &Map<String, Value>, server: Option<&str>)
         name if GEMINI_TALK.contains(&name) => Tool::Talk,
         _ => Tool::Unknown,
     })
+}
+
+fn shell(input: &Map<String, Value>) -> Result<Tool, NotJudged> {
+    if let Some(name) = unknown(input, &OF_A_COMMAND) {
+        return Ok(Tool::Refused(unknown_argument(name)));
+    }
+    let folder = only_one(input, &["dir_path", "directory"])?.filter(|path| !path.is_empty());
+    Ok(Tool::Shell(Shell {
+        line: text(input, "command")?.to_owned(),
+        key: "command",
+        form: Form::Line,
+        folder: folder.map(str::to_owned),
+        milliseconds: None,
+        runs: if input.get("is_background") == Some(&Value::Bool(true)) { Runs::Beside } else { Runs::Waited },
+    }))
 }
 
 pub(super) fn answer(answer: Answer) -> Value {

@@ -40,7 +40,79 @@ pub(super) fn first_text<'a>(fields: &'a Map<String, Value>, names: &[&str]) -> 
     names.iter().find_map(|name| fields.get(*name).and_then(Value::as_str))
 }
 
-/// The texts of a list.
+/// Which argument of a tool's names a file or a folder, by any agent's word for it.
+const PATHS: [&str; 10] = [
+    "file_path",
+    "filePath",
+    "absolute_path",
+    "path",
+    "notebook_path",
+    "target_file",
+    "target_notebook",
+    "target_directory",
+    "dir_path",
+    "directory",
+];
+
+/// Every path that is named. Nobody knows which of several words a tool takes, so all of them count.
+pub(super) fn paths(fields: &Map<String, Value>) -> Result<Vec<String>, NotJudged> {
+    let mut found = Vec::new();
+    for name in PATHS {
+        found.extend(optional(fields, name)?.map(str::to_owned));
+    }
+    Ok(found)
+}
+
+/// Likewise, at least one.
+pub(super) fn some_paths(fields: &Map<String, Value>, expected: &str) -> Result<Vec<String>, NotJudged> {
+    let found = paths(fields)?;
+    if found.is_empty() {
+        return Err(NotJudged::because(format!("it has no text `{expected}`")));
+    }
+    Ok(found)
+}
+
+/// A text that may be missing, and is nothing else.
+pub(super) fn optional<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, NotJudged> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(NotJudged::because(format!("its `{name}` is no text"))),
+    }
+}
+
+/// The one of these that is there. With two of them, nobody knows which one is taken.
+pub(super) fn only_one<'a>(fields: &'a Map<String, Value>, names: &[&str]) -> Result<Option<&'a str>, NotJudged> {
+    let there: Vec<&str> =
+        names.iter().copied().filter(|name| fields.get(*name).is_some_and(|it| !it.is_null())).collect();
+    match there.as_slice() {
+        [] => Ok(None),
+        [name] => optional(fields, name),
+        [first, second, ..] => Err(NotJudged::because(format!("it has both `{first}` and `{second}`"))),
+    }
+}
+
+/// A list of texts that may be missing, and is nothing else.
+pub(super) fn list(fields: &Map<String, Value>, name: &str) -> Result<Vec<String>, NotJudged> {
+    let not_texts = || NotJudged::because(format!("its `{name}` is not a list of texts"));
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(all)) => {
+            all.iter().map(|one| one.as_str().map(str::to_owned).ok_or_else(not_texts)).collect()
+        }
+        Some(_) => Err(not_texts()),
+    }
+}
+
+/// The first argument that is not among those that are known: it could choose another program, or what is loaded into it.
+pub(super) fn unknown<'a>(fields: &'a Map<String, Value>, known: &[&str]) -> Option<&'a str> {
+    fields
+        .iter()
+        .find(|(name, value)| !value.is_null() && !known.contains(&name.as_str()))
+        .map(|(name, _)| name.as_str())
+}
+
+/// The texts of a list that an agent itself wrote.
 pub(super) fn texts(fields: &Map<String, Value>, name: &str) -> Vec<String> {
     let list = fields.get(name).and_then(Value::as_array).into_iter().flatten();
     list.filter_map(Value::as_str).map(str::to_owned).collect()

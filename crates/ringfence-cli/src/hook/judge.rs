@@ -84,9 +84,14 @@ impl<'a> Judge<'a> {
 
     /// Our own server is behind the same walls. Others do what they like, so each tool, or the server, has to be listed.
     fn mcp(&self, call: &Call, server: Option<&str>) -> Answer {
-        let by_name = call.name.strip_prefix("mcp__").and_then(|name| name.split_once("__")).map(|(server, _)| server);
-        let server = server.or(by_name);
-        let ours = server.is_some_and(|server| OURS.contains(&server));
+        let by_name = call.name.strip_prefix("mcp__").and_then(|name| name.split_once("__"));
+        // No tool of ours has two such marks: it could be the end of another server's name.
+        let ours = match (server, by_name) {
+            (Some(server), _) => OURS.contains(&server),
+            (None, Some((server, tool))) => OURS.contains(&server) && !tool.contains("__"),
+            (None, None) => false,
+        };
+        let server = server.or(by_name.map(|(server, _)| server));
         if ours {
             return Answer::Free;
         }
@@ -107,8 +112,8 @@ impl<'a> Judge<'a> {
         )
     }
 
-    /// Every name by which a path could be meant, the real one last.
-    pub(super) fn all_names(&self, call: &Call, path: &str) -> Result<Vec<PathBuf>, Refusal> {
+    /// For each reading of a path every name by which it could be meant, the real one last.
+    pub(super) fn all_names(&self, call: &Call, path: &str) -> Result<Vec<Vec<PathBuf>>, Refusal> {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         resolve(&self.folder(call), path, home.as_deref()).map_err(|reason| {
             Refusal::new("fs.unreadable-path", format!("`{}`", super::files::shown(path)), reason)

@@ -21,6 +21,8 @@ mod shell;
 mod web;
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;

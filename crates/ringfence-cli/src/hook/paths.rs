@@ -8,26 +8,37 @@ use std::path::{Component, Path, PathBuf};
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// Every name that `path`, meant from `folder`, goes by: as it is written, each link on the way, and at last where it leads. What is not
-/// there is taken as it is written.
-pub(super) fn resolve(folder: &Path, path: &str, home: Option<&Path>) -> Result<Vec<PathBuf>, &'static str> {
+/// For each reading of `path`, meant from `folder`, every name that it goes by: as it is written, each link on the way, and at last where it
+/// leads. What is not there is taken as it is written. Whether `~` is a home or a name is the tool's to say, so both are read.
+pub(super) fn resolve(folder: &Path, path: &str, home: Option<&Path>) -> Result<Vec<Vec<PathBuf>>, &'static str> {
     if path.is_empty() {
         return Err("it is empty");
     }
     if path.contains('\0') {
         return Err("it holds a NUL byte");
     }
-    let path = path.strip_prefix("file://").unwrap_or(path);
-    let written = match (path.strip_prefix("~"), home) {
-        (Some(""), Some(home)) => home.to_owned(),
-        (Some(rest), Some(home)) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
-        _ => folder.join(path),
-    };
+    // Some tools take these off before they use it, and then it is another path.
+    if path.trim() != path {
+        return Err("it begins or ends with white space");
+    }
+    if path.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("file:")) {
+        return Err("it is an address of a file");
+    }
+    let mut written = vec![folder.join(path)];
+    match (path.strip_prefix("~"), home) {
+        (Some(""), Some(home)) => written.push(home.to_owned()),
+        (Some(rest), Some(home)) if rest.starts_with('/') => written.push(home.join(rest.trim_start_matches('/'))),
+        _ => {}
+    }
+    written.iter().map(|written| names(written)).collect()
+}
+
+fn names(written: &Path) -> Result<Vec<PathBuf>, &'static str> {
     if !written.is_absolute() {
         return Err("nobody knows from where it is meant");
     }
-    let mut names = vec![without_dots(&written)];
-    names.extend(follow(&written)?);
+    let mut names = vec![without_dots(written)];
+    names.extend(follow(written)?);
     names.dedup();
     Ok(names)
 }
@@ -105,7 +116,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn last(folder: &Path, path: &str) -> PathBuf {
-        resolve(folder, path, Some(Path::new("/home/me"))).unwrap().pop().unwrap()
+        resolve(folder, path, Some(Path::new("/home/me"))).unwrap().pop().unwrap().pop().unwrap()
     }
 
     #[test]
@@ -123,11 +134,13 @@ mod tests {
         assert_eq!(last(&work, "nested/x"), root.join("out/side/x"));
         // Up from where a link leads, not from where it stands; what is written is looked at as well.
         assert_eq!(last(&work, "nested/../x"), root.join("out/x"));
-        assert!(resolve(&work, "nested/../x", None).unwrap().contains(&work.join("x")));
+        assert!(resolve(&work, "nested/../x", None).unwrap()[0].contains(&work.join("x")));
         assert_eq!(last(&work, "far/../y"), work.join("deep/y"));
         assert_eq!(last(&work, "~/x"), Path::new("/home/me/x"));
         assert_eq!(last(&work, "/../../etc"), Path::new("/etc"));
-        assert_eq!(last(&work, "file:///etc/x"), Path::new("/etc/x"));
+        // A folder may be called `~`, too.
+        let readings = resolve(&work, "~/x", Some(Path::new("/home/me"))).unwrap();
+        assert_eq!(readings, [[work.join("~/x")], [PathBuf::from("/home/me/x")]]);
     }
 
     #[test]
@@ -135,12 +148,15 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         symlink("loop", root.path().join("loop")).unwrap();
         assert!(resolve(root.path(), "loop/x", None).is_err());
-        for bad in ["", "a\0b"] {
-            assert!(resolve(root.path(), bad, None).is_err());
+        for bad in ["", "a\0b", " a", "a ", "a\n", "\u{a0}a", "file:///etc/x", "FILE:x", "file:a"] {
+            assert!(resolve(root.path(), bad, None).is_err(), "{bad:?}");
+        }
+        for good in ["a b", "file", "files/x", "file.txt", "x/file:y"] {
+            assert!(resolve(root.path(), good, None).is_ok(), "{good:?}");
         }
         symlink("nowhere", root.path().join(".env")).unwrap();
         symlink(".env", root.path().join("plain")).unwrap();
-        let names = resolve(root.path(), "plain", None).unwrap();
+        let names = resolve(root.path(), "plain", None).unwrap().remove(0);
         assert!(names.contains(&root.path().join(".env")), "{names:?}");
     }
 }

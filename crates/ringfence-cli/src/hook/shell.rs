@@ -10,37 +10,36 @@ use ringfence::analysis::surroundings;
 use ringfence::explain::request::{Foreseen, foresee};
 use ringfence::request::{MOST_SHELL_BYTES, WorkspaceAt};
 use ringfence::{Refusal, Request, Work};
-use ringfence_policy::{TimeSpan, Verdict, split_words};
+use ringfence_policy::{BackendChoice, BackendKind, TimeSpan, Verdict, split_words};
 use serde_json::{Value, json};
 
-use super::NotJudged;
 use super::call::{Answer, Asks, Call, Form, Rewrites, Runs, Shell};
 use super::files::shown;
 use super::judge::Judge;
+use super::{Agent, NotJudged};
 
 /// Findings that are told.
 const MOST_TOLD: usize = 5;
 
 pub(super) fn judge(judge: &Judge<'_>, call: &Call, wanted: &Shell) -> Result<Answer, NotJudged> {
     let wrapper = Wrapper::new(judge)?;
-    let parts = match wrapper.unwrap(&wanted.line) {
-        Some(parts) => parts,
-        None => {
-            let folder = match &wanted.folder {
-                Some(folder) => judge.folder(call).join(folder),
-                None => judge.folder(call),
-            };
-            Parts { line: wanted.line.clone(), folder, milliseconds: wanted.milliseconds }
-        }
+    let parts = wrapper.unwrap(&wanted.line).unwrap_or_else(|| Parts {
+        line: wanted.line.clone(),
+        folder: None,
+        milliseconds: wanted.milliseconds,
+    });
+    let folder = match (&parts.folder, &wanted.folder) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(folder)) => judge.folder(call).join(folder),
+        (None, None) => judge.folder(call),
     };
     if let Some(refusal) = unfit(&parts.line) {
         return Ok(Answer::Deny(refusal));
     }
-    let below =
-        match parts.folder.canonicalize().map(|folder| folder.strip_prefix(&judge.workspace).map(Path::to_owned)) {
-            Ok(Ok(below)) => below,
-            Ok(Err(_)) | Err(_) => return Ok(Answer::Deny(elsewhere(judge, &parts.folder))),
-        };
+    let below = match folder.canonicalize().map(|folder| folder.strip_prefix(&judge.workspace).map(Path::to_owned)) {
+        Ok(Ok(below)) => below,
+        Ok(Err(_)) | Err(_) => return Ok(Answer::Deny(elsewhere(judge, &folder))),
+    };
     let foreseen = judge_line(judge, &parts.line, &below);
     let approved: Vec<String> = match foreseen.verdict {
         Verdict::Allow => Vec::new(),
@@ -65,8 +64,12 @@ pub(super) fn judge(judge: &Judge<'_>, call: &Call, wanted: &Shell) -> Result<An
     if line.len() > MOST_SHELL_BYTES {
         return Ok(Answer::Deny(too_long()));
     }
+    let open = no_wall(judge);
+    if let (Some(refusal), Asks::Nobody) = (&open, call.asks) {
+        return Ok(Answer::Deny(refusal.clone()));
+    }
     if line == wanted.line {
-        return Ok(Answer::Free);
+        return Ok(open.map_or(Answer::Free, |refusal| Answer::Ask(refusal, None)));
     }
     if call.rewrites == Rewrites::No {
         return Ok(Answer::Deny(not_behind_the_wall(&line)));
@@ -77,10 +80,45 @@ pub(super) fn judge(judge: &Judge<'_>, call: &Call, wanted: &Shell) -> Result<An
         Form::Words => json!(["/bin/sh", "-c", line]),
     };
     input.insert(wanted.key.to_owned(), written);
-    Ok(match approved.is_empty() {
-        true => Answer::Changed(input),
-        false => Answer::Ask(objection(judge, &foreseen, Verdict::Ask), Some(input)),
+    Ok(match (approved.is_empty(), open) {
+        (true, None) => Answer::Changed(input),
+        (true, Some(refusal)) => Answer::Ask(refusal, Some(input)),
+        (false, _) => Answer::Ask(objection(judge, &foreseen, Verdict::Ask), Some(input)),
     })
+}
+
+/// Why a person decides where the policy's wall keeps no files from a program. Whoever wrote such a wall into the hook's own arguments has
+/// decided; a policy comes with a project.
+fn no_wall(judge: &Judge<'_>) -> Option<Refusal> {
+    let is_open = |kind: BackendKind| match kind {
+        BackendKind::Spawn | BackendKind::None => true,
+        BackendKind::Native
+        | BackendKind::Docker
+        | BackendKind::Podman
+        | BackendKind::Microvm
+        | BackendKind::Kubernetes
+        | BackendKind::Landlock => false,
+    };
+    let backend = &judge.ground.context.loaded.policy.backend;
+    let origin = match backend.choice.value {
+        BackendChoice::Kind(kind) if is_open(kind) => &backend.choice.origin,
+        BackendChoice::Kind(_) | BackendChoice::Auto => {
+            &backend.fallback.iter().find(|fallback| is_open(fallback.value))?.origin
+        }
+    };
+    if judge.ground.layers.named_backend().is_some() {
+        return None;
+    }
+    Some(
+        Refusal::new(
+            "hook.no-wall",
+            "the command would run without a wall",
+            "the policy's backend keeps no file of this machine from it",
+        )
+        .at(origin)
+        .hint("A person can take `backend` out of the policy, or write `--backend` into the hook's own command.")
+        .instead("Tell the person. Do not run it by another way."),
+    )
 }
 
 /// What a run of the line would be told, without one.
@@ -113,6 +151,16 @@ fn objection(judge: &Judge<'_>, foreseen: &Foreseen, verdict: Verdict) -> Refusa
     Refusal::new(rule, format!("`{}`", shown(&foreseen.subject)), reason)
         .at(&level.origin)
         .instead(format!("{instead} Do not retry the same by another way."))
+}
+
+/// Why a command is not run that comes with an argument nobody knows.
+pub(super) fn unknown_argument(name: &str) -> Refusal {
+    Refusal::new(
+        "hook.argument",
+        format!("a command came with the argument `{}`", shown(name)),
+        "nobody knows what it does, and it could choose another program or what is loaded into it",
+    )
+    .instead("Leave it out. Set variables in the command itself, such as `NAME=value program`.")
 }
 
 fn unfit(line: &str) -> Option<Refusal> {
@@ -164,7 +212,8 @@ fn time(judge: &Judge<'_>, milliseconds: Option<u64>, runs: Runs) -> Option<Time
 /// What a line of ours says.
 struct Parts {
     line: String,
-    folder: PathBuf,
+    /// Nothing where the line does not say it.
+    folder: Option<PathBuf>,
     milliseconds: Option<u64>,
 }
 
@@ -173,6 +222,16 @@ struct Wrapper {
     /// What every such line begins with.
     start: Vec<String>,
     workspace: PathBuf,
+    starts: Starts,
+}
+
+/// Where a wrapped command starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Starts {
+    /// Where the line says.
+    AsWritten,
+    /// Where the agent starts it: Codex does not show the folder that a command asks for.
+    WhereItIs,
 }
 
 impl Wrapper {
@@ -186,6 +245,8 @@ impl Wrapper {
             return Err(NotJudged::because(format!("{} is gone; start the agent again", program.display())));
         }
         let mut start = vec![text(&program)?, "run".to_owned(), "--at=same".to_owned(), "--apply=unflagged".to_owned()];
+        // At a terminal that a model types at, it would answer our own questions.
+        start.push("--ask=nobody".to_owned());
         let context = judge.ground.context;
         start.push(format!("--workspace={}", text(&context.workspace)?));
         if let Some(file) = &context.loaded.project_file {
@@ -202,12 +263,18 @@ impl Wrapper {
                 file.canonicalize().map_err(|error| NotJudged::because(format!("{}: {error}", file.display())))?;
             start.push(format!("--grant-file={}", text(&file)?));
         }
-        Ok(Self { start, workspace: context.workspace.clone() })
+        let starts = match judge.ground.agent {
+            Agent::Codex => Starts::WhereItIs,
+            Agent::ClaudeCode | Agent::Gemini | Agent::Cursor => Starts::AsWritten,
+        };
+        Ok(Self { start, workspace: context.workspace.clone(), starts })
     }
 
     fn wrap(&self, line: &str, below: &Path, time: Option<TimeSpan>, approved: &[String]) -> String {
         let mut words = self.start.clone();
-        words.push(format!("--cwd={}", self.workspace.join(below).to_string_lossy().trim_end_matches('/')));
+        if self.starts == Starts::AsWritten {
+            words.push(format!("--cwd={}", self.workspace.join(below).to_string_lossy().trim_end_matches('/')));
+        }
         words.extend(time.map(|time| format!("--timeout={}ms", time.get().as_millis().max(1))));
         words.extend(approved.iter().map(|rule| format!("--approve={rule}")));
         words.push(format!("--shell={line}"));
@@ -222,8 +289,13 @@ impl Wrapper {
         }
         let words = split_words(line).ok()?;
         let rest = words.strip_prefix(self.start.as_slice())?;
-        let (folder, rest) = rest.split_first()?;
-        let folder = PathBuf::from(folder.strip_prefix("--cwd=")?);
+        let (folder, rest) = match self.starts {
+            Starts::AsWritten => {
+                let (folder, rest) = rest.split_first()?;
+                (Some(PathBuf::from(folder.strip_prefix("--cwd=")?)), rest)
+            }
+            Starts::WhereItIs => (None, rest),
+        };
         let (milliseconds, rest) = match rest {
             [time, rest @ ..] if time.starts_with("--timeout=") => {
                 (Some(time.strip_prefix("--timeout=")?.strip_suffix("ms")?.parse().ok()?), rest)
@@ -236,7 +308,7 @@ impl Wrapper {
     }
 }
 
-/// Words as a shell would read them back.
+/// Words as every shell reads them back, fish included: there a backslash counts between single quotes, too.
 pub(crate) fn joined(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
@@ -245,6 +317,17 @@ fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+        false => {
+            let mut text = String::from("'");
+            for letter in word.chars() {
+                match letter {
+                    '\'' => text.push_str("'\"'\"'"),
+                    '\\' => text.push_str("'\"\\\\\"'"),
+                    other => text.push(other),
+                }
+            }
+            text.push('\'');
+            text
+        }
     }
 }

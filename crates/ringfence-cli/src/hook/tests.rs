@@ -22,14 +22,14 @@ const RECORDED: [(Agent, &str); 4] = [
 const POLICY: &str = "version: 1\nnet: { mode: allowlist, allow: [docs.example.org] }\n\
     tools: { allow: [WebSearch, web_search, google_web_search, mcp__github] }\n";
 
-struct Project {
-    folder: tempfile::TempDir,
-    layers: LayerArgs,
+pub(super) struct Project {
+    pub(super) folder: tempfile::TempDir,
+    pub(super) layers: LayerArgs,
     context: setup::Context,
 }
 
 impl Project {
-    fn new(policy: &str) -> Self {
+    pub(super) fn new(policy: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let work = folder.path().canonicalize().unwrap().join("work");
         fs::create_dir_all(work.join("src")).unwrap();
@@ -41,11 +41,15 @@ impl Project {
         Self { folder, layers, context }
     }
 
-    fn work(&self) -> &Path {
+    pub(super) fn work(&self) -> &Path {
         &self.context.workspace
     }
 
-    fn answer(&self, agent: Agent, input: &Map<String, Value>) -> Result<Option<(Answer, Value)>, NotJudged> {
+    pub(super) fn answer(
+        &self,
+        agent: Agent,
+        input: &Map<String, Value>,
+    ) -> Result<Option<(Answer, Value)>, NotJudged> {
         match agent.read(input)? {
             Event::After(_) => Ok(None),
             Event::Before(call) => {
@@ -281,7 +285,7 @@ proptest! {
 }
 
 #[track_caller]
-fn check(project: &Project, agent: Agent, call: &Value, let_through: bool, rule: &str) {
+pub(super) fn check(project: &Project, agent: Agent, call: &Value, let_through: bool, rule: &str) {
     let work = project.work().to_str().unwrap();
     let call = input::parse(call.to_string().replace("{W}", work).as_bytes()).unwrap();
     let (answer, told) = project.answer(agent, &call).unwrap().unwrap();

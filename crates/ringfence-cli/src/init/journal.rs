@@ -53,6 +53,8 @@ pub(super) enum JournalError {
     Io { attempt: &'static str, path: PathBuf, source: io::Error },
     #[error("{} leads through a link; change what it leads to by hand", .0.display())]
     Link(PathBuf),
+    #[error("{} was changed by somebody else in the meantime; it and what follows are left as they are", .0.display())]
+    Differs(PathBuf),
     #[error("{} is longer than 1 MiB", .0.display())]
     TooLong(PathBuf),
     #[error("{} is not UTF-8", .0.display())]
@@ -152,7 +154,13 @@ impl Journal {
         let surplus = self.steps.len().saturating_sub(MOST_STEPS);
         self.steps.drain(..surplus);
         self.keep(state)?;
-        for edit in edits {
+        for (done, edit) in edits.iter().enumerate() {
+            // A person may have looked at the question for long.
+            if read(&self.project, &edit.file)? != edit.before {
+                self.forget_all_but(done);
+                self.keep(state)?;
+                return Err(JournalError::Differs(edit.file.clone()));
+            }
             let path = self.project.join(&edit.file);
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder).map_err(failed("make", folder))?;
@@ -160,6 +168,16 @@ impl Journal {
             write(&path, edit.after.as_bytes())?;
         }
         Ok(())
+    }
+
+    /// Of the last step only the first files were written.
+    fn forget_all_but(&mut self, done: usize) {
+        if let Some(step) = self.steps.last_mut() {
+            step.files.truncate(done);
+        }
+        if done == 0 {
+            self.steps.pop();
+        }
     }
 
     /// What was done last.
@@ -171,19 +189,26 @@ impl Journal {
     pub(super) fn changed_since(&self) -> Result<Vec<&Path>, JournalError> {
         let mut changed = Vec::new();
         for one in self.steps.last().into_iter().flat_map(|step| &step.files) {
-            let now = read(&self.project, &one.file)?;
-            let untouched = now.as_deref() == one.text()?.as_deref();
-            if !untouched && now.map(|text| hash(text.as_bytes())) != Some(one.after.clone()) {
+            if !self.is_as_written(one)? {
                 changed.push(one.file.as_path());
             }
         }
         Ok(changed)
     }
 
+    /// Whether a file is as it was written, or as it was before.
+    fn is_as_written(&self, one: &Changed) -> Result<bool, JournalError> {
+        let now = read(&self.project, &one.file)?;
+        Ok(now == one.text()? || now.map(|text| hash(text.as_bytes())) == Some(one.after.clone()))
+    }
+
     /// Takes the last step back. Only for files that are as they were written, or as they were before.
     pub(super) fn take_back(&mut self, state: &StateFolder) -> Result<(), JournalError> {
         let Some(step) = self.steps.pop() else { return Ok(()) };
         for one in &step.files {
+            if !self.is_as_written(one)? {
+                return Err(JournalError::Differs(one.file.clone()));
+            }
             let path = self.project.join(&one.file);
             match one.text()? {
                 Some(text) => write(&path, text.as_bytes())?,
@@ -209,5 +234,41 @@ impl Changed {
         let damaged = || JournalError::Damaged(serde::de::Error::custom("a file's text is not what was written"));
         let bytes = STANDARD.decode(before).map_err(|_| damaged())?;
         String::from_utf8(bytes).map(Some).map_err(|_| damaged())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_somebody_changed_in_the_meantime_is_neither_written_nor_taken_back() {
+        let root = tempfile::tempdir().unwrap();
+        let project = root.path().join("work");
+        fs::create_dir(&project).unwrap();
+        let state = StateFolder::prepare(root.path().join("state")).unwrap();
+        let edit = |file: &str, before: Option<&str>| Edit {
+            file: file.into(),
+            before: before.map(str::to_owned),
+            after: "ours".to_owned(),
+        };
+        fs::write(project.join("b"), "theirs").unwrap();
+        let mut journal = Journal::load(&state, &project).unwrap();
+        let made = journal.make(&state, &[edit("a", None), edit("b", Some("seen")), edit("c", None)]);
+        assert!(matches!(made, Err(JournalError::Differs(_))), "{made:?}");
+        let text = |file: &str| fs::read_to_string(project.join(file)).ok();
+        assert_eq!((text("a").as_deref(), text("b").as_deref(), text("c")), (Some("ours"), Some("theirs"), None));
+        // What was written can be taken back, unless somebody changed that.
+        let mut journal = Journal::load(&state, &project).unwrap();
+        fs::write(project.join("a"), "changed").unwrap();
+        assert!(matches!(journal.take_back(&state), Err(JournalError::Differs(_))));
+        assert_eq!(text("a").as_deref(), Some("changed"));
+        fs::write(project.join("a"), "ours").unwrap();
+        let mut journal = Journal::load(&state, &project).unwrap();
+        assert!(journal.changed_since().unwrap().is_empty());
+        journal.take_back(&state).unwrap();
+        assert_eq!((text("a"), text("b").as_deref()), (None, Some("theirs")));
+        assert!(Journal::load(&state, &project).unwrap().last().is_none());
     }
 }

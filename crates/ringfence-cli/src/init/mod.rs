@@ -12,9 +12,12 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use ringfence::layers::{PROJECT_FILE, find_project_file};
 use ringfence::state::StateError;
+use ringfence_policy::BackendChoice;
 
 use self::journal::{Edit, Journal, JournalError};
 use self::target::Target;
+pub(crate) use self::target::is_us;
+use crate::args::LayerArgs;
 use crate::question::{self, Answer, QuestionFailure};
 use crate::terminal::harmless;
 use crate::{Done, Fatal, chatter, setup};
@@ -77,9 +80,15 @@ pub(crate) fn init(args: &InitArgs) -> Done {
     for problem in &problems {
         chatter::say(&harmless(problem));
     }
+    let read = |file: &str| journal::read(&project, Path::new(file)).ok().flatten();
+    for other in targets.iter().flat_map(|target| target.others(read)) {
+        chatter::say(&harmless(&other));
+    }
+    say_backend(&project);
     let whole = u8::from(!problems.is_empty()) * NOT_DONE;
     if edits.is_empty() {
-        chatter::say(&format!("everything is in place for {}", names(&targets)));
+        let all = if problems.is_empty() { "everything is" } else { "not everything is" };
+        chatter::say(&format!("{all} in place for {}", names(&targets)));
         return Ok(whole);
     }
     let text: String = edits.iter().map(difference).collect();
@@ -126,7 +135,9 @@ fn wanted(project: &Path, targets: &[Target], program: &str) -> Result<(Vec<Edit
         let after = ringfence_policy::starter(&found::presets(project));
         edits.push(Edit { file: PathBuf::from(PROJECT_FILE), before: None, after });
     }
+    let read = |file: &str| journal::read(project, Path::new(file)).ok().flatten();
     for target in targets {
+        problems.extend(target.turned_off(read));
         for wanted in target.wants(program) {
             let file = PathBuf::from(wanted.file);
             let before = match journal::read(project, &file) {
@@ -147,6 +158,27 @@ fn wanted(project: &Path, targets: &[Target], program: &str) -> Result<(Vec<Edit
         }
     }
     Ok((edits, problems))
+}
+
+/// Which wall a policy that is there already has: it comes with the project, and may name one that keeps nothing out.
+fn say_backend(project: &Path) {
+    let Some(file) = find_project_file(project) else { return };
+    let layers = LayerArgs { policy: Some(file.clone()), ..LayerArgs::default() };
+    let told = match setup::load(&layers, Vec::new()) {
+        Ok(context) => {
+            let backend = &context.loaded.policy.backend;
+            let mut told = match backend.choice.value {
+                BackendChoice::Auto => "auto".to_owned(),
+                BackendChoice::Kind(kind) => kind.to_string(),
+            };
+            for fallback in &backend.fallback {
+                told.push_str(&format!(", or {}", fallback.value));
+            }
+            format!("the policy {} has the backend {told}", file.display())
+        }
+        Err(error) => format!("the policy {} cannot be read: {error}", file.display()),
+    };
+    chatter::say(&harmless(&told));
 }
 
 fn difference(edit: &Edit) -> String {

@@ -70,6 +70,55 @@ impl Target {
         }
     }
 
+    /// Files that can turn hooks off, and what in them would. A project's own settings come first, a person's for the project after them.
+    fn switches(self) -> &'static [(&'static str, &'static str, Value)] {
+        match self {
+            Self::ClaudeCode => &[
+                (".claude/settings.json", "/disableAllHooks", Value::Bool(true)),
+                (".claude/settings.local.json", "/disableAllHooks", Value::Bool(true)),
+            ],
+            Self::Gemini => &[(".gemini/settings.json", "/hooksConfig/enabled", Value::Bool(false))],
+            Self::Codex | Self::Cursor | Self::Vscode => &[],
+        }
+    }
+
+    /// Why the hooks do not run although they stand there. `read` gives the text of a file of the project.
+    pub(super) fn turned_off(self, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+        let is_off = |(file, pointer, off): &(&str, &str, Value)| {
+            let settings = jsonc::parse(&read(file)?).ok()?;
+            let found = settings.pointer(pointer)? == off;
+            found.then(|| {
+                format!("{file}: `{}` turns every hook off", pointer.trim_start_matches('/').replace('/', "."))
+            })
+        };
+        self.switches().iter().filter_map(is_off).collect()
+    }
+
+    /// Hooks of others that see a call before it is made: what one of them changes, ours may not have seen.
+    pub(super) fn others(self, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+        let (files, event, agent): (&[&str], &str, Agent) = match self {
+            Self::ClaudeCode => {
+                (&[".claude/settings.json", ".claude/settings.local.json"], "PreToolUse", Agent::ClaudeCode)
+            }
+            Self::Codex => (&[".codex/hooks.json"], "PreToolUse", Agent::Codex),
+            Self::Cursor => (&[".cursor/hooks.json"], "preToolUse", Agent::Cursor),
+            Self::Gemini => (&[".gemini/settings.json"], "BeforeTool", Agent::Gemini),
+            Self::Vscode => return Vec::new(),
+        };
+        let count = |file: &&str| {
+            let settings = jsonc::parse(&read(file)?).ok()?;
+            let entries = settings["hooks"][event].as_array()?;
+            let theirs = |hook: &&Value| !calls_us(hook["command"].as_str().unwrap_or_default(), agent);
+            let others = entries.iter().flat_map(hooks_of).filter(theirs).count();
+            (others > 0).then(|| {
+                format!(
+                    "beware: {file} has {others} more under `{event}`; what it changes in a call, Ringfence may not see"
+                )
+            })
+        };
+        files.iter().filter_map(count).collect()
+    }
+
     /// The files and what is wanted in each.
     pub(super) fn wants(self, program: &str) -> Vec<Wanted> {
         match self {
@@ -255,7 +304,7 @@ fn cursor(event: &'static str, program: &str) -> Piece {
 
 /// Whether a program is called as we are: by our name on `PATH`, or by a path from the root. One that is meant from the project is whatever
 /// the project has there.
-fn is_us(program: &str) -> bool {
+pub(crate) fn is_us(program: &str) -> bool {
     let path = Path::new(program);
     program == "ringfence" || path.is_absolute() && path.file_name().is_some_and(|name| name == "ringfence")
 }
@@ -264,7 +313,7 @@ fn starts_server(found: &Value) -> bool {
     found["command"].as_str().is_some_and(is_us) && found["args"][0] == "mcp"
 }
 
-/// Whether `entry` is `value` but for the place of the program and the time that it may take.
+/// Whether `entry` is `value` but for the place of the program and the time that it may take, if that is enough.
 fn is_as_good(entry: &Value, value: &Value, agent: Agent) -> bool {
     let plain = |value: &Value| {
         let mut value = value.clone();
@@ -283,7 +332,29 @@ fn is_as_good(entry: &Value, value: &Value, agent: Agent) -> bool {
         }
         value
     };
-    plain(entry) == plain(value)
+    plain(entry) == plain(value) && hooks_of(entry).iter().all(|hook| has_time(hook, agent))
+}
+
+/// The hooks of an entry, or the entry where it is one.
+fn hooks_of(entry: &Value) -> Vec<&Value> {
+    match entry.get("hooks") {
+        Some(Value::Array(hooks)) => hooks.iter().collect(),
+        _ => vec![entry],
+    }
+}
+
+/// Seconds that a judgement may need on a busy machine. An agent goes on without one that takes longer than it was given.
+const LEAST_SECONDS: u64 = 10;
+
+fn has_time(hook: &Value, agent: Agent) -> bool {
+    let least = match agent {
+        Agent::Gemini => LEAST_SECONDS * 1000,
+        Agent::ClaudeCode | Agent::Codex | Agent::Cursor => LEAST_SECONDS,
+    };
+    match hook.get("timeout") {
+        None => true,
+        Some(time) => time.as_f64().is_some_and(|time| time >= least as f64),
+    }
 }
 
 fn calls_us(command: &str, agent: Agent) -> bool {

@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::probe::{outside, walled_with};
+use crate::sitting::{END, Sitting};
 use crate::stage::{Ended, Stage, binary};
 
 /// What the hook says to a call.
@@ -17,7 +18,7 @@ fn asked(stage: &Stage, agent: &str, call: &Value) -> Ended {
 }
 
 fn bash(line: &str) -> Value {
-    json!({ "hook_event_name": "PreToolUse", "session_id": "s1", "cwd": "{W}", "tool_name": "Bash", "tool_input": { "command": line } })
+    json!({ "hook_event_name": "PreToolUse", "session_id": "s1", "cwd": "{W}", "permission_mode": "default", "tool_name": "Bash", "tool_input": { "command": line } })
 }
 
 /// What a command becomes.
@@ -158,4 +159,23 @@ fn what_a_person_said_yes_to_is_run_and_nothing_else() {
     as_agent(&stage, &without).expect(126, &["nobody is there"]);
     as_agent(&stage, &line.replace("--shell=touch asked", "--shell=touch other")).expect(126, &["nobody is there"]);
     assert_eq!(stage.read("other"), None);
+}
+
+#[test]
+fn a_wrapped_command_asks_nobody_at_a_terminal_that_a_model_types_at() {
+    let Some(stage) = walled_with("commands: [{ ask: [touch, asked] }]\n") else { return };
+    let flags = |ask: &'static str| [ask, "--at=same", "--apply=unflagged", "--shell=touch asked"];
+    let mut sitting = Sitting::start(&stage, &flags("--ask=nobody"), None);
+    sitting.type_in("yes\nyes\n");
+    let (shown, status) = sitting.end();
+    assert!(!shown.contains(END) && shown.contains("nobody is there"), "{shown}");
+    assert!(!status.success() && stage.read("asked").is_none(), "{shown}");
+    // A person's own run asks as before.
+    let mut sitting = Sitting::start(&stage, &flags("--ask=terminal"), None);
+    sitting.wait_for(END);
+    sitting.type_in("yes\n");
+    let (shown, status) = sitting.end();
+    assert!(status.success() && stage.read("asked").is_some(), "{shown}");
+    // And this is what the hook writes.
+    assert!(becomes(&stage, &bash("ls")).contains(" --ask=nobody "));
 }

@@ -9,7 +9,7 @@ use crate::stage::{Ended, Stage};
 const AGENTS: [&str; 4] = ["claude-code", "codex", "gemini", "cursor"];
 
 fn asked(stage: &Stage, agent: &str, call: impl Into<Vec<u8>>) -> Ended {
-    stage.ringfence(["hook", agent]).env("RINGFENCE_VALIDATE", "standard").stdin(call).run()
+    stage.ringfence(["hook", agent, "--backend", "spawn"]).env("RINGFENCE_VALIDATE", "standard").stdin(call).run()
 }
 
 fn bash(line: &str) -> Value {

@@ -147,3 +147,36 @@ fn the_hook_that_was_written_is_the_one_that_runs() {
     let ended = stage.ringfence(args).stdin(call.to_string()).run().expect(0, &[]);
     assert_eq!(ended.json()["hookSpecificOutput"]["permissionDecision"], "deny", "{ended:?}");
 }
+
+#[test]
+fn hooks_that_are_turned_off_or_have_no_time_are_not_in_place() {
+    let stage = Stage::new();
+    let flags = ["--agent", "claude-code"];
+    let checked = |code: u8, said: &str| {
+        init(&stage, &[&["--check"], &flags[..]].concat()).expect(code.into(), &[said]);
+    };
+    init(&stage, &[&["--yes"], &flags[..]].concat()).expect(0, &[]);
+    checked(0, "everything is in place");
+    stage.write(".claude/settings.local.json", "{ \"disableAllHooks\": true }");
+    checked(1, ".claude/settings.local.json: `disableAllHooks` turns every hook off");
+    stage.write(".claude/settings.local.json", "{ \"disableAllHooks\": false }");
+    checked(0, "everything is in place");
+    let settings = stage.read(".claude/settings.json").unwrap();
+    stage.write(".claude/settings.json", settings.replace("\"timeout\": 30", "\"timeout\": 1"));
+    checked(1, "1 file to change");
+    stage.write(".claude/settings.json", settings.replace("\"timeout\": 30", "\"timeout\": 60"));
+    checked(0, "everything is in place");
+}
+
+#[test]
+fn hooks_of_others_and_the_wall_of_a_policy_that_is_there_are_told() {
+    let stage = Stage::new();
+    stage.write("sandbox.policy.yaml", "version: 1\nbackend: none\n");
+    let flags = ["--check", "--agent", "claude-code"];
+    let quiet = init(&stage, &flags).expect(1, &["has the backend none"]);
+    assert!(!quiet.stderr.contains("beware"), "{quiet:?}");
+    stage.write(".claude/settings.json", SETTINGS);
+    stage.write("sandbox.policy.yaml", "version: 1\n");
+    init(&stage, &flags)
+        .expect(1, &["has the backend auto", "beware: .claude/settings.json has 1 more under `PreToolUse`"]);
+}

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use ringfence_policy::{FsPolicy, Glob, Sourced};
 
 use super::change::Place;
-use super::flag::{Patterns, protected_by};
+use super::flag::{Patterns, asked_about};
 
 /// The patterns of `fs.deny` and `fs.protect`, ready to be held against paths.
 pub struct Named {
@@ -36,12 +36,13 @@ impl Named {
         self.deny.naming_any(&plain(path), meant == Meant::Folder)
     }
 
-    /// Why a person looks first before `path` is changed: a pattern of `fs.protect`, or what the host would do with such a file.
-    pub fn protected(&self, path: &Path) -> Option<String> {
+    /// Why a person looks first before `path` is changed: a pattern of `fs.protect`, or what the host would do with a file of such a name.
+    /// Files that daily work changes are free, as are those whose contents would have to be known.
+    pub fn asked_about(&self, path: &Path) -> Option<String> {
         let plain = plain(path);
         let by_policy = self.protect.naming_any(&plain, false).map(|glob| format!("`fs.protect` names it by `{glob}`"));
         by_policy.or_else(|| {
-            let rule = protected_by(&Place::new(plain).ok()?)?;
+            let rule = asked_about(&Place::new(plain).ok()?)?;
             Some(format!("{} ({})", rule.why, rule.id))
         })
     }
@@ -78,10 +79,27 @@ mod tests {
     fn what_the_host_would_obey_is_protected_by_the_policy_or_by_its_kind() {
         let named = named();
         for kept in ["a/kept.txt", ".git/hooks/pre-commit", ".Claude/settings.json", "sandbox.policy.yaml", ".envrc"] {
-            assert!(named.protected(Path::new(kept)).is_some(), "{kept}");
+            assert!(named.asked_about(Path::new(kept)).is_some(), "{kept}");
         }
-        for free in ["src/main.rs", "README.md", "kept.rs", ""] {
-            assert_eq!(named.protected(Path::new(free)), None, "{free}");
+        for unusual in
+            [".github/workflows/ci.yml", ".npmrc", ".gitmodules", "node_modules/.bin/tsc", ".venv/bin/python"]
+        {
+            assert!(named.asked_about(Path::new(unusual)).is_some(), "{unusual}");
+        }
+        for daily in [
+            "Makefile",
+            "package.json",
+            "Cargo.toml",
+            "build.rs",
+            "tests/conftest.py",
+            "vite.config.ts",
+            "Dockerfile",
+            "pyproject.toml",
+        ] {
+            assert_eq!(named.asked_about(Path::new(daily)), None, "{daily}");
+        }
+        for free in ["src/main.rs", "README.md", "kept.rs", "src/cmd.rs", "bash", ""] {
+            assert_eq!(named.asked_about(Path::new(free)), None, "{free}");
         }
     }
 }

@@ -9,6 +9,8 @@ use serde_json::Value;
 pub(super) enum Check {
     /// Nothing: the name is enough.
     Name,
+    /// Nothing of them, and the name is enough where it may be executed.
+    Executable,
     /// git's configuration, which counts always; dangerous keys are told.
     GitConfig,
     /// git's attributes, which count when they name a driver.
@@ -24,6 +26,7 @@ pub(super) enum Check {
 impl Check {
     pub(super) fn named(name: &str) -> Self {
         match name {
+            "executable" => Self::Executable,
             "git-config" => Self::GitConfig,
             "attributes" => Self::Attributes,
             "package" => Self::Package,
@@ -58,7 +61,7 @@ impl Text {
 pub(super) fn counts(check: Check, folded: &[String], before: &Text, after: &Text) -> Option<Option<String>> {
     let not_known = Some(Some("its contents could not be read".to_owned()));
     match (check, after) {
-        (Check::Name, _) => Some(None),
+        (Check::Name | Check::Executable, _) => Some(None),
         (Check::GitConfig, Text::Known(after)) => Some(new_dangerous_keys(before.known(), after)),
         (Check::GitConfig, _) => Some(None),
         // Nothing executes what is no longer there.

@@ -98,6 +98,13 @@ pub fn protected_by(place: &Place) -> Option<&'static Rule> {
         .find(|rule| rule.protected)
 }
 
+/// The rule by which a person looks first before a file of this name is changed by hand: a protected one, or one that needs no contents
+/// and is not for files that daily work changes.
+pub fn asked_about(place: &Place) -> Option<&'static Rule> {
+    let fitting = under(&names::folded(place)).into_iter().filter(|(_, fit)| *fit >= Fit::Name);
+    fitting.map(|(rule, _)| rule).find(|rule| rule.protected || rule.check == Check::Name && !rule.daily)
+}
+
 struct Court<'a> {
     deny: Patterns,
     protect: Patterns,
@@ -173,12 +180,13 @@ impl Court<'_> {
                 Becomes::Gone { was_folder: true } => rule.gone && fit == Fit::Below,
                 Becomes::Gone { was_folder: false } => rule.gone && fit >= Fit::Name,
             };
-            if !counts_here {
+            let plain = matches!(&change.after, Some(Node::File { mode, .. }) if mode & 0o111 == 0);
+            if !counts_here || rule.check == Check::Executable && plain {
                 continue;
             }
             let detail = if fit == Fit::Above {
                 Some("a link in its place decides what is found there".to_owned())
-            } else if rule.check == Check::Name {
+            } else if matches!(rule.check, Check::Name | Check::Executable) {
                 // Nothing is read where nothing depends on it: there may be thousands.
                 None
             } else {

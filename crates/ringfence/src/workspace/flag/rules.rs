@@ -20,6 +20,8 @@ pub struct Rule {
     pub protected: bool,
     /// Whether its removal counts, too: what it said no longer holds.
     pub(super) gone: bool,
+    /// Whether daily work changes such files, so that nobody is asked before one is written by hand.
+    pub(super) daily: bool,
     pub(super) check: Check,
     names: Vec<Pattern>,
     #[cfg(test)]
@@ -119,6 +121,7 @@ impl Rules {
                     why: "",
                     protected: rest.split_whitespace().any(|word| word == "protected"),
                     gone: rest.split_whitespace().any(|word| word == "gone"),
+                    daily: rest.split_whitespace().any(|word| word == "daily"),
                     check: Check::Name,
                     names: Vec::new(),
                     #[cfg(test)]
@@ -181,7 +184,7 @@ mod tests {
                 assert!(["names", "why", "check", "matches", "rejects"].contains(&first), "{line}");
             } else {
                 assert!(first.contains('.'), "{line}");
-                assert!(words.all(|word| ["protected", "gone"].contains(&word)), "{line}");
+                assert!(words.all(|word| ["protected", "gone", "daily"].contains(&word)), "{line}");
             }
         }
         let mut seen = std::collections::BTreeSet::new();

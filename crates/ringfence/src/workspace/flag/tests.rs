@@ -387,3 +387,26 @@ fn f23_one_content_with_many_names_is_not_read_for_ever() {
     assert!(read.get() < 100, "it was read {} times", read.get());
     assert!(judged.last() != Some(&Judgement::Free), "what was not read is not free");
 }
+
+#[test]
+fn an_executable_named_as_a_shell_is_held_back_and_a_text_of_that_name_is_not() {
+    let mut case = Case::default();
+    let plain = case.file("x");
+    let executable = match plain.clone() {
+        Node::File { content, size, modified, .. } => Node::File { content, size, mode: 0o755, modified },
+        other => other,
+    };
+    for place in ["bash", "tools/sh", "Pwsh.exe", "cmd.exe"] {
+        case = case.with(place, Before::Nothing, Some(executable.clone()));
+    }
+    assert_eq!(case.rules(), [["shell.named"]; 4]);
+    let mut harmless = Case::default();
+    let text = harmless.file("x");
+    let harmless = harmless
+        .with("src/cmd.rs", Before::Nothing, Some(text.clone()))
+        .with("sh", Before::Nothing, Some(text))
+        .with("cmd", Before::Nothing, Some(Node::Folder { mode: 0o755 }))
+        .with("run.sh", Before::Nothing, Some(executable));
+    assert!(harmless.rules().iter().all(Vec::is_empty), "{:?}", harmless.rules());
+    assert_eq!(Case::default().links("bash", "x").rules(), [["shell.named"]]);
+}
