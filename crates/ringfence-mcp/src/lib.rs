@@ -12,6 +12,7 @@ mod http;
 mod limits;
 mod lines;
 mod server;
+mod shown;
 mod tell;
 mod token;
 mod tools;

@@ -138,6 +138,28 @@ fn changes_reach_the_host_only_when_a_person_agrees() {
 }
 
 #[test]
+fn a_yes_never_reaches_further_than_the_names_that_were_shown() {
+    let Some(stage) = walled() else { return };
+    let mut client = Connection::open_with(&stage, Protocol::Initialize, &[], json!({ "elicitation": {} }), &[]);
+    client.answer = json!({ "action": "accept", "content": { "approve": true } });
+    stage.write("old", "1");
+    let make = "for i in $(seq 40); do echo $i > new$i; done; rm old; printf x > \"$(printf 'a\\nb')\"";
+    let ran = client.call("sandboxed_code_run", json!({ "command": make }));
+    let run = ran["structuredContent"]["runId"].as_str().unwrap_or_else(|| panic!("{ran}")).to_owned();
+    let all = client.call("changes_apply", json!({ "runId": run }));
+    assert!(text(&all).contains("ringfence apply") && text(&all).contains("paths"), "{all}");
+    assert!(client.asked.is_empty(), "{:?}", client.asked);
+    assert_eq!((stage.read("new1"), stage.read("old").as_deref()), (None, Some("1")));
+    let some = client.call("changes_apply", json!({ "runId": run, "paths": ["new1", "old", "a\nb"] }));
+    assert_eq!(some["isError"], false, "{some}");
+    let message = client.asked[0]["params"]["message"].as_str().unwrap();
+    for line in ["rule: changes.apply", "  add \"new1\"", "  remove \"old\"", "  add \"a\\nb\""] {
+        assert!(message.lines().any(|shown| shown == line), "{line}: {message}");
+    }
+    assert_eq!((stage.read("new1").as_deref(), stage.read("old"), stage.read("new2")), (Some("1\n"), None, None));
+}
+
+#[test]
 fn a_picture_that_a_program_wrote_comes_back_and_another_file_as_a_link() {
     let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
     let draw = "open('plot.png', 'wb').write(b'\\x89PNG\\r\\n\\x1a\\n' + b'x' * 20)\nopen('no.png', 'w').write('<script>')\nopen('a.csv', 'w').write('1,2')";
