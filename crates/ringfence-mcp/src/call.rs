@@ -134,7 +134,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Waits for the result, and brings questions to the client meanwhile.
-    pub(crate) async fn drive(self, mut going: Going) -> Result<CallToolResponse, ErrorData> {
+    pub(crate) async fn drive(mut self, mut going: Going) -> Result<CallToolResponse, ErrorData> {
         going.progress.listen(&self.peer, self.token.clone());
         let task_at = tokio::time::sleep(TASK_AFTER);
         tokio::pin!(task_at);
@@ -152,8 +152,12 @@ impl Caller {
                 }
                 asked = going.questions.recv() => asked,
                 () = &mut task_at, if self.may_be_task => {
-                    going.progress.stop();
-                    return Ok(self.become_task(going));
+                    if self.client.begin_task() {
+                        going.progress.stop();
+                        return Ok(self.become_task(going));
+                    }
+                    self.may_be_task = false;
+                    continue;
                 }
             };
             // All that could ask is gone, so the result is on its way.

@@ -21,4 +21,4 @@ pub use http::{HttpError, serve_http};
 pub use limits::Limits;
 pub use server::{Setup, serve_streams};
 pub use token::{TokenError, Tokens};
-pub use tools::Names;
+pub use tools::{Names, has_tools};
