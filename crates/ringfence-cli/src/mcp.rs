@@ -3,14 +3,17 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringfence::launcher::Launcher;
-use ringfence_mcp::{HttpError, Limits, Names, Setup, TokenError, Tokens, serve_http, serve_streams};
+use ringfence_mcp::{HttpError, Limits, Names, Setup, TokenError, Tokens, has_tools, serve_http, serve_streams};
+use ringfence_policy::Mount;
 
 use crate::args::{McpArgs, NamesArg};
+use crate::setup::Context;
 use crate::stop_signals::StopSignals;
 use crate::{Done, Fatal, chatter, setup};
 
@@ -34,6 +37,8 @@ enum McpFailure {
     TokenFile { path: PathBuf, source: io::Error },
     #[error("others than you can read {}", .0.display())]
     OpenTokenFile(PathBuf),
+    #[error("the tokens in {} lie in {}, which programs inside can read", path.display(), shown.display())]
+    ShownTokenFile { path: PathBuf, shown: PathBuf },
     #[error(transparent)]
     Token(#[from] TokenError),
     #[error("could not serve the client")]
@@ -45,7 +50,10 @@ enum McpFailure {
 impl Fatal for McpFailure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Token(_) | Self::OpenTokenFile(_) | Self::Http(HttpError::NotLoopback(_)) => 2,
+            Self::Token(_)
+            | Self::OpenTokenFile(_)
+            | Self::ShownTokenFile { .. }
+            | Self::Http(HttpError::NotLoopback(_)) => 2,
             _ => crate::OUR_FAILURE,
         }
     }
@@ -53,6 +61,7 @@ impl Fatal for McpFailure {
     fn hint(&self) -> Option<String> {
         match self {
             Self::OpenTokenFile(path) => Some(format!("take that away from them: chmod 600 {}", path.display())),
+            Self::ShownTokenFile { .. } => Some("move it out of there, and make new tokens".to_owned()),
             _ => None,
         }
     }
@@ -61,7 +70,7 @@ impl Fatal for McpFailure {
 pub(crate) fn mcp(args: &McpArgs) -> Done {
     let context = setup::load(&args.layers, Vec::new())?;
     let tokens = match (args.http, &args.token_file) {
-        (Some(_), Some(path)) => Some((Tokens::read(&read_tokens(path)?).map_err(McpFailure::Token)?, None)),
+        (Some(_), Some(path)) => Some((Tokens::read(&read_tokens(path, &context)?).map_err(McpFailure::Token)?, None)),
         (Some(_), None) => {
             let (tokens, token) = Tokens::generate().map_err(McpFailure::Token)?;
             Some((tokens, Some(token)))
@@ -71,6 +80,9 @@ pub(crate) fn mcp(args: &McpArgs) -> Done {
     // While there is one thread: from then on it raises the walls, and this process may have as many as it likes.
     let launcher = Launcher::process(Path::new("/proc/self/exe"), &[setup::LAUNCHER]).map_err(McpFailure::Launcher)?;
     ringfence::adopt_orphans().map_err(McpFailure::Adopt)?;
+    if !has_tools(&context.loaded.policy) {
+        chatter::say("the policy's tools.allow names none of this server's tools, so there are none");
+    }
     let (loaded, workspace) = (context.loaded.clone(), context.workspace.clone());
     let server = Setup {
         engine: setup::engine(context, launcher)?,
@@ -124,7 +136,7 @@ async fn serve(server: Setup, http: Option<(SocketAddr, (Tokens, Option<String>)
 }
 
 /// What is in a file of tokens that nobody else can read, looked at on the open file.
-fn read_tokens(path: &Path) -> Result<String, McpFailure> {
+fn read_tokens(path: &Path, context: &Context) -> Result<String, McpFailure> {
     let failed = |source| McpFailure::TokenFile { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
@@ -132,7 +144,30 @@ fn read_tokens(path: &Path) -> Result<String, McpFailure> {
     if !ours || found.mode() & 0o077 != 0 {
         return Err(McpFailure::OpenTokenFile(path.to_owned()));
     }
+    // The real path of what was opened, whatever led to it.
+    let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
+    if let Some(shown) = shown_inside(context)?.into_iter().find(|shown| real.starts_with(shown)) {
+        return Err(McpFailure::ShownTokenFile { path: path.to_owned(), shown });
+    }
     let mut text = String::new();
     file.take(MOST_TOKENS).read_to_string(&mut text).map_err(failed)?;
     Ok(text)
+}
+
+/// Folders and files of the host that programs inside are shown, by their real paths.
+fn shown_inside(context: &Context) -> Result<Vec<PathBuf>, McpFailure> {
+    let mut shown = vec![context.workspace.clone()];
+    for mount in &context.loaded.policy.fs.mounts {
+        match &mount.value {
+            Mount::Host { host, .. } => shown.push(context.workspace.join(host.as_path())),
+            Mount::Tmpfs { .. } => {}
+        }
+    }
+    let real = |path: PathBuf| match std::fs::canonicalize(&path) {
+        Ok(real) => Ok(Some(real)),
+        // What is not there shows nothing.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(McpFailure::TokenFile { path, source }),
+    };
+    shown.into_iter().filter_map(|path| real(path).transpose()).collect()
 }

@@ -20,19 +20,18 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::call::Going;
 use crate::limits::ANSWER_WITHIN;
+use crate::shown::Shown;
 
 /// The name of the only question in a result that needs input, and of what a form asks for.
 pub(crate) const APPROVAL: &str = "approval";
 const APPROVE: &str = "approve";
 const HANDLE: usize = 16;
 const MAC: usize = 32;
-/// Of what is shown to a person.
-const MOST_LETTERS: usize = 2000;
 
 /// A question that waits for its answer.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub(crate) ask: Ask,
+    pub(crate) question: Shown,
     pub(crate) answer: oneshot::Sender<Approval>,
 }
 
@@ -67,23 +66,38 @@ impl Approver for Relay {
         Box::pin(async move {
             match to {
                 Some(to) => put(&to, ask).await,
-                None => Approval::Denied { reason: "nobody is there to be asked".to_owned() },
+                None => absent("nobody is there to be asked"),
             }
         })
     }
 }
 
+/// Nobody was shown the question: whoever comes later may be asked.
+pub(crate) fn absent(reason: &str) -> Approval {
+    Approval::Absent { reason: reason.to_owned() }
+}
+
+fn denied(reason: &str) -> Approval {
+    Approval::Denied { reason: reason.to_owned() }
+}
+
+/// Puts a question, if it can be shown whole.
+async fn put(to: &mpsc::Sender<Asked>, ask: &Ask) -> Approval {
+    match Shown::of(ask) {
+        Some(question) => put_shown(to, question).await,
+        None => denied("it is too long to be shown whole to whoever could be asked; do it in smaller parts"),
+    }
+}
+
 /// Puts a question, and waits for the answer as long as a person may take.
-pub(crate) async fn put(to: &mpsc::Sender<Asked>, ask: &Ask) -> Approval {
+pub(crate) async fn put_shown(to: &mpsc::Sender<Asked>, question: Shown) -> Approval {
     let (answer, answered) = oneshot::channel();
-    let asked = Asked { ask: ask.clone(), answer };
-    let denied = |reason: &str| Approval::Denied { reason: reason.to_owned() };
-    if to.send(asked).await.is_err() {
-        return denied("whoever could be asked is gone");
+    if to.send(Asked { question, answer }).await.is_err() {
+        return absent("whoever could be asked is gone");
     }
     match tokio::time::timeout(ANSWER_WITHIN, answered).await {
         Ok(Ok(approval)) => approval,
-        Ok(Err(_)) => denied("whoever could be asked is gone"),
+        Ok(Err(_)) => absent("whoever could be asked is gone"),
         Err(_) => denied("nobody answered in time"),
     }
 }
@@ -135,14 +149,8 @@ pub(crate) fn name_call(tool: &str, arguments: &Value, policy: &str) -> [u8; 32]
     *blake3::hash(text.as_bytes()).as_bytes()
 }
 
-/// What a person is shown.
-fn message(ask: &Ask) -> String {
-    let text = format!("Ringfence asks: {}\n\nrule: {}\nreason: {}", ask.subject, ask.rule, ask.reason);
-    text.chars().filter(|letter| !letter.is_control() || *letter == '\n').take(MOST_LETTERS).collect()
-}
-
 /// The question as a form. One word has to be said on purpose: a form that was sent off empty approves nothing.
-pub(crate) fn form(ask: &Ask) -> ElicitRequestParams {
+pub(crate) fn form(question: &Shown) -> ElicitRequestParams {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -151,19 +159,18 @@ pub(crate) fn form(ask: &Ask) -> ElicitRequestParams {
         "required": [APPROVE],
     });
     let requested_schema = serde_json::from_value(schema).unwrap_or_else(|_| ElicitationSchema::new(BTreeMap::new()));
-    ElicitRequestParams::FormElicitationParams { meta: None, message: message(ask), requested_schema }
+    ElicitRequestParams::FormElicitationParams { meta: None, message: question.as_str().to_owned(), requested_schema }
 }
 
 /// The result that makes a client ask.
-pub(crate) fn input_required(ask: &Ask, ticket: String) -> InputRequiredResult {
-    let question = InputRequest::Elicitation(ElicitRequest::new(form(ask)));
+pub(crate) fn input_required(question: &Shown, ticket: String) -> InputRequiredResult {
+    let question = InputRequest::Elicitation(ElicitRequest::new(form(question)));
     InputRequiredResult::new(Some(BTreeMap::from([(APPROVAL.to_owned(), question)])), Some(ticket))
 }
 
 /// What an answer means. Everything but a plain yes is a no.
 pub(crate) fn read_answer(answer: &ElicitResult, by: &str) -> Approval {
     let said = answer.content.as_ref().and_then(|content| content.get(APPROVE)).and_then(Value::as_bool);
-    let denied = |reason: &str| Approval::Denied { reason: reason.to_owned() };
     match (&answer.action, said) {
         (ElicitationAction::Accept, Some(true)) => Approval::Granted { by: by.to_owned() },
         (ElicitationAction::Accept, _) | (ElicitationAction::Decline, _) => denied("the person who was asked said no"),
@@ -176,7 +183,7 @@ pub(crate) fn read_answer(answer: &ElicitResult, by: &str) -> Approval {
 pub(crate) fn read_answer_json(answer: Option<&Value>, by: &str) -> Approval {
     match answer.and_then(|answer| serde_json::from_value::<ElicitResult>(answer.clone()).ok()) {
         Some(answer) => read_answer(&answer, by),
-        None => Approval::Denied { reason: "no answer was brought".to_owned() },
+        None => denied("no answer was brought"),
     }
 }
 
@@ -238,9 +245,29 @@ mod tests {
     #[test]
     fn the_form_asks_for_one_word_that_must_be_there() {
         let ask = Ask { subject: "rm\u{1b}[2J x".to_owned(), rule: "r".to_owned(), reason: "why".to_owned() };
-        let form = serde_json::to_value(form(&ask)).unwrap();
+        let form = serde_json::to_value(form(&Shown::of(&ask).unwrap())).unwrap();
         assert_eq!(form["requestedSchema"]["required"], json!(["approve"]));
         assert_eq!(form["mode"], "form");
         assert!(!form["message"].as_str().unwrap().contains('\u{1b}'));
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_not_a_no_and_what_cannot_be_shown_is_one() {
+        let ask = |subject: &str| Ask { subject: subject.to_owned(), rule: "r".to_owned(), reason: "why".to_owned() };
+        assert!(matches!(Relay::default().decide(&ask("x")).await, Approval::Absent { .. }));
+        let (to, asked) = mpsc::channel(1);
+        drop(asked);
+        assert!(matches!(put(&to, &ask("x")).await, Approval::Absent { .. }));
+        let (to, mut asked) = mpsc::channel(1);
+        assert!(matches!(put(&to, &ask(&"x".repeat(9000))).await, Approval::Denied { .. }));
+        assert!(asked.try_recv().is_err(), "it was put all the same");
+        let by = async {
+            let Asked { question, answer } = asked.recv().await.unwrap();
+            assert!(question.as_str().ends_with("what: x"));
+            answer.send(Approval::Granted { by: "me".to_owned() }).unwrap();
+        };
+        let wanted = ask("x");
+        let (approval, ()) = tokio::join!(put(&to, &wanted), by);
+        assert!(matches!(approval, Approval::Granted { .. }));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringfence::request::Metadata;
-use ringfence::{Approval, Ask, Engine};
+use ringfence::{Approval, Engine};
 use rmcp::model::{
     CallToolResponse, CallToolResult, ClientResult, ElicitRequest, ErrorData, InputRequest, ProgressNotificationParam,
     ProgressToken, ServerRequest,
@@ -20,6 +20,9 @@ use crate::ask::{self, Asked, ByClient, Waiting};
 use crate::client::Client;
 use crate::limits::{ANSWER_WITHIN, ENDS_WITHIN, MOST_WAITING, TASK_AFTER, TASK_KEPT};
 use crate::server::Shared;
+use crate::shown::Shown;
+
+const CANNOT_ASK: &str = "this client cannot ask anybody: it does not say that it knows elicitation";
 
 /// What a tool may use.
 pub(crate) struct Call {
@@ -38,8 +41,8 @@ impl Call {
     }
 
     /// Asks the person behind the client.
-    pub(crate) async fn ask(&self, ask: &Ask) -> Approval {
-        ask::put(&self.questions, ask).await
+    pub(crate) async fn ask(&self, question: Shown) -> Approval {
+        ask::put_shown(&self.questions, question).await
     }
 }
 
@@ -131,7 +134,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Waits for the result, and brings questions to the client meanwhile.
-    pub(crate) async fn drive(self, mut going: Going) -> Result<CallToolResponse, ErrorData> {
+    pub(crate) async fn drive(mut self, mut going: Going) -> Result<CallToolResponse, ErrorData> {
         going.progress.listen(&self.peer, self.token.clone());
         let task_at = tokio::time::sleep(TASK_AFTER);
         tokio::pin!(task_at);
@@ -149,8 +152,12 @@ impl Caller {
                 }
                 asked = going.questions.recv() => asked,
                 () = &mut task_at, if self.may_be_task => {
-                    going.progress.stop();
-                    return Ok(self.become_task(going));
+                    if self.client.begin_task() {
+                        going.progress.stop();
+                        return Ok(self.become_task(going));
+                    }
+                    self.may_be_task = false;
+                    continue;
                 }
             };
             // All that could ask is gone, so the result is on its way.
@@ -159,14 +166,13 @@ impl Caller {
             };
             match self.way {
                 Way::Nobody => {
-                    let reason = "this client cannot ask anybody: it does not say that it knows elicitation".to_owned();
-                    asked.answer.send(Approval::Denied { reason }).ok();
+                    asked.answer.send(ask::absent(CANNOT_ASK)).ok();
                 }
                 Way::Elicit => {
                     let approval = tokio::select! {
-                        approval = self.elicit(&asked.ask) => approval,
-                        () = self.gone.cancelled() => Approval::Denied { reason: "the call was cancelled".to_owned() },
-                        () = self.shared.closing.cancelled() => Approval::Denied { reason: "the client is gone".to_owned() },
+                        approval = self.elicit(&asked.question) => approval,
+                        () = self.gone.cancelled() => ask::absent("the call was cancelled"),
+                        () = self.shared.closing.cancelled() => ask::absent("the client is gone"),
                     };
                     asked.answer.send(approval).ok();
                 }
@@ -178,8 +184,8 @@ impl Caller {
         }
     }
 
-    async fn elicit(&self, ask: &Ask) -> Approval {
-        let request = ServerRequest::ElicitRequest(ElicitRequest::new(ask::form(ask)));
+    async fn elicit(&self, question: &Shown) -> Approval {
+        let request = ServerRequest::ElicitRequest(ElicitRequest::new(ask::form(question)));
         let options = PeerRequestOptions::with_timeout(ANSWER_WITHIN);
         let denied = |reason: &str| Approval::Denied { reason: reason.to_owned() };
         let answer = match self.peer.send_request_with_option(request, options).await {
@@ -204,7 +210,7 @@ impl Caller {
             asked.answer.send(Approval::Denied { reason }).ok();
             return Err(ErrorData::invalid_request("too many questions wait for an answer; answer those first", None));
         }
-        let result = ask::input_required(&asked.ask, ticket);
+        let result = ask::input_required(&asked.question, ticket);
         waiting.insert(hex(&handle), Waiting { going, answer: asked.answer, until: ask::until() });
         Ok(CallToolResponse::InputRequired(result))
     }
@@ -241,12 +247,22 @@ impl Caller {
                 asked = going.questions.recv() => asked,
             };
             let Some(asked) = asked else { break };
-            let question = InputRequest::Elicitation(ElicitRequest::new(ask::form(&asked.ask)));
-            let answer = tokio::select! {
-                answer = context.request_input(format!("{}-{number}", ask::APPROVAL), question) => answer,
-                () = tokio::time::sleep(ANSWER_WITHIN) => Ok(serde_json::Value::Null),
+            let approval = match self.way {
+                Way::Nobody => ask::absent(CANNOT_ASK),
+                Way::Elicit | Way::Rounds => {
+                    let question = InputRequest::Elicitation(ElicitRequest::new(ask::form(&asked.question)));
+                    tokio::select! {
+                        biased;
+                        () = self.shared.closing.cancelled() => ask::absent("the client is gone"),
+                        () = context.cancelled() => ask::absent("the call was cancelled"),
+                        answer = context.request_input(format!("{}-{number}", ask::APPROVAL), question) => {
+                            ask::read_answer_json(answer.ok().as_ref(), &self.by)
+                        }
+                        () = tokio::time::sleep(ANSWER_WITHIN) => ask::read_answer_json(None, &self.by),
+                    }
+                }
             };
-            asked.answer.send(ask::read_answer_json(answer.ok().as_ref(), &self.by)).ok();
+            asked.answer.send(approval).ok();
         }
         (&mut going.work).await.map_err(|_| TaskExit::Cancelled)
     }

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::artifact::Artifacts;
 use crate::ask::{Relay, Waiting};
-use crate::limits::{Limits, MOST_RUNS, QUIET};
+use crate::limits::{Limits, MOST_RUNS, MOST_TASKS, QUIET, TASK_KEPT};
 use crate::tools::Problem;
 
 /// How long the sandboxes of a client that went away may take to end.
@@ -45,11 +45,21 @@ pub(crate) struct Client {
     pub(crate) artifacts: Mutex<Artifacts>,
     pub(crate) waiting: Mutex<BTreeMap<String, Waiting>>,
     pub(crate) tasks: TaskManager,
+    /// When those that may still be kept began, oldest first.
+    tasks_began: Mutex<VecDeque<Instant>>,
 }
 
 struct Guard {
     loops: LoopGuard,
+    /// Runs that failed since one went well.
+    failed: u32,
     last: Instant,
+}
+
+impl Guard {
+    fn new(limits: &Limits) -> Self {
+        Self { loops: LoopGuard::new(limits.of_loops()), failed: 0, last: Instant::now() }
+    }
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -66,10 +76,11 @@ impl Client {
             opening: Arc::new(Semaphore::new(limits.sandboxes)),
             known: Mutex::default(),
             used: Mutex::default(),
-            guard: Mutex::new(Guard { loops: LoopGuard::new(limits.of_loops()), last: Instant::now() }),
+            guard: Mutex::new(Guard::new(&limits)),
             artifacts: Mutex::default(),
             waiting: Mutex::default(),
             tasks: TaskManager::new(),
+            tasks_began: Mutex::default(),
         }
     }
 
@@ -88,7 +99,7 @@ impl Client {
                 "the programs of this client have run for {} seconds in all, which is the most",
                 self.limits.run_time.as_secs()
             ))
-            .advise("Stop, and tell the person you work for: a new connection begins anew."));
+            .advise("Stop, and tell the person you work for: the time begins anew when the server is started again."));
         }
         let most = self.limits.runs;
         Arc::clone(&self.runs)
@@ -173,17 +184,40 @@ impl Client {
         })
     }
 
+    /// Whether there is room for one more task, which is then taken. Results are kept for a while, so that this counts those, too.
+    pub(crate) fn begin_task(&self) -> bool {
+        let mut began = lock(&self.tasks_began);
+        // One may run for as long as it is kept, and its result is kept for as long again.
+        began.retain(|began| began.elapsed() < 2 * TASK_KEPT);
+        let has_room = began.len() < MOST_TASKS;
+        if has_room {
+            began.push_back(Instant::now());
+        }
+        has_room
+    }
+
     /// Whether anything may still be tried.
     pub(crate) fn may_try(&self) -> Result<(), Problem> {
         let mut guard = lock(&self.guard);
         if guard.last.elapsed() > QUIET {
-            *guard = Guard { loops: LoopGuard::new(self.limits.of_loops()), last: Instant::now() };
+            *guard = Guard::new(&self.limits);
         }
-        match guard.loops.retries_left() {
-            Some(0) => Err(Problem::never(format!("{} calls have failed, which is all that may", self.limits.retries))
-                .advise("Stop, and tell the person you work for what you tried and what stands in the way.")),
-            Some(_) | None => Ok(()),
+        if self.limits.retries > 0 && guard.failed >= self.limits.retries {
+            let most = self.limits.retries;
+            return Err(Problem::never(format!("{most} runs in a row have failed, which is all that may"))
+                .advise("Stop, and tell the person you work for what you tried and what stands in the way."));
         }
+        Ok(())
+    }
+
+    /// Takes note of how a run ended. One that goes well shows that the work goes on, and begins the budget anew; looking for a file that
+    /// is not there uses up nothing of it.
+    pub(crate) fn note_run(&self, ended: Ended<'_>) {
+        let mut guard = lock(&self.guard);
+        guard.failed = match ended {
+            Ended::Well(_) => 0,
+            Ended::Badly(_) => guard.failed.saturating_add(1),
+        };
     }
 
     /// Takes note of a call, and says when it goes in circles.
@@ -237,11 +271,24 @@ mod tests {
     fn the_budget_for_trying_again_ends_calls_and_not_those_that_work() {
         let client = Client::new(Limits { retries: 2, ..Limits::default() });
         assert!(client.may_try().is_ok());
-        client.note(b"a", Ended::Badly(b"1"));
-        client.note(b"b", Ended::Well(b"1"));
-        assert!(client.may_try().is_ok());
-        client.note(b"c", Ended::Badly(b"2"));
+        client.note_run(Ended::Badly(b"1"));
+        client.note_run(Ended::Well(b"1"));
+        client.note_run(Ended::Badly(b"2"));
+        assert!(client.may_try().is_ok(), "one of them went well in between");
+        for _ in 0..5 {
+            client.note(b"look", Ended::Badly(b"there is no such file"));
+        }
+        assert!(client.may_try().is_ok(), "nothing was run");
+        client.note_run(Ended::Badly(b"3"));
         assert!(client.may_try().is_err());
+    }
+
+    #[test]
+    fn no_more_tasks_are_kept_than_the_limit_says() {
+        let (client, other) = (Client::new(Limits::default()), Client::new(Limits::default()));
+        assert!((0..MOST_TASKS).all(|_| client.begin_task()));
+        assert!(!client.begin_task());
+        assert!(other.begin_task());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! Nothing is read of a request before its token is known to be right. `Host` must be this machine's, so that no name of somebody else
 //! leads here, and a request that a web page makes (it has an `Origin`) is refused unless the page is of this machine, too.
+//! Each client has its own sessions and its own room: the id of a session is of no use to another one, and no client can take the
+//! connections of the rest.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,25 +11,33 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
-use http::{HeaderMap, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::BoxBody};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
+use crate::client::Client;
 use crate::limits::MOST_MESSAGE;
-use crate::server::{Door, OfRequest, Setup, Shared, Who};
+use crate::server::{Door, Setup, Shared};
 use crate::token::{Clients, Tokens};
 
 /// The only path.
 const PATH: &str = "/mcp";
-const MOST_CONNECTIONS: usize = 64;
+/// Connections of which nobody knows yet whose they are.
+const MOST_STRANGERS: usize = 64;
+/// Connections of one client.
+const MOST_CONNECTIONS: usize = 32;
+/// Sessions of one client, which only 2025-11-25 has. One that is not used ends after some minutes.
+const MOST_SESSIONS: usize = 16;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
+const BODY_WITHIN: Duration = Duration::from_secs(10);
+const SESSION: &str = "mcp-session-id";
 const MOST_HEAD: usize = 64 * 1024;
 /// Names that no other machine has.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -54,6 +64,77 @@ pub enum HttpError {
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 type Service = StreamableHttpService<Door, LocalSessionManager>;
 
+/// What one client has of this server.
+struct Desk {
+    client: Arc<Client>,
+    service: Service,
+    sessions: Arc<LocalSessionManager>,
+    /// Held while a session is opened, so that no two take the last room.
+    opening: Mutex<()>,
+    room: Arc<Semaphore>,
+}
+
+impl Desk {
+    fn new(client: Arc<Client>, shared: &Arc<Shared>, config: StreamableHttpServerConfig) -> Self {
+        let sessions = Arc::new(LocalSessionManager::default());
+        let (door, of) = (Arc::clone(shared), Arc::clone(&client));
+        let make = move || Ok(Door { shared: Arc::clone(&door), client: Arc::clone(&of) });
+        let service = StreamableHttpService::new(make, Arc::clone(&sessions), config);
+        Self { client, service, sessions, opening: Mutex::default(), room: Arc::new(Semaphore::new(MOST_CONNECTIONS)) }
+    }
+
+    async fn handle(&self, request: Request<Full<Bytes>>, begins_session: Begins) -> Answer {
+        match begins_session {
+            Begins::Nothing => self.service.handle(request).await,
+            Begins::Session => {
+                let _opening = self.opening.lock().await;
+                if self.sessions.sessions.read().await.len() >= MOST_SESSIONS {
+                    return plain(StatusCode::TOO_MANY_REQUESTS, "too many sessions are open; end one with DELETE");
+                }
+                self.service.handle(request).await
+            }
+        }
+    }
+}
+
+/// What a request begins.
+enum Begins {
+    Session,
+    Nothing,
+}
+
+impl Begins {
+    fn of(method: &Method, headers: &HeaderMap, body: &[u8]) -> Self {
+        #[derive(serde::Deserialize)]
+        struct Named {
+            method: String,
+        }
+        let is_initialize = || serde_json::from_slice::<Named>(body).is_ok_and(|named| named.method == "initialize");
+        match method == Method::POST && !headers.contains_key(SESSION) && is_initialize() {
+            true => Self::Session,
+            false => Self::Nothing,
+        }
+    }
+}
+
+/// Whose room a connection takes: a stranger's, until its first request with a token, and that client's from then on.
+struct Seat {
+    _permit: OwnedSemaphorePermit,
+    of: Option<Arc<Client>>,
+}
+
+impl Seat {
+    /// Moves to the room of `desk`, if there is any left.
+    fn take(&mut self, desk: &Desk) -> bool {
+        if self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &desk.client)) {
+            return true;
+        }
+        let Ok(permit) = Arc::clone(&desk.room).try_acquire_owned() else { return false };
+        *self = Self { _permit: permit, of: Some(Arc::clone(&desk.client)) };
+        true
+    }
+}
+
 /// Serves whoever has one of `tokens` at `address`, until `stop` ends. `listening` is told where: a port of 0 means any.
 pub async fn serve_http(
     setup: Setup,
@@ -70,7 +151,6 @@ pub async fn serve_http(
     let here = listener.local_addr().map_err(failed)?;
     let clients = Arc::new(tokens.into_clients(setup.limits));
     let shared = Arc::new(Shared::new(setup).map_err(HttpError::Start)?);
-    let door = Arc::clone(&shared);
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts([
             format!("127.0.0.1:{}", here.port()),
@@ -81,13 +161,10 @@ pub async fn serve_http(
         .enforce_origin_validation()
         .with_max_request_body_bytes(MOST_MESSAGE)
         .with_cancellation_token(shared.closing.clone());
-    let service = StreamableHttpService::new(
-        move || Ok(Door { shared: Arc::clone(&door), who: Who::OfRequest }),
-        Arc::new(LocalSessionManager::default()),
-        config,
-    );
+    let desks: Arc<[Desk]> =
+        clients.all().map(|client| Desk::new(Arc::clone(client), &shared, config.clone())).collect();
     listening(here);
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let room = Arc::new(Semaphore::new(MOST_STRANGERS));
     let accepting = async {
         loop {
             // The permit comes first: whoever finds no room waits, and costs nothing.
@@ -96,17 +173,27 @@ pub async fn serve_http(
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             };
-            let (service, clients) = (service.clone(), Arc::clone(&clients));
+            let (desks, clients) = (Arc::clone(&desks), Arc::clone(&clients));
             tokio::spawn(async move {
-                let _permit = permit;
+                // Outlives every answer: a stream of events takes room for as long as it lasts.
+                let seat = Arc::new(Mutex::new(Seat { _permit: permit, of: None }));
+                let of_connection = Arc::clone(&seat);
                 let answering = service_fn(move |request| {
-                    let (service, clients) = (service.clone(), Arc::clone(&clients));
-                    async move { Ok::<_, Infallible>(answer(&service, &clients, here, request).await) }
+                    let (desks, clients, seat) = (Arc::clone(&desks), Arc::clone(&clients), Arc::clone(&of_connection));
+                    async move {
+                        let mut answer = answer(&desks, &clients, &seat, here, request).await;
+                        if seat.lock().await.of.is_none() {
+                            // A stranger keeps no room.
+                            answer.headers_mut().insert(CONNECTION, http::HeaderValue::from_static("close"));
+                        }
+                        Ok::<_, Infallible>(answer)
+                    }
                 });
                 let mut http = hyper::server::conn::http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(MOST_HEAD);
                 // Whoever broke the connection off is told nothing more.
                 http.serve_connection(TokioIo::new(stream), answering).await.ok();
+                drop(seat);
             });
         }
     };
@@ -119,21 +206,40 @@ pub async fn serve_http(
     Ok(())
 }
 
-async fn answer(service: &Service, clients: &Clients, here: SocketAddr, mut request: Request<Incoming>) -> Answer {
+async fn answer(
+    desks: &[Desk],
+    clients: &Clients,
+    seat: &Mutex<Seat>,
+    here: SocketAddr,
+    request: Request<Incoming>,
+) -> Answer {
     if !is_for_us(request.headers(), here) {
         return plain(StatusCode::FORBIDDEN, "this host or origin is not served");
     }
     let client = bearer(request.headers()).and_then(|token| clients.find(token));
-    let Some(client) = client else {
+    let desk = client.and_then(|client| desks.iter().find(|desk| Arc::ptr_eq(&desk.client, &client)));
+    let Some(desk) = desk else {
         let mut answer = plain(StatusCode::UNAUTHORIZED, "a token is needed");
         answer.headers_mut().insert(WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
         return answer;
     };
+    if !seat.lock().await.take(desk) {
+        return plain(StatusCode::TOO_MANY_REQUESTS, "too many connections of this client are open");
+    }
     if request.uri().path() != PATH {
         return plain(StatusCode::NOT_FOUND, "there is nothing here; POST to /mcp");
     }
-    request.extensions_mut().insert(OfRequest(client));
-    service.handle(request).await
+    let (parts, body) = request.into_parts();
+    let body = match tokio::time::timeout(BODY_WITHIN, Limited::new(body, MOST_MESSAGE).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is too long; pass large data in several calls");
+        }
+        Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "the message ended early"),
+        Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the message did not come in time"),
+    };
+    let begins = Begins::of(&parts.method, &parts.headers, &body);
+    desk.handle(Request::from_parts(parts, Full::new(body)), begins).await
 }
 
 /// Whether a request names us, and no web page of elsewhere made it.

@@ -18,6 +18,8 @@ pub(crate) const MOST_RUNS: usize = 256;
 pub(crate) const QUIET: Duration = Duration::from_secs(10 * 60);
 /// After this long a run becomes a task, for clients that know tasks.
 pub(crate) const TASK_AFTER: Duration = Duration::from_secs(15);
+/// Tasks of one client, with those whose results are kept. A run beyond that stays a call.
+pub(crate) const MOST_TASKS: usize = 32;
 /// How long the result of a task is kept.
 pub(crate) const TASK_KEPT: Duration = Duration::from_secs(60 * 60);
 /// How long a call that was cancelled may take to end before it is dropped, which kills what it runs.
@@ -36,7 +38,7 @@ pub struct Limits {
     pub sandboxes: usize,
     /// The time that its programs may run in all.
     pub run_time: Duration,
-    /// Calls that may fail before it is told to stop; see [`LoopLimits::retries`].
+    /// Runs that may fail in a row before it is told to stop; 0 is any number.
     pub retries: u32,
 }
 
@@ -48,6 +50,7 @@ impl Default for Limits {
 
 impl Limits {
     pub(crate) fn of_loops(&self) -> LoopLimits {
-        LoopLimits { retries: self.retries, ..LoopLimits::default() }
+        // Runs alone use up the budget, and are counted apart.
+        LoopLimits { retries: 0, ..LoopLimits::default() }
     }
 }

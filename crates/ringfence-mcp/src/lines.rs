@@ -11,10 +11,13 @@ use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJ
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::{MOST_MESSAGE, MOST_NESTING};
+
+/// Answers to lines that are no messages, while nobody reads them.
+const MOST_ANSWERS: usize = 16;
 
 /// Messages over two streams.
 pub(crate) struct Lines<R, W> {
@@ -23,6 +26,10 @@ pub(crate) struct Lines<R, W> {
     /// The rest of a line that was too long is being read over.
     skipping: bool,
     to: Arc<Mutex<W>>,
+    /// Room for answers to lines that are no messages.
+    room: Arc<Semaphore>,
+    /// The next of those, which waits for room. Nothing is read meanwhile: whoever does not read answers gets no more of them.
+    owed: Option<ServerJsonRpcMessage>,
     closed: CancellationToken,
 }
 
@@ -33,6 +40,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             line: Vec::new(),
             skipping: false,
             to: Arc::new(Mutex::new(to)),
+            room: Arc::new(Semaphore::new(MOST_ANSWERS)),
+            owed: None,
             closed,
         }
     }
@@ -62,11 +71,20 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
     }
 
-    /// In a task of its own: this may be given up at any time, and half an answer would spoil every later one.
-    fn answer(&self, error: ErrorData, id: Option<RequestId>) {
+    fn owe(&mut self, error: ErrorData, id: Option<RequestId>) {
+        self.owed = Some(ServerJsonRpcMessage::error(error, id));
+    }
+
+    /// Writes what is owed, in a task of its own: this may be given up at any time, and half an answer would spoil every later one.
+    async fn pay(&mut self) {
+        if self.owed.is_none() {
+            return;
+        }
+        let Ok(room) = Arc::clone(&self.room).acquire_owned().await else { return };
+        let Some(message) = self.owed.take() else { return };
         let to = Arc::clone(&self.to);
-        let message = ServerJsonRpcMessage::error(error, id);
         tokio::spawn(async move {
+            let _room = room;
             // Whoever is gone needs no answer.
             write(&to, &message).await.ok();
         });
@@ -140,6 +158,7 @@ where
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
+            self.pay().await;
             let line = match self.next_line().await {
                 Ok(Some(line)) => line,
                 Ok(None) | Err(_) => {
@@ -151,12 +170,12 @@ where
                 Line::TooLong => {
                     let most = MOST_MESSAGE / (1024 * 1024);
                     let text = format!("the message is longer than {most} MiB; pass large data in several calls");
-                    self.answer(ErrorData::invalid_request(text, None), None);
+                    self.owe(ErrorData::invalid_request(text, None), None);
                 }
                 Line::Whole(line) => match read(&line) {
                     Ok(Some(message)) => return Some(message),
                     Ok(None) => {}
-                    Err((error, id)) => self.answer(error, id),
+                    Err((error, id)) => self.owe(error, id),
                 },
             }
         }
@@ -207,6 +226,37 @@ mod tests {
         let mut said = vec![0; 4096];
         let length = tokio::io::AsyncReadExt::read(&mut out, &mut said).await.unwrap();
         assert!(String::from_utf8_lossy(&said[..length]).contains("longer than 8 MiB"));
+    }
+
+    #[tokio::test]
+    async fn whoever_reads_no_answers_is_not_read_further() {
+        let bad = "no message\n".repeat(5000);
+        let (to, mut out) = tokio::io::duplex(64);
+        let (mut from, read) = tokio::io::duplex(1024);
+        let mut lines = Lines::new(read, to, CancellationToken::new());
+        let writing = async {
+            from.write_all(bad.as_bytes()).await.unwrap();
+            from.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").await.unwrap();
+        };
+        let receiving = async {
+            let soon = std::time::Duration::from_millis(300);
+            assert!(tokio::time::timeout(soon, lines.receive()).await.is_err(), "all of it was read");
+            assert_eq!(lines.room.available_permits(), 0);
+            // As soon as somebody reads, it goes on, and nothing was lost.
+            let mut answers = tokio::io::BufReader::new(&mut out).lines();
+            let reading = async {
+                let mut count = 0;
+                while answers.next_line().await.unwrap().is_some() {
+                    count += 1;
+                    if count == 5000 {
+                        break;
+                    }
+                }
+            };
+            let (message, ()) = tokio::join!(lines.receive(), reading);
+            assert!(message.is_some());
+        };
+        tokio::join!(writing, receiving);
     }
 
     proptest! {

@@ -101,38 +101,14 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], ErrorData> {
     Ok(bytes)
 }
 
-/// Whose requests come in.
-#[derive(Clone)]
-pub(crate) enum Who {
-    /// Always the same client: it is at the other end of our streams.
-    One(Arc<Client>),
-    /// Whoever the request's token belongs to.
-    OfRequest,
-}
-
-/// A client as a request over HTTP carries it.
-#[derive(Clone)]
-pub(crate) struct OfRequest(pub(crate) Arc<Client>);
-
-/// One connection's side of the server.
+/// One client's side of the server. Whatever comes in by it is that client's.
 pub(crate) struct Door {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) who: Who,
+    pub(crate) client: Arc<Client>,
 }
 
 impl Door {
-    fn client(&self, context: &RequestContext<RoleServer>) -> Result<Arc<Client>, ErrorData> {
-        match &self.who {
-            Who::One(client) => Ok(Arc::clone(client)),
-            Who::OfRequest => {
-                let parts = context.extensions.get::<http::request::Parts>();
-                let of = parts.and_then(|parts| parts.extensions.get::<OfRequest>());
-                of.map(|of| Arc::clone(&of.0)).ok_or_else(|| ErrorData::invalid_request("nobody is known to ask", None))
-            }
-        }
-    }
-
-    fn caller(&self, kind: Kind, arguments: &Value, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
+    fn caller(&self, kind: Kind, arguments: &Value, context: &RequestContext<RoleServer>) -> Caller {
         let is_modern = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
         let capabilities = context.client_capabilities().unwrap_or_default();
         // A client that says no more than that it knows elicitation knows forms.
@@ -142,9 +118,9 @@ impl Door {
             (true, false) => Way::Elicit,
             (true, true) => Way::Rounds,
         };
-        Ok(Caller {
+        Caller {
             shared: Arc::clone(&self.shared),
-            client: self.client(context)?,
+            client: Arc::clone(&self.client),
             peer: context.peer.clone(),
             token: context.meta.get_progress_token(),
             way,
@@ -152,7 +128,7 @@ impl Door {
             by: format!("the person behind {}", name_of(context)),
             bound: ask::name_call(kind.name(), arguments, &self.shared.policy),
             may_be_task: kind == Kind::Run && is_modern && capabilities.supports_tasks(),
-        })
+        }
     }
 
     /// Begins a call.
@@ -182,15 +158,18 @@ impl Door {
         let work = tokio::spawn(async move {
             let _room = room;
             let said = kind.carry_out(&call, arguments).await.unwrap_or_else(Problem::said);
-            note(&call.client, &bound, said).into_result()
+            note(&call.client, kind, &bound, said).into_result()
         });
         Ok(Going::new(work, asked, cancelled, progress))
     }
 }
 
 /// Takes note of what a call brought, and tells when calls go in circles.
-fn note(client: &Client, call: &[u8], mut said: Said) -> Said {
+fn note(client: &Client, kind: Kind, call: &[u8], mut said: Said) -> Said {
     let ended = if said.well { Ended::Well(&said.mark) } else { Ended::Badly(&said.mark) };
+    if kind == Kind::Run {
+        client.note_run(ended);
+    }
     if let Some(stuck) = client.note(call, ended) {
         said.text.push_str(&format!("\nloop: {}", stuck.advice));
         said.structured["loop"] = json!(stuck);
@@ -246,7 +225,7 @@ impl ServerHandler for Door {
             return Err(ErrorData::invalid_params("there is no such tool; tools/list names those that are", None));
         };
         let arguments = Value::Object(request.arguments.unwrap_or_default());
-        let caller = self.caller(kind, &arguments, &context)?;
+        let caller = self.caller(kind, &arguments, &context);
         if let Some(ticket) = &request.request_state {
             let Some(waiting) = caller.resume(ticket) else {
                 let problem = Problem::fixable("the request state is not that of a question that waits for this call")
@@ -269,21 +248,19 @@ impl ServerHandler for Door {
     async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
+        _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         one_page(request.as_ref())?;
-        let client = self.client(&context)?;
-        let resources = client.artifacts.lock().unwrap_or_else(PoisonError::into_inner).resources();
+        let resources = self.client.artifacts.lock().unwrap_or_else(PoisonError::into_inner).resources();
         Ok(ListResourcesResult::with_all_items(resources))
     }
 
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        context: RequestContext<RoleServer>,
+        _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let client = self.client(&context)?;
-        let found = client.artifacts.lock().unwrap_or_else(PoisonError::into_inner).find(&request.uri);
+        let found = self.client.artifacts.lock().unwrap_or_else(PoisonError::into_inner).find(&request.uri);
         let state = self.shared.setup.state.clone();
         let read = tokio::task::spawn_blocking(move || found.and_then(|found| found.read(&state))).await;
         match read.ok().flatten() {
@@ -295,25 +272,17 @@ impl ServerHandler for Door {
     async fn get_task(
         &self,
         request: GetTaskParams,
-        context: RequestContext<RoleServer>,
+        _: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.client(&context)?.tasks.get_task(&request.task_id).map(GetTaskResult::new)
+        self.client.tasks.get_task(&request.task_id).map(GetTaskResult::new)
     }
 
-    async fn update_task(
-        &self,
-        request: UpdateTaskParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        self.client(&context)?.tasks.update_task(&request.task_id, request.input_responses)
+    async fn update_task(&self, request: UpdateTaskParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.client.tasks.update_task(&request.task_id, request.input_responses)
     }
 
-    async fn cancel_task(
-        &self,
-        request: CancelTaskParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        self.client(&context)?.tasks.cancel_task(&request.task_id)
+    async fn cancel_task(&self, request: CancelTaskParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        self.client.tasks.cancel_task(&request.task_id)
     }
 }
 
@@ -326,7 +295,7 @@ where
     let shared = Arc::new(Shared::new(setup)?);
     let client = Arc::new(Client::new(shared.setup.limits));
     let lines = Lines::new(from, to, shared.closing.clone());
-    let door = Door { shared: Arc::clone(&shared), who: Who::One(Arc::clone(&client)) };
+    let door = Door { shared: Arc::clone(&shared), client: Arc::clone(&client) };
     let serving = async {
         match rmcp::serve_server(door, lines).await {
             // How it came to an end is of no interest: it is over.

@@ -91,6 +91,10 @@ impl Clients {
         found
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Client>> {
+        self.0.iter().map(|(_, client)| client)
+    }
+
     pub(crate) async fn end(&self) {
         let mut ending = tokio::task::JoinSet::new();
         for (_, client) in &self.0 {

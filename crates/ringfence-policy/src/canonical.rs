@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::credential::SecretSource;
-use crate::policy::{BackendPolicy, ResolvedPolicy, Sourced};
+use crate::policy::{BackendPolicy, ResolvedPolicy, Sourced, ToolsPolicy};
 
 impl ResolvedPolicy {
     /// Every value, keys in alphabetical order, lists in the order of the layers.
@@ -64,7 +64,7 @@ impl ResolvedPolicy {
                 "timeout": proc.timeout.value,
                 "user": proc.user.value.to_string(),
             },
-            "tools": { "allow": list(&tools.allow) },
+            "tools": canonical_tools(tools),
             "validate": validate.canonical(),
             "version": 1,
         })
@@ -82,6 +82,14 @@ impl ResolvedPolicy {
             }
         }
         value.to_string()
+    }
+}
+
+/// The limit of our own tools is there only where somebody wrote one: a policy that says nothing of tools keeps its hash.
+fn canonical_tools(tools: &ToolsPolicy) -> Value {
+    match &tools.own {
+        None => json!({ "allow": list(&tools.allow) }),
+        Some(own) => json!({ "allow": list(&tools.allow), "own": list(own) }),
     }
 }
 

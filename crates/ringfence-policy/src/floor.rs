@@ -82,6 +82,11 @@ pub(crate) fn hold_floor(
     }
     if let Some(tools) = &file.tools {
         floor.intersect(&mut policy.tools.allow, tools, same);
+        match &mut policy.tools.own {
+            Some(own) => floor.intersect(own, tools, same),
+            // Nobody named any, which means all: what both permit is the operator's list.
+            None => policy.tools.own = Some(tools.iter().map(|written| floor.source(written)).collect()),
+        }
     }
     if let Some(grantable) = &file.grantable {
         floor.intersect(&mut policy.overrides.grantable, grantable, same);

@@ -8,7 +8,7 @@ use crate::command::{CommandRule, Verdict};
 use crate::host::NetRule;
 use crate::policy::{
     BackendChoice, BackendKind, BackendPolicy, EnvPolicy, FsPolicy, Mount, MountMode, NetMode, NetPolicy, ProcPolicy,
-    ResolvedPolicy, Sourced, WorkspaceMode,
+    ResolvedPolicy, Sourced, ToolsPolicy, WorkspaceMode,
 };
 use crate::variable::{changes_code, covers_pass};
 
@@ -80,7 +80,17 @@ impl ResolvedPolicy {
             && self.validate.is_within(&wider.validate)
             && commands_within(&self.commands, &wider.commands)
             && contains_all(&wider.tools.allow, &self.tools.allow)
+            && own_tools_within(&self.tools, &wider.tools)
             && contains_all(&wider.overrides.grantable, &self.overrides.grantable)
+    }
+}
+
+/// Where nobody named any there are all of them.
+fn own_tools_within(tools: &ToolsPolicy, wider: &ToolsPolicy) -> bool {
+    match (&tools.own, &wider.own) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(own), Some(wider)) => contains_all(wider, own),
     }
 }
 

@@ -333,8 +333,11 @@ pub struct EnvPolicy {
 /// `tools`, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolsPolicy {
-    /// Their names; empty means none.
+    /// Names of other programs' tools that are let through; empty means none.
     pub allow: Vec<Sourced<String>>,
+    /// Which of Ringfence's own tools there are, by the same key. Nothing means that nobody wrote it, and all of them; a list is all
+    /// there is, also where it names none. It is kept apart because an operator's list alone lets nothing through, and still limits.
+    pub own: Option<Vec<Sourced<String>>>,
 }
 
 /// `overrides`, resolved.

@@ -123,7 +123,7 @@ fn start(file: &PolicyFile) -> Result<ResolvedPolicy, Vec<Diagnostic>> {
             modules: Vec::new(),
         },
         commands: Vec::new(),
-        tools: ToolsPolicy { allow: Vec::new() },
+        tools: ToolsPolicy { allow: Vec::new(), own: None },
         overrides: OverridesPolicy { grantable: Vec::new() },
     };
     apply(&mut policy, &Layer::Default, file);
@@ -210,6 +210,10 @@ fn apply(policy: &mut ResolvedPolicy, layer: &Layer, file: &PolicyFile) {
     unite(&mut validate.modules, &file.validate.modules, layer);
     unite(&mut policy.commands, &file.commands, layer);
     unite(&mut policy.tools.allow, &file.tools, layer);
+    // The built-in file has every key; it limits nobody.
+    if file.tools.is_some() && *layer != Layer::Default {
+        unite(policy.tools.own.get_or_insert_default(), &file.tools, layer);
+    }
     unite(&mut policy.overrides.grantable, &file.grantable, layer);
 }
 

@@ -19,7 +19,16 @@ pub struct Ask {
     pub reason: String,
 }
 
+/// Stands in a text whose middle was taken out.
+pub(crate) const SHORTENED: &str = " bytes in all) … ";
+
 impl Ask {
+    /// Whether the middle of what is to be run is missing. Whoever wrote the mark into a command is told so without reason, which
+    /// costs an approval and gives none.
+    pub fn is_shortened(&self) -> bool {
+        self.subject.contains(SHORTENED)
+    }
+
     /// Whether one answer may stand for the whole rule. A question about a host is about that host alone, and a rule about what is
     /// not known says nothing of what the next request will be.
     pub fn may_stand(&self) -> bool {

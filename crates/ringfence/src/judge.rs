@@ -9,7 +9,7 @@ use ringfence_policy::{CommandRule, Field, NetMode, Origin, ResolvedPolicy, Sour
 use ringfence_validate::{Circumstances, Does, Fact, Finding, Language, Surroundings, Text, Unknown};
 
 use crate::analysis::Analysis;
-use crate::approve::{Approval, Approved, Approver, Ask, Standing};
+use crate::approve::{Approval, Approved, Approver, Ask, SHORTENED, Standing};
 use crate::redact::{redact, redact_argv};
 use crate::refusal::Refusal;
 use crate::request::Work;
@@ -384,7 +384,7 @@ fn shorten(text: &str) -> String {
     }
     let start = text.floor_char_boundary(MOST_SUBJECT / 2);
     let end = text.ceil_char_boundary(text.len() - MOST_SUBJECT / 2);
-    format!("{} … ({} bytes in all) … {}", &text[..start], text.len(), &text[end..])
+    format!("{} … ({}{SHORTENED}{}", &text[..start], text.len(), &text[end..])
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(crate) struct McpArgs {
     /// The time that its programs may run in all
     #[arg(long, value_name = "TIME", default_value = "24h", help_heading = "Limits for each client")]
     pub(crate) run_time: TimeSpan,
-    /// How many calls may fail before it is told to stop; 0 means any number
+    /// How many runs may fail in a row before it is told to stop; 0 means any number
     #[arg(long, value_name = "COUNT", default_value_t = 100, help_heading = "Limits for each client")]
     pub(crate) retries: u32,
 }

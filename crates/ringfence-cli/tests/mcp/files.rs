@@ -94,6 +94,38 @@ fn file_tools_work_inside_the_sandbox_and_leave_the_host_alone() {
 }
 
 #[test]
+fn odd_names_unreadable_files_and_bytes_are_no_obstacle() {
+    let Some(stage) = walled() else { return };
+    stage.write("-", "dash\nmore\n");
+    stage.write("bytes", b"one\n\xff\xfe\nthree\n");
+    stage.write("secret", "dash\n");
+    let mut client = Connection::open(&stage, Protocol::Stateless);
+    let sandbox = client.sandbox();
+    let mut tool = |name: &str, mut arguments: serde_json::Value| {
+        arguments["sandboxId"] = json!(sandbox);
+        client.call(name, arguments)
+    };
+    assert_eq!(tool("files_read", json!({ "path": "-" }))["structuredContent"]["content"], "dash\nmore\n");
+    let second = tool("files_read", json!({ "path": "-", "offset": 2 }));
+    assert_eq!(second["structuredContent"]["content"], "more\n", "{second}");
+    let found = tool("files_search", json!({ "pattern": "dash", "path": "-" }));
+    assert_eq!(found["structuredContent"]["matches"], json!(["-:1:dash"]), "{found}");
+    let bytes = tool("files_read", json!({ "path": "bytes", "offset": 2, "limit": 1 }));
+    assert_eq!(bytes["structuredContent"]["encoding"], "base64", "{bytes}");
+    assert_eq!(bytes["structuredContent"]["content"], "//4K", "{bytes}");
+    let all = tool("files_search", json!({ "pattern": "^dash" }));
+    assert_eq!((&all["isError"], &all["structuredContent"]["partial"]), (&json!(false), &json!(false)), "{all}");
+    assert!(text(&all).contains("secret:1:dash"), "{all}");
+    tool("sandboxed_code_run", json!({ "command": "chmod 000 secret" }));
+    let rest = tool("files_search", json!({ "pattern": "^dash" }));
+    assert_eq!((&rest["isError"], &rest["structuredContent"]["partial"]), (&json!(false), &json!(true)), "{rest}");
+    assert!(text(&rest).contains("-:1:dash") && text(&rest).contains("could not be read"), "{rest}");
+    assert!(!text(&rest).contains("secret:1"), "{rest}");
+    let bad = tool("files_search", json!({ "pattern": "(" }));
+    assert_eq!(bad["isError"], true, "{bad}");
+}
+
+#[test]
 fn changes_reach_the_host_only_when_a_person_agrees() {
     let Some(stage) = walled() else { return };
     for (protocol, elicits, answer, applied) in [
@@ -135,6 +167,28 @@ fn changes_reach_the_host_only_when_a_person_agrees() {
         let foreign = client.call("changes_apply", json!({ "runId": "01k00000000000000000000000" }));
         assert!(text(&foreign).contains("no changes of a run with this id"), "{foreign}");
     }
+}
+
+#[test]
+fn a_yes_never_reaches_further_than_the_names_that_were_shown() {
+    let Some(stage) = walled() else { return };
+    let mut client = Connection::open_with(&stage, Protocol::Initialize, &[], json!({ "elicitation": {} }), &[]);
+    client.answer = json!({ "action": "accept", "content": { "approve": true } });
+    stage.write("old", "1");
+    let make = "for i in $(seq 40); do echo $i > new$i; done; rm old; printf x > \"$(printf 'a\\nb')\"";
+    let ran = client.call("sandboxed_code_run", json!({ "command": make }));
+    let run = ran["structuredContent"]["runId"].as_str().unwrap_or_else(|| panic!("{ran}")).to_owned();
+    let all = client.call("changes_apply", json!({ "runId": run }));
+    assert!(text(&all).contains("ringfence apply") && text(&all).contains("paths"), "{all}");
+    assert!(client.asked.is_empty(), "{:?}", client.asked);
+    assert_eq!((stage.read("new1"), stage.read("old").as_deref()), (None, Some("1")));
+    let some = client.call("changes_apply", json!({ "runId": run, "paths": ["new1", "old", "a\nb"] }));
+    assert_eq!(some["isError"], false, "{some}");
+    let message = client.asked[0]["params"]["message"].as_str().unwrap();
+    for line in ["rule: changes.apply", "  add \"new1\"", "  remove \"old\"", "  add \"a\\nb\""] {
+        assert!(message.lines().any(|shown| shown == line), "{line}: {message}");
+    }
+    assert_eq!((stage.read("new1").as_deref(), stage.read("old"), stage.read("new2")), (Some("1\n"), None, None));
 }
 
 #[test]

@@ -37,11 +37,55 @@ impl Server {
 
     /// The status and the body of an answer to `body`.
     fn post(&self, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
+        self.send("POST", headers, body)
+    }
+
+    /// What is asked of a session of 2025-11-25 by whoever has `token`.
+    fn in_session(&self, token: &str, method: &str, session: &str, body: &Value) -> (u16, String) {
+        let (host, authorization) = (self.address.to_string(), format!("Bearer {token}"));
+        let headers = [("host", host.as_str()), ("authorization", &authorization), ("mcp-session-id", session)];
+        self.send(method, &headers, body)
+    }
+
+    /// Opens a session of 2025-11-25: the status, and its id.
+    fn initialize(&self, token: &str) -> (u16, String) {
+        let (host, authorization) = (self.address.to_string(), format!("Bearer {token}"));
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": { "elicitation": {} },
+            "clientInfo": { "name": "test", "version": "1" },
+        });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+        let (status, answer) = self.post(&[("host", &host), ("authorization", &authorization)], &body);
+        let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap_or_default().to_owned();
+        if status == 200 {
+            let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+            assert_eq!(self.in_session(token, "POST", &id, &initialized).0, 202, "{answer}");
+        }
+        (status, id)
+    }
+
+    /// A connection that a request with `token` was answered on, and that stays open; the status besides.
+    fn connect(&self, token: &str) -> (TcpStream, u16) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let host = self.address;
+        write!(
+            stream,
+            "POST /other HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\ncontent-length: 0\r\n\r\n"
+        )
+        .unwrap();
+        let mut head = String::new();
+        BufReader::new(&stream).read_line(&mut head).unwrap();
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        (stream, status)
+    }
+
+    fn send(&self, method: &str, headers: &[(&str, &str)], body: &Value) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let body = body.to_string();
-        let mut head = String::from(
-            "POST /mcp HTTP/1.1\r\nconnection: close\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n",
+        let mut head = format!(
+            "{method} /mcp HTTP/1.1\r\nconnection: close\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n",
         );
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
@@ -127,6 +171,110 @@ fn only_this_machine_and_only_a_file_of_ones_own() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::write(&file, "short\n").unwrap();
     stage.ringfence(flags).run().expect(2, &["is no token"]);
+}
+
+#[test]
+fn a_file_of_tokens_that_programs_could_read_is_refused() {
+    let stage = Stage::new();
+    let (outside, shown) = (stage.path().join("tokens"), stage.path().join("shown"));
+    std::fs::create_dir_all(shown.join("deep")).unwrap();
+    let policy =
+        format!("version: 1\nbackend: spawn\nfs: {{ mounts: [{{ host: {}, at: /shown }}] }}\n", shown.display());
+    stage.write("sandbox.policy.yaml", policy);
+    let inside = [stage.work().join("tokens"), shown.join("deep/tokens"), stage.work().join("link")];
+    std::fs::write(&outside, ONE).unwrap();
+    std::fs::write(&inside[0], ONE).unwrap();
+    std::fs::write(&inside[1], ONE).unwrap();
+    for file in [&outside, &inside[0], &inside[1]] {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let link = stage.path().join("to-the-workspace");
+    std::os::unix::fs::symlink(&inside[0], &link).unwrap();
+    for file in [&inside[0], &inside[1], &link] {
+        let flags = ["mcp", "--http", "127.0.0.1:0", "--token-file", file.to_str().unwrap()];
+        stage.ringfence(flags).run().expect(2, &["which programs inside can read"]);
+    }
+    // A link in the workspace to what lies outside shows nothing of it.
+    std::os::unix::fs::symlink(&outside, &inside[2]).unwrap();
+    for file in [&outside, &inside[2]] {
+        let server = Server::start(&stage, &["--token-file", file.to_str().unwrap()]);
+        assert_eq!(server.connect(ONE).1, 404);
+        assert_eq!(server.connect(TWO).1, 401);
+    }
+}
+
+/// A server for the clients of two tokens.
+fn for_two(stage: &Stage) -> Server {
+    let file = stage.path().join("tokens");
+    std::fs::write(&file, format!("{ONE}\n{TWO}\n")).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    Server::start(stage, &["--token-file", file.to_str().unwrap()])
+}
+
+#[test]
+fn the_session_of_another_client_is_as_unknown_as_none() {
+    let stage = Stage::spawn();
+    let server = for_two(&stage);
+    let (status, session) = server.initialize(ONE);
+    assert!(status == 200 && !session.is_empty(), "{status}");
+    let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {} });
+    let yes = json!({ "jsonrpc": "2.0", "id": 0, "result": { "action": "accept", "content": { "approve": true } } });
+    for body in [&list, &yes] {
+        assert_eq!(server.in_session(TWO, "POST", &session, body).0, 404);
+        assert_eq!(server.in_session(TWO, "POST", "00000000-0000-0000-0000-000000000000", body).0, 404);
+    }
+    assert_eq!(server.in_session(TWO, "GET", &session, &Value::Null).0, 404);
+    server.in_session(TWO, "DELETE", &session, &Value::Null);
+    let (status, answer) = server.in_session(ONE, "POST", &session, &list);
+    assert!(status == 200 && answer.contains("sandboxed_code_run"), "{answer}");
+    server.in_session(ONE, "DELETE", &session, &Value::Null);
+    assert_eq!(server.in_session(ONE, "POST", &session, &list).0, 404);
+}
+
+#[test]
+fn one_client_cannot_take_the_connections_and_sessions_of_another() {
+    let stage = Stage::spawn();
+    let server = for_two(&stage);
+    let held: Vec<(TcpStream, u16)> = (0..32).map(|_| server.connect(ONE)).collect();
+    assert!(held.iter().all(|(_, status)| *status == 404), "{held:?}");
+    assert_eq!(server.connect(ONE).1, 429);
+    assert_eq!(server.connect(TWO).1, 404);
+    // Whoever has no token keeps no connection, however many there are.
+    let strangers: Vec<(TcpStream, u16)> = (0..80).map(|_| server.connect("nobody")).collect();
+    assert!(strangers.iter().all(|(_, status)| *status == 401));
+    drop(held);
+    std::thread::sleep(Duration::from_millis(300));
+    let sessions: Vec<(u16, String)> = (0..16).map(|_| server.initialize(ONE)).collect();
+    assert!(sessions.iter().all(|(status, _)| *status == 200), "{sessions:?}");
+    assert_eq!(server.initialize(ONE).0, 429);
+    assert_eq!(server.initialize(TWO).0, 200);
+    server.in_session(ONE, "DELETE", &sessions[0].1, &Value::Null);
+    assert_eq!(server.initialize(ONE).0, 200);
+}
+
+#[test]
+fn a_message_that_never_ends_is_given_up_and_one_that_is_too_long_is_refused() {
+    let stage = Stage::spawn();
+    let server = for_two(&stage);
+    let begin = |length: usize| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let host = server.address;
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {ONE}\r\ncontent-length: {length}\r\n\r\n{{"
+        )
+        .unwrap();
+        stream
+    };
+    let answer = |stream: TcpStream| {
+        let mut head = String::new();
+        BufReader::new(stream).read_line(&mut head).unwrap();
+        head
+    };
+    assert!(answer(begin(100)).contains(" 408 "));
+    assert!(answer(begin(9 * 1024 * 1024)).contains(" 413 "));
+    assert_eq!(server.call(ONE, "sandbox_list", &json!({}))["isError"], false);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What was changed in a workspace: showing it, and bringing it to the host when a person agrees.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
+use std::path::Path;
 
-use ringfence::workspace::apply::{self, Flagged, Left, Proposal, Site, Why};
+use ringfence::workspace::apply::{self, Expected, Flagged, Left, Proposal, Site, Step, Why};
 use ringfence::workspace::beneath::Held;
 use ringfence::workspace::change::Change;
 use ringfence::workspace::diff::{Body, Contents, Effort, HostFiles, Hunk, Kind, MOST_BYTES, Row, Sign, compare, rows};
@@ -18,13 +19,14 @@ use serde_json::{Value, json};
 use super::inside::below;
 use super::{Problem, Said, failed};
 use crate::call::Call;
+use crate::shown::{Shown, quoted};
 use crate::tell;
 
 /// Of a diff, in letters.
 const MOST_DIFF: usize = 32 * 1024;
 /// Of the changes in a list.
 const MOST_LISTED: usize = 200;
-/// Of the paths that a question names.
+/// Of the paths that a question names: more than that nobody reads.
 const MOST_NAMED: usize = 30;
 const MOST_PATHS: usize = 256;
 /// The rule that asks.
@@ -216,9 +218,14 @@ pub(super) async fn apply(call: &Call, which: Which) -> Result<Said, Problem> {
     if proposal.steps.is_empty() {
         return Ok(told(&found.set, &[], proposal.same.len(), &proposal.left, None));
     }
-    let approved: BTreeSet<Place> = proposal.steps.iter().map(|step| step.place.clone()).collect();
-    let ask = question(&found.set, &approved, proposal.left.len());
-    let by = match call.ask(&ask).await {
+    let Some((question, approved)) = question(&found.set.workspace, &proposal.steps, proposal.left.len()) else {
+        let count = proposal.steps.len();
+        return Err(Problem::fixable(format!("a person has to see every name, and {count} of them are too many to show"))
+            .advise(format!(
+                "Name at most {MOST_NAMED} of them with `paths`, or tell the person you work for: `ringfence apply` applies all."
+            )));
+    };
+    let by = match call.ask(question).await {
         Approval::Granted { by } | Approval::GrantedAlways { by } => by,
         Approval::Denied { reason } | Approval::Absent { reason } => {
             return Err(Problem::never(format!("changes are applied only when a person agrees, and {reason}")).advise(
@@ -237,29 +244,42 @@ fn propose(found: &Found) -> Result<Proposal, Problem> {
     Ok(apply::propose(set, kept, &host, selection, Flagged::Leave))
 }
 
-fn question(set: &ChangeSet, places: &BTreeSet<Place>, left: usize) -> Ask {
-    let mut named: Vec<String> = places.iter().take(MOST_NAMED).map(shown).collect();
-    if places.len() > MOST_NAMED {
-        named.push(format!("and {} more", places.len() - MOST_NAMED));
+/// What a person agreed to: each place, and what is done there.
+type Approved = BTreeMap<Place, &'static str>;
+
+fn deed(step: &Step) -> &'static str {
+    match (&step.expected, &step.to) {
+        (_, None) => "remove",
+        (Expected::Nothing, Some(_)) => "add",
+        (Expected::This(_) | Expected::Folder, Some(_)) => "change",
+    }
+}
+
+/// The question, and what a yes to it is a yes to: the places whose whole names stand in it. Nothing when not all of them fit.
+fn question(workspace: &Path, steps: &[Step], left: usize) -> Option<(Shown, Approved)> {
+    if steps.len() > MOST_NAMED {
+        return None;
+    }
+    let (mut lines, mut approved) = (Vec::new(), Approved::new());
+    for step in steps {
+        lines.push(format!("{} {}", deed(step), quoted(step.place.as_path())));
+        approved.insert(step.place.clone(), deed(step));
     }
     let mut reason = "it changes files of yours".to_owned();
     if left > 0 {
         reason.push_str(&format!("; {left} more would be held back"));
     }
-    Ask {
-        subject: format!("apply {} to {}:\n{}", counted(places.len()), set.workspace.display(), named.join("\n")),
-        rule: RULE.to_owned(),
-        reason,
-    }
+    let subject = format!("apply {} to \"{}\"", counted(steps.len()), workspace.display());
+    Shown::listing(&Ask { subject, rule: RULE.to_owned(), reason }, &lines).map(|shown| (shown, approved))
 }
 
 /// Applies what was approved, and nothing that came to it since.
-fn carry_out(state: &StateFolder, found: &Found, approved: &BTreeSet<Place>, by: &str) -> Result<Said, Problem> {
+fn carry_out(state: &StateFolder, found: &Found, approved: &Approved, by: &str) -> Result<Said, Problem> {
     let Found { kept, set, selection } = found;
     let cannot = |error: &dyn std::error::Error| failed("the changes could not be applied", error);
     let site = Site::open(state, &set.workspace, set.workspace_is).map_err(|error| cannot(&error))?;
     let mut proposal = apply::propose(set, kept, site.host(), selection, Flagged::Leave);
-    proposal.keep_only(site.host(), |step| approved.contains(&step.place));
+    proposal.keep_only(site.host(), |step| approved.get(&step.place) == Some(&deed(step)));
     proposal.approved_by = Some(by.to_owned());
     let ledger = Ledger::open(state).map_err(|error| cannot(&error))?;
     let applied = apply::apply(&site, &ledger, kept, set, proposal).map_err(|error| cannot(&error))?;
@@ -297,4 +317,42 @@ fn told(set: &ChangeSet, done: &[Place], same: usize, left: &[Left], undo: Optio
     let applied: Vec<String> = done.iter().take(MOST_LISTED).map(shown).collect();
     let structured = json!({ "runId": set.run_id, "applied": applied, "same": same, "left": rows, "undo": undo });
     Said { well: left.is_empty() || !done.is_empty(), ..Said::well(text, structured) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by a panic")]
+
+    use super::*;
+
+    fn removed(name: &str) -> Step {
+        let place = Place::new(name).unwrap();
+        Step { place, expected: Expected::Folder, to: None, merged: None }
+    }
+
+    fn ask(steps: &[Step]) -> Option<(Shown, Approved)> {
+        question(Path::new("/w"), steps, 0)
+    }
+
+    #[test]
+    fn a_yes_holds_for_names_that_stand_whole_in_the_question() {
+        let steps: Vec<Step> = (0..MOST_NAMED).map(|number| removed(&format!("dir/{number}"))).collect();
+        let (shown, approved) = ask(&steps).unwrap();
+        assert_eq!(approved.len(), MOST_NAMED);
+        for step in &steps {
+            let line = format!("\n  remove \"{}\"", step.place.as_path().display());
+            assert!(shown.as_str().contains(&line), "{line}");
+        }
+        let (shown, _) = ask(&[removed("a\n  remove \"b\"")]).unwrap();
+        assert_eq!(shown.as_str().matches("\n  remove").count(), 1, "{shown:?}");
+    }
+
+    #[test]
+    fn nothing_is_asked_when_not_every_name_fits() {
+        let many: Vec<Step> = (0..=MOST_NAMED).map(|number| removed(&number.to_string())).collect();
+        assert!(ask(&many).is_none());
+        let long: Vec<Step> = (0..20).map(|number| removed(&format!("{number}{}", "x".repeat(240)))).collect();
+        assert!(ask(&long).is_none());
+        assert!(ask(&long[..5]).is_some());
+    }
 }

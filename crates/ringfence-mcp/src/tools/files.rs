@@ -5,6 +5,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ringfence::Outcome;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -81,10 +82,10 @@ pub(super) struct Search {
     sandbox_id: Option<String>,
 }
 
-/// The words of a small program; a path comes last, and is never taken for an option.
+/// The words of a small program; a path comes last, and is never taken for an option, or for the input where its name is `-`.
 fn words(program: &[&str], path: &Path) -> Vec<OsString> {
     let here = Path::new(".");
-    let path = if path.as_os_str().is_empty() { here } else { path };
+    let path = if path.as_os_str().is_empty() { here.to_owned() } else { here.join(path) };
     program.iter().map(OsString::from).chain(["--".into(), path.into()]).collect()
 }
 
@@ -100,6 +101,11 @@ pub(super) async fn bytes_of(
         return Err(Problem::never("the policy lets a program write less than this file holds (proc.output)")
             .advise("Read it in parts, with offset and limit."));
     }
+    exact(outcome)
+}
+
+/// What a program wrote, byte for byte.
+fn exact(outcome: Outcome) -> Result<Vec<u8>, Problem> {
     match outcome.stdout_base64 {
         Some(exact) => {
             STANDARD.decode(exact).map_err(|_| Problem::later("what came back of the file could not be read"))
@@ -118,7 +124,13 @@ pub(super) async fn read(call: &Call, arguments: Read) -> Result<Said, Problem> 
             let last = limit.map_or("$".to_owned(), |limit| first.saturating_add(limit.max(1) - 1).to_string());
             let lines = format!("{first},{last}p");
             let outcome = small(call, place.as_ref(), words(&["sed", "-n", &lines], &path), Vec::new(), &[0]).await?;
-            outcome.stdout.into_bytes()
+            if outcome.output_truncated {
+                return Err(Problem::fixable(
+                    "the policy lets a program write less than these lines hold (proc.output)",
+                )
+                .advise("Read fewer lines at once, with a smaller limit."));
+            }
+            exact(outcome)?
         }
     };
     let truncated = bytes.len() > MOST_READ;
@@ -229,10 +241,14 @@ pub(super) async fn search(call: &Call, arguments: Search) -> Result<Said, Probl
     if pattern.is_empty() || pattern.len() > MOST_PATTERN || pattern.contains(['\0', '\n']) {
         return Err(Problem::fixable("the pattern is empty, too long, or has a line end in it"));
     }
-    let options = if arguments.ignore_case { "-rnEi" } else { "-rnE" };
+    let options = if arguments.ignore_case { "-rnsEi" } else { "-rnsE" };
     let words = words(&["grep", options, "-e", pattern], &path);
-    // 1 is that nothing was found.
-    let outcome = small(call, place.as_ref(), words, Vec::new(), &[0, 1]).await?;
+    // 1 is that nothing was found, 2 that a file could not be read, of which it says nothing, or that the pattern is none, of which it does.
+    let outcome = small(call, place.as_ref(), words, Vec::new(), &[0, 1, 2]).await?;
+    let is_partial = outcome.exit_code == Some(2);
+    if is_partial && outcome.stdout.is_empty() && !outcome.stderr.trim().is_empty() {
+        return Err(Problem::fixable(tell::head_and_tail(outcome.stderr.trim(), 1000)));
+    }
     let mut matches: Vec<String> =
         outcome.stdout.lines().map(|line| tell::head_and_tail(line.strip_prefix("./").unwrap_or(line), 400)).collect();
     let truncated = outcome.output_truncated || matches.len() > MOST_MATCHES;
@@ -242,5 +258,8 @@ pub(super) async fn search(call: &Call, arguments: Search) -> Result<Said, Probl
     if truncated {
         text.push_str("\n[there is more; write a narrower pattern]");
     }
-    Ok(Said::well(text, json!({ "matches": matches, "truncated": truncated })))
+    if is_partial {
+        text.push_str("\n[some files are not there or could not be read]");
+    }
+    Ok(Said::well(text, json!({ "matches": matches, "truncated": truncated, "partial": is_partial })))
 }

@@ -18,6 +18,9 @@ use serde_json::{Map, Value, json};
 use crate::call::Call;
 use crate::client::Sandbox;
 
+/// Names all of ours at once, as other servers are named in the same list.
+const WHOLE_SERVER: &str = "mcp__ringfence";
+
 /// How the tools are listed. Whichever way, both are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Names {
@@ -161,12 +164,16 @@ impl Kind {
     }
 }
 
-/// The tools that `policy` leaves: where its `tools.allow` names some of ours, those alone.
+/// The tools that `policy` leaves: all where nobody wrote `tools.allow`, and else those that it names, were it none.
 pub(crate) fn allowed(policy: &ResolvedPolicy) -> Vec<Kind> {
-    let is_named =
-        |kind: &Kind| policy.tools.allow.iter().any(|tool| tool.value == kind.name() || tool.value == kind.dotted());
-    let named: Vec<Kind> = Kind::ALL.into_iter().filter(is_named).collect();
-    if named.is_empty() { Kind::ALL.to_vec() } else { named }
+    let Some(own) = &policy.tools.own else { return Kind::ALL.to_vec() };
+    let names = |kind: &Kind| [kind.name(), kind.dotted(), WHOLE_SERVER];
+    Kind::ALL.into_iter().filter(|kind| own.iter().any(|tool| names(kind).contains(&tool.value.as_str()))).collect()
+}
+
+/// Whether `policy` leaves any tool.
+pub fn has_tools(policy: &ResolvedPolicy) -> bool {
+    !allowed(policy).is_empty()
 }
 
 /// Arguments as a tool takes them. What it does not know is an error: a misspelt limit must not be no limit.
@@ -292,6 +299,33 @@ mod tests {
             assert!(kind.name().len() <= 64 && kind.name().bytes().all(plain), "{}", kind.name());
             assert_eq!(kind.dotted().replace('.', "_"), kind.name());
         }
+    }
+
+    #[test]
+    fn a_list_of_tools_is_all_there_is_whoever_wrote_it() {
+        use ringfence_policy::{Layer, LayerInput, parse, resolve};
+        let check = |layers: &[(Layer, &str)], left: &[&str]| {
+            let inputs: Vec<LayerInput> = layers
+                .iter()
+                .map(|(layer, tools)| {
+                    let text = format!("version: 1\ntools: {{ allow: [{tools}] }}\n");
+                    LayerInput { layer: layer.clone(), file: parse("test.yaml", &text).unwrap() }
+                })
+                .collect();
+            let named: Vec<&str> = allowed(&resolve(&inputs, &[]).unwrap()).into_iter().map(Kind::name).collect();
+            assert_eq!(named, left, "{layers:?}");
+        };
+        let all: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
+        check(&[], &all);
+        check(&[(Layer::Project, "files_read, explain")], &["files_read", "explain"]);
+        check(&[(Layer::Operator, "files_read")], &["files_read"]);
+        check(&[(Layer::Operator, "files_read, explain"), (Layer::User, "explain, changes_apply")], &["explain"]);
+        // Lists that share nothing, a misspelt one, an empty one, and one for other programs' tools leave none.
+        check(&[(Layer::Operator, "files_read"), (Layer::User, "explain")], &[]);
+        check(&[(Layer::Project, "file_read")], &[]);
+        check(&[(Layer::Operator, "")], &[]);
+        check(&[(Layer::User, "WebSearch")], &[]);
+        check(&[(Layer::User, "WebSearch, mcp__ringfence")], &all);
     }
 
     #[test]

@@ -276,7 +276,9 @@ fn output(kind: Kind) -> Schema {
             vec![("path", string.clone()), ("entries", list(string.clone())), ("truncated", boolean.clone())]
         }
         Kind::FilesEdit => vec![("path", string.clone()), ("replaced", integer.clone())],
-        Kind::FilesSearch => vec![("matches", list(string.clone())), ("truncated", boolean.clone())],
+        Kind::FilesSearch => {
+            vec![("matches", list(string.clone())), ("truncated", boolean.clone()), ("partial", boolean.clone())]
+        }
         Kind::ChangesDiff => vec![
             ("runId", string.clone()),
             ("counts", any()),
