@@ -14,7 +14,7 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited, combinators::BoxBody};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -230,11 +230,14 @@ async fn answer(
         return plain(StatusCode::NOT_FOUND, "there is nothing here; POST to /mcp");
     }
     let (parts, body) = request.into_parts();
+    let too_long = || plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is too long; pass large data in several calls");
+    // One that says so itself is not waited for.
+    if body.size_hint().lower() > MOST_MESSAGE as u64 {
+        return too_long();
+    }
     let body = match tokio::time::timeout(BODY_WITHIN, Limited::new(body, MOST_MESSAGE).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            return plain(StatusCode::PAYLOAD_TOO_LARGE, "the message is too long; pass large data in several calls");
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return too_long(),
         Ok(Err(_)) => return plain(StatusCode::BAD_REQUEST, "the message ended early"),
         Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the message did not come in time"),
     };

@@ -88,8 +88,14 @@ pub fn show(policy: &ResolvedPolicy) -> String {
     for rule in &policy.commands {
         page.command(rule);
     }
-    page.plain("tools:");
-    page.list("  allow", &policy.tools.allow, |name| scalar(name));
+    // What nobody wrote is not the same as an empty list. Where only an operator wrote one, it lets nothing of others through yet.
+    match &policy.tools.own {
+        None => page.plain("tools: {}"),
+        Some(own) => {
+            page.plain("tools:");
+            page.list("  allow", own, |name| scalar(name));
+        }
+    }
     page.plain("overrides:");
     page.list("  grantable", &policy.overrides.grantable, |field| field.name().to_owned());
     page.finish()

@@ -241,7 +241,7 @@ pub(super) async fn search(call: &Call, arguments: Search) -> Result<Said, Probl
     if pattern.is_empty() || pattern.len() > MOST_PATTERN || pattern.contains(['\0', '\n']) {
         return Err(Problem::fixable("the pattern is empty, too long, or has a line end in it"));
     }
-    let options = if arguments.ignore_case { "-rnsEi" } else { "-rnsE" };
+    let options = if arguments.ignore_case { "-rHnsEi" } else { "-rHnsE" };
     let words = words(&["grep", options, "-e", pattern], &path);
     // 1 is that nothing was found, 2 that a file could not be read, of which it says nothing, or that the pattern is none, of which it does.
     let outcome = small(call, place.as_ref(), words, Vec::new(), &[0, 1, 2]).await?;
