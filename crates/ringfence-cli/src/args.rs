@@ -217,10 +217,10 @@ pub(crate) struct RunArgs {
 /// Whom a run asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum Asked {
-    /// Who sits at the terminal
+    // Who sits at the terminal
     #[default]
     Terminal,
-    /// Nobody: whoever types there may not be a person
+    // Nobody: whoever types there may not be a person
     Nobody,
 }
 
