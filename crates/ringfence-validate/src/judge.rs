@@ -261,8 +261,9 @@ impl<'a> Judging<'a> {
 fn is_in_words(fact: &Fact, argv: &[Text]) -> bool {
     let shows = |path: &str| {
         let in_word = |word: &Text| {
+            // Whole, or as the value of an option: a word that only ends alike could vouch for what a redirection brings.
             let word = word.to_string();
-            !word.is_empty() && (path.ends_with(&word) || word.ends_with(path))
+            word == path || word.strip_suffix(path).is_some_and(|before| before.ends_with(['=', '@']))
         };
         !path.is_empty() && argv.iter().skip(1).any(in_word)
     };

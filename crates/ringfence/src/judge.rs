@@ -503,7 +503,11 @@ mod tests {
             assert_eq!(asked_with(&[(Layer::User, cat)], line).await.len(), 1, "{line}");
         }
         let echo = "commands:\n  - { allow: [echo], matches: [echo x] }";
-        assert_eq!(asked_with(&[(Layer::User, echo)], "echo x > ~/.aws/credentials").await.len(), 1);
+        for line in
+            ["echo x > ~/.aws/credentials", "echo s > ~/.aws/credentials", "echo credentials > ~/.aws/credentials"]
+        {
+            assert_eq!(asked_with(&[(Layer::User, echo)], line).await.len(), 1, "{line}");
+        }
         assert_eq!(asked_with(&[(Layer::User, cat)], "bash -c 'cat .env'").await, none, "also within another");
     }
 
