@@ -13,9 +13,10 @@ use libc::c_int;
 use serde::{Deserialize, Serialize};
 
 use super::guest::KilledFirst;
+use super::landlock::{self, Fence};
 use super::program::Failed;
 use super::proof::{Company, Proof};
-use super::{Access, Behind, contained_proof, inside, landlock, program};
+use super::{Access, Behind, contained_proof, inside, program};
 use crate::keeper::{Rlimit, RlimitKind, place_descriptors};
 use crate::keeper_process::{self, CONTROL, SignalMask};
 use crate::privileges::{self, Ambient, Bounding};
@@ -150,7 +151,8 @@ impl ProcessOne {
             Some(restricted) => restricted,
             None => self.restrict(REPORTS, contained.kernel),
         }?;
-        Ok(Behind::in_container(contained, self.orders, signals, self.preference))
+        let fence = contained.make_fence()?;
+        Ok(Behind::in_container(contained, self.orders, signals, self.preference, fence))
     }
 
     /// Restricts us for good; returns what tells of children. Of what is open, what is up to `ours` stays.
@@ -247,22 +249,27 @@ impl Contained {
         set.map_err(step)
     }
 
+    /// The second fence, for all programs.
+    fn make_fence(&self) -> Result<Option<Fence>, Failed> {
+        match landlock::abi() {
+            Some(_) => Fence::make(&self.paths).map(Some).map_err(|error| Failed::said(&error)),
+            None if self.kernel == Kernel::Own => Ok(None),
+            // On the host's kernel it may be all that keeps a copy from being written.
+            None => Err(Failed::Said("this kernel has no Landlock".to_owned())),
+        }
+    }
+
     /// Puts the restrictions of a program in force for the calling process, and proves them. There is no limit on processes
     /// here: without a user namespace of ours the kernel would count everybody on the host who has the same number. The
     /// engine's cgroup counts them.
-    pub(super) fn restrict(&self, company: Company) -> Result<Vec<Proof>, Failed> {
+    pub(super) fn restrict(&self, fence: Option<&Fence>, company: Company) -> Result<Vec<Proof>, Failed> {
         for limit in self.rlimits.iter().filter(|limit| limit.kind != RlimitKind::Core) {
             set_limit(limit).map_err(step)?;
         }
         if let Some(processors) = self.processors {
             program::pin(processors).map_err(|error| Failed::said(&error))?;
         }
-        let version = match landlock::abi() {
-            Some(_) => Some(landlock::restrict(&self.paths).map_err(|error| Failed::said(&error))?),
-            None if self.kernel == Kernel::Own => None,
-            // On the host's kernel it may be all that keeps a copy from being written.
-            None => return Err(Failed::Said("this kernel has no Landlock".to_owned())),
-        };
+        let version = fence.map(Fence::restrict).transpose().map_err(|error| Failed::said(&error))?;
         contained_proof::prove(self, version, company).map_err(|error| Failed::said(&error))
     }
 

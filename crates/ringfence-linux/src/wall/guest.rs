@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::contained::{Contained, Kernel};
 use super::door::Doors;
 use super::inside::{Building, Inside, SetupError};
+use super::landlock::Fence;
 use super::membership::{Membership, OpenMembership};
 use super::namespaces::{Joined, raise};
 use super::program::{Failed, Program, Restrictions, Stdio, Strings, TerminalSize};
@@ -134,7 +135,7 @@ impl Begun {
             self.building.resize(room).map_err(setup)?;
         }
         self.building.add(sources).map_err(setup)?;
-        let inside = self.building.enter(&launch.wall).map_err(setup)?;
+        let (inside, letting_go) = self.building.enter(&launch.wall).map_err(setup)?;
         let preference = self.preference;
         // Once more: becoming another user has set it to what the host prefers.
         privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
@@ -155,9 +156,12 @@ impl Begun {
             set_limit(limit).map_err(|(stage, errno)| Failed::Step(stage, errno))?;
         }
         seccomp::install(seccomp::program()).map_err(|error| Failed::said(&error))?;
+        let fence = Fence::make(&launch.restrictions.paths).map_err(|error| Failed::said(&error))?;
+        // Before there is a program, and before a child could be taken for one.
+        letting_go.wait().map_err(setup)?;
         // SAFETY: both numbers were just arranged and opened for this process, and nothing else owns them.
         let (control, signals) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(signals)) };
-        let around = Around::OurWall { launch, inside, doors: RefCell::new(doors) };
+        let around = Around::OurWall { launch, inside, fence, doors: RefCell::new(doors) };
         Ok(Behind { around, control, signals, preference })
     }
 }
@@ -175,9 +179,9 @@ pub struct Behind<'a> {
 #[derive(Debug)]
 enum Around<'a> {
     /// We did.
-    OurWall { launch: &'a WallLaunch, inside: Inside, doors: RefCell<Vec<OwnedFd>> },
-    /// A container engine.
-    Container(&'a Contained),
+    OurWall { launch: &'a WallLaunch, inside: Inside, fence: Fence, doors: RefCell<Vec<OwnedFd>> },
+    /// A container engine. A kernel of its own may have no second fence.
+    Container(&'a Contained, Option<Fence>),
 }
 
 /// A process that ended.
@@ -226,8 +230,9 @@ impl<'a> Behind<'a> {
         control: OwnedFd,
         signals: OwnedFd,
         preference: KilledFirst,
+        fence: Option<Fence>,
     ) -> Self {
-        Self { around: Around::Container(contained), control, signals, preference }
+        Self { around: Around::Container(contained, fence), control, signals, preference }
     }
 
     /// Our end of the control socket; in a container, of what orders come through.
@@ -239,7 +244,7 @@ impl<'a> Behind<'a> {
     pub fn take_doors(&self) -> Vec<OwnedFd> {
         match &self.around {
             Around::OurWall { doors, .. } => doors.take(),
-            Around::Container(_) => Vec::new(),
+            Around::Container(..) => Vec::new(),
         }
     }
 
@@ -257,7 +262,7 @@ impl<'a> Behind<'a> {
     pub fn terminal(&self, size: TerminalSize) -> io::Result<(OwnedFd, OwnedFd)> {
         let kernel = match &self.around {
             Around::OurWall { .. } => Kernel::Host,
-            Around::Container(contained) => contained.kernel,
+            Around::Container(contained, _) => contained.kernel,
         };
         program::open_terminal(size, kernel)
     }
@@ -273,7 +278,7 @@ impl<'a> Behind<'a> {
         let strings = Strings::new(program).map_err(|error| Failed::said(&error))?;
         let company = match &self.around {
             Around::OurWall { launch, .. } if launch.only.is_some() => Company::None,
-            Around::OurWall { .. } | Around::Container(_) => Company::Others,
+            Around::OurWall { .. } | Around::Container(..) => Company::Others,
         };
         self.in_a_process(&mut || {
             self.take_stdio(stdio)?;
@@ -303,15 +308,15 @@ impl<'a> Behind<'a> {
         program::take_stdio(stdio)?;
         match &self.around {
             Around::OurWall { .. } => program::close_others_on_exec(),
-            Around::Container(contained) => contained.close_others_on_exec(),
+            Around::Container(contained, _) => contained.close_others_on_exec(),
         }
     }
 
     /// Puts every restriction in force for the calling process, a program's own, and proves them.
     fn restrict(&self, company: Company) -> Result<Vec<Proof>, Failed> {
         match &self.around {
-            Around::OurWall { launch, .. } => program::restrict(launch, company),
-            Around::Container(contained) => contained.restrict(company),
+            Around::OurWall { launch, fence, .. } => program::restrict(launch, fence, company),
+            Around::Container(contained, fence) => contained.restrict(fence.as_ref(), company),
         }
     }
 
@@ -351,7 +356,7 @@ impl<'a> Behind<'a> {
     pub fn children(&self) -> u32 {
         let mut count = 0u32;
         match &self.around {
-            Around::Container(contained) if !contained.lists_children() => {
+            Around::Container(contained, _) if !contained.lists_children() => {
                 count = u32::try_from(tree::everybody_else().len()).unwrap_or(u32::MAX);
             }
             _ => tree::for_each_own_child(|_| count = count.saturating_add(1)),
@@ -363,7 +368,7 @@ impl<'a> Behind<'a> {
     pub fn measure(&self) -> Sample {
         match &self.around {
             Around::OurWall { .. } => tree::sample(1),
-            Around::Container(_) => tree::sample_of(&tree::everybody_else()),
+            Around::Container(..) => tree::sample_of(&tree::everybody_else()),
         }
     }
 
@@ -436,7 +441,7 @@ impl<'a> Behind<'a> {
     pub fn room(&self) -> Room {
         match &self.around {
             Around::OurWall { inside, .. } => inside.room(),
-            Around::Container(contained) => contained.room(),
+            Around::Container(contained, _) => contained.room(),
         }
     }
 
@@ -444,7 +449,7 @@ impl<'a> Behind<'a> {
     fn inside(&self) -> Option<&Inside> {
         match &self.around {
             Around::OurWall { inside, .. } => Some(inside),
-            Around::Container(_) => None,
+            Around::Container(..) => None,
         }
     }
 

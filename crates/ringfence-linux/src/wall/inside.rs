@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use libc::{c_int, c_void};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Uid};
 
+use super::companion::Companion;
 use super::layer::PrivateLayer;
 use super::mount_api::{INERT, READ_ONLY, attach_over, make_private_with, new_file_system, set_attributes_of_one};
 use super::quota::Quota;
@@ -39,6 +41,7 @@ pub(super) struct Building {
     /// How many mounts lie beneath our root, of which the host's is one.
     beneath: usize,
     umask: Mode,
+    lasting: Option<OwnedFd>,
 }
 
 impl Building {
@@ -46,6 +49,7 @@ impl Building {
     /// of new namespaces. What comes from the host was opened while we could see it as the host's user.
     pub(super) fn begin(wall: &Wall, mut opened: Vec<Opened<'_>>) -> Result<Self, SetupError> {
         become_user(wall)?;
+        let lasting = super::lasting::outlast();
         let root = new_file_system("tmpfs", &[("mode", "0755"), ("size", "256m"), ("nr_inodes", "16384")], INERT)
             .map_err(at("make the root"))?;
         let mut quota = Quota::new(wall.writable_bytes, wall.writable_files)?;
@@ -53,7 +57,7 @@ impl Building {
         let umask = rustix::process::umask(Mode::empty());
         let (mut root, beneath) = super::ground::lay(Root::new(root), &mut opened, &mut quota)?;
         let layers = build(&mut root, opened, &mut quota)?;
-        Ok(Self { root, quota, layers, beneath, umask })
+        Ok(Self { root, quota, layers, beneath, umask, lasting })
     }
 
     /// Lets so many bytes and files be written, and no others than were said before.
@@ -67,8 +71,8 @@ impl Building {
         Ok(())
     }
 
-    /// Makes the view our root.
-    pub(super) fn enter(self, wall: &Wall) -> Result<Inside, SetupError> {
+    /// Makes the view our root. The host's is out of reach then, once what is returned beside has ended.
+    pub(super) fn enter(self, wall: &Wall) -> Result<(Inside, LettingGo), SetupError> {
         let step = |step: &str| {
             let step = step.to_owned();
             move |source: io::Error| SetupError::Step { step, source }
@@ -76,18 +80,42 @@ impl Building {
         rustix::process::umask(self.umask);
         rustix::process::fchdir(self.root.folder()).map_err(at("enter the root"))?;
         rustix::process::pivot_root(".", ".").map_err(at("change the root"))?;
-        // They lie over our root now, the host's at the bottom; a proof looks whether any is left.
-        for _ in 0..self.beneath {
-            rustix::mount::unmount(".", rustix::mount::UnmountFlags::DETACH)
-                .map_err(at("let go of the host's root"))?;
-        }
+        let letting_go = LettingGo::begin(self.beneath).map_err(step("let go of the host's root"))?;
         rustix::process::chdir("/").map_err(at("enter the new root"))?;
         // Only the root itself: what is mounted in it has its own restrictions.
         set_attributes_of_one(self.root.folder().as_fd(), READ_ONLY | INERT).map_err(step("close the root"))?;
         rustix::system::sethostname(std::os::unix::ffi::OsStrExt::as_bytes(wall.hostname.as_os_str()))
             .map_err(at("set the name of the machine"))?;
-        Ok(Inside { layers: self.layers, quota: self.quota.into_tree() })
+        let inside = Inside { layers: self.layers, quota: self.quota.into_tree(), lasting: self.lasting };
+        Ok((inside, letting_go))
     }
+}
+
+/// Mounts that lay beneath our root and lie over it now, the host's at the bottom, on their way out. For each the kernel waits for all
+/// processors, so a process of its own does it while we go on. A proof looks whether any is left.
+pub(super) struct LettingGo(Companion);
+
+impl LettingGo {
+    /// Begins to take the first `count` away from the working directory, which is our root.
+    fn begin(count: usize) -> io::Result<Self> {
+        // SAFETY: `let_go` calls the kernel by rustix, which has no `errno`. What it is given is a number and no address.
+        unsafe { Companion::start(let_go, std::ptr::without_provenance_mut(count), 0) }.map(Self)
+    }
+
+    /// Returns once they are gone.
+    pub(super) fn wait(self) -> Result<(), SetupError> {
+        let failed = |source| SetupError::Step { step: "let go of the host's root".to_owned(), source };
+        match self.0.wait().map_err(failed)? {
+            0 => Ok(()),
+            errno => Err(failed(io::Error::from_raw_os_error(errno))),
+        }
+    }
+}
+
+/// The whole life of the process that does it; its exit status is what went wrong.
+extern "C" fn let_go(count: *mut c_void) -> c_int {
+    let gone = (0..count.addr()).try_for_each(|_| rustix::mount::unmount(".", rustix::mount::UnmountFlags::DETACH));
+    gone.map_or_else(rustix::io::Errno::raw_os_error, |()| 0)
 }
 
 /// The proof that this process is behind the wall, with its own root.
@@ -96,6 +124,8 @@ pub(super) struct Inside {
     layers: Vec<PrivateLayer>,
     /// The file system of all that can be written.
     quota: OwnedFd,
+    /// What our mounts outlast us by.
+    lasting: Option<OwnedFd>,
 }
 
 impl Inside {
@@ -123,7 +153,8 @@ impl Inside {
     /// Closes every descriptor from `first` on but our own and `other`.
     pub(super) fn close_all_but_ours(&self, first: i32, other: i32) -> Result<(), i32> {
         let layers = self.layers.iter().flat_map(PrivateLayer::descriptors);
-        let mut kept: Vec<i32> = layers.chain([self.quota.as_raw_fd(), other]).collect();
+        let lasting = self.lasting.iter().map(AsRawFd::as_raw_fd);
+        let mut kept: Vec<i32> = layers.chain(lasting).chain([self.quota.as_raw_fd(), other]).collect();
         kept.sort_unstable();
         let mut next = first;
         for descriptor in kept {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, RestrictionStatus, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope,
+    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use rustix::fs::{FileType, OFlags};
@@ -60,22 +60,38 @@ pub(crate) fn known(version: i32) -> ABI {
     }
 }
 
-/// Restricts this thread to `paths` for all time. Needs `no_new_privs`.
-pub(crate) fn restrict(paths: &[(OsString, Access)]) -> Result<i32, LandlockError> {
-    let version = abi().ok_or(LandlockError::Missing)?;
-    let abi = known(version);
-    // Everything that this kernel's version has is asked for, and nothing less is accepted.
-    let mut ruleset =
-        Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi))?;
-    if version >= 6 {
-        ruleset = ruleset.scope(Scope::from_all(abi))?;
+/// The rules of one wall, made once for all of its programs.
+#[derive(Debug)]
+pub(crate) struct Fence {
+    rules: RulesetCreated,
+    version: i32,
+}
+
+impl Fence {
+    /// Around `paths`, as they are now.
+    pub(crate) fn make(paths: &[(OsString, Access)]) -> Result<Self, LandlockError> {
+        let version = abi().ok_or(LandlockError::Missing)?;
+        let abi = known(version);
+        // Everything that this kernel's version has is asked for, and nothing less is accepted.
+        let mut ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(abi))?;
+        if version >= 6 {
+            ruleset = ruleset.scope(Scope::from_all(abi))?;
+        }
+        let mut rules = ruleset.create()?;
+        for (path, access) in paths {
+            rules = rules.add_rule(rule(Path::new(path), *access, abi)?)?;
+        }
+        Ok(Self { rules, version })
     }
-    let mut created = ruleset.create()?;
-    for (path, access) in paths {
-        created = created.add_rule(rule(Path::new(path), *access, abi)?)?;
+
+    /// Restricts this thread for all time; says by which version. Needs `no_new_privs`.
+    pub(crate) fn restrict(&self) -> Result<i32, LandlockError> {
+        let rules = self.rules.try_clone().map_err(|source| LandlockError::Look { source })?;
+        let RestrictionStatus { ruleset, .. } = rules.restrict_self()?;
+        if ruleset == RulesetStatus::FullyEnforced { Ok(self.version) } else { Err(LandlockError::Partly) }
     }
-    let RestrictionStatus { ruleset, .. } = created.restrict_self()?;
-    if ruleset == RulesetStatus::FullyEnforced { Ok(version) } else { Err(LandlockError::Partly) }
 }
 
 fn rule(path: &Path, access: Access, abi: ABI) -> Result<PathBeneath<OwnedFd>, LandlockError> {

@@ -14,6 +14,7 @@ mod ground;
 mod guest;
 mod inside;
 mod landlock;
+mod lasting;
 mod lay;
 mod layer;
 mod membership;

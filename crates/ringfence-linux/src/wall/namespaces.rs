@@ -141,9 +141,11 @@ pub(super) fn bear(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce()) -> io::
         arguments.cgroup = u64::try_from(cgroup.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
     }
     let masked = SignalMask::block_all()?;
+    let our_processor = rustix::thread::sched_getcpu();
     // One thread, checked above: the child has a whole and consistent copy of its memory, and may go on with any code.
     let forked = clone_process(arguments);
     if let Ok(Forked::Child) = forked {
+        leave(None, our_processor);
         // A panic must never go on in the code of the parent, of which this process is a copy.
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).ok();
         crate::program_process::exit(1);
@@ -151,24 +153,27 @@ pub(super) fn bear(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce()) -> io::
     masked.restore()?;
     match forked? {
         Forked::Parent(pid, pidfd) => {
-            set_beside(pid);
+            if let Some(child) = rustix::process::Pid::from_raw(pid) {
+                leave(Some(child), rustix::thread::sched_getcpu());
+            }
             Ok(Raised::new(pid, pidfd))
         }
         Forked::Child => crate::program_process::exit(1),
     }
 }
 
-/// Lets a new process begin on another processor than ours, where there is one. It is to work beside us; where it was born it may
-/// have to wait until we have nothing to do, even while others are idle. What it may use is afterwards what it was: it waits for a
-/// word of ours before it makes a process for a program. Without this, only time is lost.
-fn set_beside(pid: i32) {
-    let (Some(pid), Ok(all)) = (rustix::process::Pid::from_raw(pid), rustix::thread::sched_getaffinity(None)) else {
-        return;
-    };
+/// Lets a process, or the calling one, go on on another processor than `busy`, where there is one.
+///
+/// A new process is to work beside its maker. Where it was born it may have to wait until its maker has nothing to do, or its maker for
+/// it, even while other processors are idle: whoever of the two runs first moves it. What it may use is afterwards what it
+/// was, by whichever of them is the last to say so. Without this, only time is lost.
+fn leave(process: Option<rustix::process::Pid>, busy: usize) {
+    let Ok(all) = rustix::thread::sched_getaffinity(None) else { return };
     let mut others = all;
-    others.unset(rustix::thread::sched_getcpu());
-    if others.count() > 0 && rustix::thread::sched_setaffinity(Some(pid), &others).is_ok() {
-        rustix::thread::sched_setaffinity(Some(pid), &all).ok();
+    others.unset(busy);
+    let is_there = process.is_some() || rustix::thread::sched_getcpu() == busy;
+    if is_there && others.count() > 0 && rustix::thread::sched_setaffinity(process, &others).is_ok() {
+        rustix::thread::sched_setaffinity(process, &all).ok();
     }
 }
 
@@ -302,17 +307,20 @@ mod tests {
 
     #[test]
     fn whoever_is_put_on_another_processor_may_use_all_afterwards() {
-        let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        set_beside(pid);
         let may_use = |of| {
             let set = rustix::thread::sched_getaffinity(of).unwrap();
             (0..rustix::thread::CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect::<Vec<_>>()
         };
-        let theirs = may_use(rustix::process::Pid::from_raw(pid));
+        let all = may_use(None);
+        let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        leave(Some(pid), rustix::thread::sched_getcpu());
+        let theirs = may_use(Some(pid));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(theirs, may_use(None));
+        assert_eq!(theirs, all);
+        leave(None, rustix::thread::sched_getcpu());
+        assert_eq!(may_use(None), all, "the calling thread");
     }
 
     #[test]

@@ -12,8 +12,9 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::contained::Kernel;
+use super::landlock::Fence;
 use super::proof::{Company, Expected, Proof, prove};
-use super::{Access, WallLaunch, landlock, os_paths};
+use super::{Access, WallLaunch, os_paths};
 use crate::keeper::{Rlimit, RlimitKind, c_string, null_terminated};
 use crate::keeper_process::CONTROL;
 use crate::program_process::{close_from_on_exec, errno, reset_signals, set_limit};
@@ -188,7 +189,7 @@ pub(super) fn close_others_on_exec() -> Result<(), Failed> {
 }
 
 /// Puts the restrictions of `launch` in force for the calling process, and proves them.
-pub(super) fn restrict(launch: &WallLaunch, company: Company) -> Result<Vec<Proof>, Failed> {
+pub(super) fn restrict(launch: &WallLaunch, fence: &Fence, company: Company) -> Result<Vec<Proof>, Failed> {
     let restrictions = &launch.restrictions;
     for limit in restrictions.rlimits.iter().filter(|limit| limit.kind != RlimitKind::Core) {
         set_limit(limit).map_err(|(stage, errno)| Failed::Step(stage, errno))?;
@@ -197,7 +198,7 @@ pub(super) fn restrict(launch: &WallLaunch, company: Company) -> Result<Vec<Proo
     if let Some(processors) = restrictions.processors {
         pin(processors).map_err(|error| Failed::said(&error))?;
     }
-    let version = landlock::restrict(&restrictions.paths).map_err(|error| Failed::said(&error))?;
+    let version = fence.restrict().map_err(|error| Failed::said(&error))?;
     let expected = Expected {
         identity: launch.wall.identity,
         shown: restrictions.paths.len(),

@@ -255,9 +255,12 @@ fn needs() -> Result<(), Unavailable> {
             "use Linux 5.13 or newer with `landlock` in the boot parameter lsm=",
         );
     }
+    // Root may, wherever the kernel can.
+    if rustix::process::geteuid().is_root() && Path::new("/proc/self/ns/user").exists() {
+        return Ok(());
+    }
     match crate::host::user_namespaces().as_str() {
         "available" => Ok(()),
-        _ if rustix::process::geteuid().is_root() && Path::new("/proc/self/ns/user").exists() => Ok(()),
         why => missing(
             &format!("an ordinary user may not make user namespaces here: {why}"),
             "sysctl -w user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1 (and, with AppArmor, kernel.apparmor_restrict_unprivileged_userns=0)",

@@ -52,6 +52,10 @@ pub(super) fn system(identity: Identity) -> Vec<Entry> {
 
 /// Folders of `/etc` such as `java-17-openjdk`: on Debian, Java has its settings there, and knows no TLS without them.
 fn settings_of_java() -> Vec<PathBuf> {
+    // Where no Java is, all of /etc need not be read.
+    if !Path::new("/usr/lib/jvm").is_dir() {
+        return Vec::new();
+    }
     let Ok(etc) = fs::read_dir("/etc") else { return Vec::new() };
     let is_of_java = |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("java-"));
     let found =
