@@ -28,6 +28,7 @@ mod far;
 mod guest;
 mod inside;
 mod landlock;
+pub(crate) mod later;
 mod lead_out;
 mod native;
 mod none;

@@ -29,6 +29,7 @@ mod overlay;
 mod resume;
 pub mod selection;
 mod swap;
+pub(crate) mod take_away;
 pub mod undo;
 pub mod untouched;
 
