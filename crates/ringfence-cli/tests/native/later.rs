@@ -193,7 +193,7 @@ impl<'a> Waiting<'a> {
 }
 
 fn denied(outcome: &Value) -> Vec<&str> {
-    let all = outcome["violations"].as_array().unwrap().iter().filter(|one| one["rule"] == "fs.deny");
+    let all = outcome["violations"].as_array().unwrap().iter().filter(|one| one["rule"] == "fs.deny.later");
     all.map(|one| one["message"].as_str().unwrap()).collect()
 }
 

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use self::watch::Watch;
 use super::native::deny;
 use super::{StartError, WallError};
-use crate::event::Violation;
+use crate::event::{LATER_FILES, Violation};
 use crate::outcome::{Failure, FailureKind};
 use crate::state::StateFolder;
 use crate::waiting::waiting;
@@ -146,7 +146,7 @@ impl Later {
     pub(crate) fn violations(&self, since: Instant) -> Vec<Violation> {
         let mut seen = self.seen();
         let looked = waiting(|| self.catch_up(&mut seen));
-        let violation = |message| Violation { rule: "fs.deny".to_owned(), message };
+        let violation = |message| Violation { rule: LATER_FILES.to_owned(), message };
         let (away, stayed): (Vec<&Came>, Vec<&Came>) =
             seen.came.iter().filter(|came| came.at > since).partition(|came| came.stays.is_none());
         let mut violations = Vec::new();
@@ -340,12 +340,16 @@ async fn watch_over(later: Weak<Later>) {
         };
         let Some(events) = events else { continue };
         // An error means that nobody tells any more: then it is looked at as before.
-        while let Ok(mut ready) = events.readable().await {
-            ready.clear_ready();
+        while events.readable().await.is_ok() {
             let Some(later) = later.upgrade() else { return };
             let mut seen = later.seen();
-            // What failed is looked at again when something comes, or somebody asks.
-            waiting(|| later.catch_up(&mut seen)).ok();
+            let deal = || {
+                // What failed is looked at again when something comes, or somebody asks.
+                waiting(|| later.catch_up(&mut seen)).ok();
+                // All that had come was read.
+                Err::<(), io::Error>(io::ErrorKind::WouldBlock.into())
+            };
+            events.try_io(deal).ok();
             if seen.watch.is_none() {
                 break;
             }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
 
 use crate::workspace::copy::Kind;
 
@@ -24,7 +24,8 @@ const PIECE: usize = 16 * 1024;
 /// Folders that are watched.
 #[derive(Debug)]
 pub(super) struct Watch {
-    events: Arc<AsyncFd<OwnedFd>>,
+    /// In the event loop, which only tells that something came.
+    events: Arc<Receiver>,
     /// The workspace itself, as a path of this process.
     root: PathBuf,
     folders: HashMap<i32, PathBuf>,
@@ -44,7 +45,7 @@ impl Watch {
     pub(super) fn new(root: &OwnedFd) -> io::Result<Self> {
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         Ok(Self {
-            events: Arc::new(AsyncFd::new(events)?),
+            events: Arc::new(Receiver::from_owned_fd_unchecked(events)?),
             root: PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd())),
             folders: HashMap::new(),
             refused: None,
@@ -52,7 +53,7 @@ impl Watch {
     }
 
     /// To wait for something to come.
-    pub(super) fn events(&self) -> Arc<AsyncFd<OwnedFd>> {
+    pub(super) fn events(&self) -> Arc<Receiver> {
         Arc::clone(&self.events)
     }
 
@@ -90,7 +91,7 @@ impl Watch {
     pub(super) fn hear(&mut self) -> Heard {
         let mut heard = Heard::default();
         let mut piece = Vec::<u8>::with_capacity(PIECE);
-        let mut reader = Reader::new(self.events.get_ref(), piece.spare_capacity_mut());
+        let mut reader = Reader::new(self.events.as_fd(), piece.spare_capacity_mut());
         loop {
             match reader.next() {
                 Ok(event) => {
