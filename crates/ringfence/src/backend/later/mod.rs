@@ -303,7 +303,7 @@ impl Later {
         if deny::is_changed_here_only(self.lower.held()) {
             match Watch::new(self.lower.held()) {
                 Ok(watch) => seen.watch = Some(watch),
-                Err(error) => seen.unwatched = Some(error.to_string()),
+                Err(error) => seen.unwatched = Some(error),
             }
         } else {
             seen.unwatched = Some("the file system may be changed from elsewhere".to_owned());
@@ -335,7 +335,8 @@ async fn watch_over(later: Weak<Later>) {
             let wanted = began.elapsed() >= WATCHED_AFTER && seen.unwatched.is_none();
             let looked = waiting(|| if wanted { later.begin_to_watch(&mut seen) } else { later.catch_up(&mut seen) });
             seen.failed = looked.err().map(|error| error.to_string());
-            rest = LOOK_EVERY.max(look.elapsed() * REST);
+            // Letting go of a watch that could not be had in full takes time, and is no look.
+            rest = if wanted { LOOK_EVERY } else { LOOK_EVERY.max(look.elapsed() * REST) };
             seen.watch.as_ref().map(Watch::events)
         };
         let Some(events) = events else { continue };

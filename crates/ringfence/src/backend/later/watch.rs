@@ -41,11 +41,15 @@ pub(super) struct Heard {
 }
 
 impl Watch {
-    /// Watches nothing yet of the workspace that `root` holds, and that is held for as long.
-    pub(super) fn new(root: &OwnedFd) -> io::Result<Self> {
-        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+    /// Watches nothing yet of the workspace that `root` holds, and that is held for as long. Or says why not.
+    pub(super) fn new(root: &OwnedFd) -> Result<Self, String> {
+        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|errno| match errno {
+            Errno::MFILE => "this user watches too much already (fs.inotify.max_user_instances)".to_owned(),
+            errno => io::Error::from(errno).to_string(),
+        })?;
+        let events = Receiver::from_owned_fd_unchecked(events).map_err(|error| error.to_string())?;
         Ok(Self {
-            events: Arc::new(Receiver::from_owned_fd_unchecked(events)?),
+            events: Arc::new(events),
             root: PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd())),
             folders: HashMap::new(),
             refused: None,
@@ -78,6 +82,9 @@ impl Watch {
             // It is gone, or a link by now: who watches the folder above hears of what comes in its place. One that may not be
             // read is denied as a whole.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => {}
+            Err(Errno::NOSPC) => {
+                self.refused = Some("this user may watch no more folders (fs.inotify.max_user_watches)".to_owned());
+            }
             Err(errno) => self.refused = Some(io::Error::from(errno).to_string()),
         }
     }
