@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
-# Runs the tests of both SDKs against a binary: sdk/test.sh BINARY
+# Runs the tests of both SDKs against a binary: sdk/test.sh BINARY [FOLDER]
 #
-# What cannot be run here is named at the end. With CI set, or where RINGFENCE_SDK_REQUIRE lists it (python, typescript,
-# agent, with commas), that is a failure. The network is used only to fetch what npm does not have yet.
+# What npm fetches and the compiler makes lies in FOLDER, target/sdk unless said otherwise; nothing is written beside the
+# sources. What cannot be run here is named at the end. With CI set, or where RINGFENCE_SDK_REQUIRE lists it (python, typescript,
+# agent, with commas), that is a failure. The network is used only to fetch what is not in FOLDER yet.
 set -euo pipefail
 
-AGENT_SDK=@anthropic-ai/claude-agent-sdk@0.3.325
+AGENT_SDK=@anthropic-ai/claude-agent-sdk
+AGENT_SDK_VERSION=0.3.325
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-[ $# -eq 1 ] || { echo "usage: sdk/test.sh BINARY" >&2; exit 2; }
+[ $# -eq 1 ] || [ $# -eq 2 ] || { echo "usage: sdk/test.sh BINARY [FOLDER]" >&2; exit 2; }
 [ -x "$1" ] && [ -f "$1" ] || { echo "error: $1 is no program; build it with: cargo build" >&2; exit 2; }
 binary=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+folder=${2-$here/../target/sdk}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
 require=${RINGFENCE_SDK_REQUIRE-}
 [ -z "${CI-}" ] || require=python,typescript,agent
 
@@ -44,28 +49,36 @@ typescript_tests() {
         skip typescript "there is no node of version 20 or newer"
         return
     fi
-    cd "$here/typescript"
-    if [ ! -x node_modules/.bin/tsc ] && ! npm ci --no-audit --no-fund --prefer-offline >"$state/npm" 2>&1; then
-        tail -n 5 "$state/npm" >&2
-        skip typescript "npm could not fetch the compiler"
-        return
+    cd "$folder"
+    if ! [ -x node_modules/.bin/tsc ]; then
+        cp "$here/typescript/package.json" "$here/typescript/package-lock.json" .
+        if ! npm ci --no-audit --no-fund --prefer-offline >"$state/npm" 2>&1; then
+            tail -n 5 "$state/npm" >&2
+            skip typescript "npm could not fetch the compiler"
+            return
+        fi
     fi
-    # Beside the package and not in it: there it is an optional peer, which npm leaves out.
-    if [ ! -e ../node_modules/@anthropic-ai/claude-agent-sdk ]; then
-        if ! npm install --prefix "$here" --no-save --no-package-lock --no-audit --no-fund --prefer-offline "$AGENT_SDK" \
-            >"$state/npm" 2>&1 || [ ! -e ../node_modules/@anthropic-ai/claude-agent-sdk ]; then
+    # For the package it is an optional peer, which npm leaves out.
+    if ! [ -e "node_modules/$AGENT_SDK" ]; then
+        if ! npm install --no-save --no-package-lock --no-audit --no-fund --prefer-offline "$AGENT_SDK@$AGENT_SDK_VERSION" \
+            >"$state/npm" 2>&1 || ! [ -e "node_modules/$AGENT_SDK" ]; then
             tail -n 5 "$state/npm" >&2
             skip agent "npm could not fetch $AGENT_SDK"
         fi
     fi
     "$binary" mcp --help >/dev/null 2>&1 || skip agent "this binary has no \`ringfence mcp\`: only what needs none of it is tried"
     echo "== typescript: node $(node --version)"
-    rm -rf build
-    if ! { node_modules/.bin/tsc -p tsconfig.json --noEmit && node_modules/.bin/tsc -p tsconfig.tests.json; }; then
+    # A copy of the sources, from where modules are looked for in this folder.
+    rm -rf typescript
+    mkdir typescript
+    (cd "$here/typescript" && cp -R src tests package.json tsconfig.json tsconfig.tests.json "$folder/typescript")
+    cd typescript
+    tsc=$folder/node_modules/.bin/tsc
+    if ! { "$tsc" -p tsconfig.json --noEmit && "$tsc" -p tsconfig.tests.json; }; then
         failed+=("types of typescript")
         return
     fi
-    RINGFENCE_BIN=$binary node --test --test-reporter=spec build/tests/*.test.js || failed+=(typescript)
+    RINGFENCE_BIN=$binary node --test --test-concurrency=2 --test-reporter=spec build/tests/*.test.js || failed+=(typescript)
 }
 
 if RINGFENCE_STATE_DIR=$state/state "$binary" run --quiet --workspace "$state" -- true; then

@@ -35,6 +35,7 @@ const TARGETS: &[(&str, Limit)] = &[
     ("user_files_inside_over_bare", Limit::AtMost(1.25)),
     ("root_git_status_inside_over_bare", Limit::AtMost(1.25)),
     ("user_git_status_inside_over_bare", Limit::AtMost(1.25)),
+    ("mcp_python_call_over_bare", Limit::AtMost(1.3)),
     ("output_10gb_growth_mb", Limit::Below(20.0)),
 ];
 

@@ -6,6 +6,7 @@
 
 mod ahead;
 mod bench;
+mod clients;
 mod docs;
 mod engines;
 mod footprint;

@@ -1,4 +1,4 @@
-//! The two commands of the README: what they promise is what happens.
+//! The commands of the README: what they promise is what happens. Those that start agents are tried by the step `clients`.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,10 @@ use crate::workspace::Workspace;
 const RUN: &str = "cargo run --release -- run ";
 const TEST: &str = "cargo xtask test";
 const PROMISED: &str = "hello from the sandbox";
+const INIT: &str = "ringfence init ";
+const INSTALL: &str = "cargo install --path ";
 
-/// Runs the README's first command as written there, and checks that README and CI name the same test command.
+/// Runs the README's first command as written there and those that set agents up, and checks that README and CI name the same test command.
 pub(crate) fn check(workspace: &Workspace, scratch: &Scratch, screen: &Screen) -> Result<Outcome, Failure> {
     let readme = read(&workspace.root.join("README.md"))?;
     let line = command_in(&readme, RUN)
@@ -31,13 +33,38 @@ pub(crate) fn check(workspace: &Workspace, scratch: &Scratch, screen: &Screen) -
     scratch.apply(&mut command);
     let output = command.output().map_err(|error| Failure::io(format!("run `{line}`"), &error))?;
     let stdout = String::from_utf8_lossy(&output.stdout);
-    if output.status.success() && stdout.lines().any(|line| line == PROMISED) {
-        return Ok(Outcome::Passed(format!("`{line}` says `{PROMISED}`")));
+    if !output.status.success() || !stdout.lines().any(|line| line == PROMISED) {
+        return Err(Failure {
+            what: format!("`{line}` ended with {} and did not do what README.md says", output.status),
+            output: format!("stdout:\n{stdout}\nstderr:\n{}", String::from_utf8_lossy(&output.stderr)),
+        });
     }
-    Err(Failure {
-        what: format!("`{line}` ended with {} and did not do what README.md says", output.status),
-        output: format!("stdout:\n{stdout}\nstderr:\n{}", String::from_utf8_lossy(&output.stderr)),
-    })
+    let agents = set_up_agents(workspace, scratch, screen, &readme)?;
+    Ok(Outcome::Passed(format!("`{line}` says `{PROMISED}`; {agents} agents can be set up")))
+}
+
+/// Sets up each agent that the README names, in one project, and sees that nothing is missing then. Returns how many there were.
+fn set_up_agents(workspace: &Workspace, scratch: &Scratch, screen: &Screen, readme: &str) -> Result<usize, Failure> {
+    let package = command_in(readme, INSTALL).and_then(|line| line.strip_prefix(INSTALL)).map(str::trim);
+    let manifest = package.map(|folder| workspace.root.join(folder).join("Cargo.toml"));
+    if !manifest.as_deref().is_some_and(|file| read(file).is_ok_and(|text| text.contains("\nname = \"ringfence\""))) {
+        return Err(Failure::new(format!("README.md has no fenced line `{INSTALL}FOLDER` that leads to our program")));
+    }
+    let lines: Vec<&str> = commands_in(readme).filter(|line| line.starts_with(INIT)).collect();
+    let project = scratch.subfolder("readme-project")?;
+    for (line, more) in lines.iter().map(|line| (*line, "--yes")).chain(lines.iter().map(|line| (*line, "--check"))) {
+        // As if it were installed: by its name, in a folder of `PATH`.
+        let words = line.strip_prefix("ringfence ").unwrap_or(line).split_whitespace();
+        let mut command = workspace.cargo(["run", "--quiet", "--release", "--manifest-path"]);
+        command.arg(workspace.root.join("Cargo.toml")).arg("--").args(words).arg(more).current_dir(&project);
+        scratch.apply(&mut command);
+        capture(screen, command)?.required()?;
+    }
+    fs::remove_dir_all(&project).map_err(|error| Failure::io(format!("remove `{}`", project.display()), &error))?;
+    match lines.len() {
+        0 => Err(Failure::new(format!("README.md has no fenced line that starts with `{INIT}`"))),
+        count => Ok(count),
+    }
 }
 
 /// What builds all that the README's first command needs.
@@ -49,21 +76,21 @@ fn read(file: &Path) -> Result<String, Failure> {
     fs::read_to_string(file).map_err(|error| Failure::io(format!("read `{}`", file.display()), &error))
 }
 
-/// The first line inside a fenced block that starts so, without a prompt.
+/// The first command that starts so.
 fn command_in<'a>(text: &'a str, start: &str) -> Option<&'a str> {
+    commands_in(text).find(|line| line.starts_with(start))
+}
+
+/// The lines inside fenced blocks, without prompts.
+fn commands_in(text: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
-    for line in text.lines() {
-        let line = line.trim();
+    text.lines().map(str::trim).filter_map(move |line| {
         if line.starts_with("```") {
             fenced = !fenced;
-        } else if fenced {
-            let line = line.strip_prefix("$ ").unwrap_or(line);
-            if line.starts_with(start) {
-                return Some(line);
-            }
+            return None;
         }
-    }
-    None
+        fenced.then(|| line.strip_prefix("$ ").unwrap_or(line))
+    })
 }
 
 /// What the script does, besides comments and finding its own folder.

@@ -7,7 +7,7 @@ use crate::footprint::{Footprint, Scratch};
 use crate::step::{Captured, Failure, Outcome, Paint, Screen, Verbosity, capture};
 use crate::tools::{self, DENY, NEXTEST};
 use crate::workspace::{BUILD_EVERYTHING, Workspace};
-use crate::{docs, engines, fuzz, ordinary_user, readme, static_binary, tidy};
+use crate::{clients, docs, engines, fuzz, ordinary_user, readme, static_binary, tidy};
 
 /// Tells the tests what may not be skipped, as a list with commas. A missing backend that it names is a failure.
 pub(crate) const BACKENDS_REQUIRED: &str = "RINGFENCE_TEST_REQUIRE";
@@ -60,6 +60,12 @@ const STEPS: &[Step] = &[
         about: "the same on container engines of our own",
         needs: &["tools", "build"],
         run: on_engines,
+    },
+    Step {
+        name: "clients",
+        about: "the SDKs and real agents with our binary",
+        needs: &["tools", "build"],
+        run: with_clients,
     },
     Step { name: "doctests", about: "examples in the documentation", needs: &["build"], run: doctests },
     Step { name: "docs", about: "cargo doc, warnings are errors", needs: &["build"], run: document },
@@ -163,6 +169,9 @@ pub(crate) fn test(workspace: &Workspace, choice: &Choice) -> Result<ExitCode, F
 fn builds_of(workspace: &Workspace, steps: &[&Step]) -> Vec<Command> {
     let is_there = |name: &str| steps.iter().any(|step| step.name == name);
     let mut builds = Vec::new();
+    if is_there("clients") {
+        builds.push(clients::fetch(workspace));
+    }
     if is_there("fuzz") && fuzz::exists(workspace) {
         builds.extend(fuzz::build_ahead(workspace));
     }
@@ -256,6 +265,10 @@ fn ordinary(bench: &mut Bench<'_>) -> Result<Outcome, Failure> {
 
 fn on_engines(bench: &mut Bench<'_>) -> Result<Outcome, Failure> {
     engines::test(bench.workspace, bench.scratch, bench.screen)
+}
+
+fn with_clients(bench: &mut Bench<'_>) -> Result<Outcome, Failure> {
+    clients::test(bench.workspace, bench.scratch, bench.screen)
 }
 
 fn doctests(bench: &mut Bench<'_>) -> Result<Outcome, Failure> {

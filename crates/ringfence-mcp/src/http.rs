@@ -33,8 +33,8 @@ const PATH: &str = "/mcp";
 const MOST_STRANGERS: usize = 64;
 /// Connections of one client.
 const MOST_CONNECTIONS: usize = 32;
-/// Sessions of one client, which only 2025-11-25 has. One that is not used ends after some minutes.
-const MOST_SESSIONS: usize = 16;
+/// Sessions of one client, which only 2025-11-25 has. One that is not used ends after some minutes, which is how most clients end theirs.
+const MOST_SESSIONS: usize = 64;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 const SESSION: &str = "mcp-session-id";

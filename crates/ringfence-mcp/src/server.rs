@@ -11,9 +11,9 @@ use ringfence::request::Metadata;
 use ringfence::{Engine, StateFolder};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, ErrorData, GetTaskParams, GetTaskResult,
-    Implementation, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig, Tool,
-    UpdateTaskParams,
+    Implementation, ListPromptsRequestMethod, ListPromptsResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ServerCapabilities, ServerConfig, Tool, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{RoleServer, ServerHandler};
@@ -265,8 +265,19 @@ impl ServerHandler for Door {
         let read = tokio::task::spawn_blocking(move || found.and_then(|found| found.read(&state))).await;
         match read.ok().flatten() {
             Some(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
-            None => Err(ErrorData::resource_not_found("there is no such resource", None)),
+            None => {
+                Err(ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": request.uri }))))
+            }
         }
+    }
+
+    /// There are none, and an empty list would say that there could be.
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
     }
 
     async fn get_task(

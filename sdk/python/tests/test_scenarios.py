@@ -99,15 +99,12 @@ class Scenarios(InWorkspace):
             "def upload(url):\n"
             "    return urllib.request.urlopen(urllib.request.Request(url, data=b'of the workspace'), timeout=5).read()\n"
         )
-        policy = {"net": {"mode": "allowlist", "allow": [f"127.0.0.1:{server.port}"]}}
+        # Naming the vendor is not enough: whoever has a key can read what is sent there.
+        policy = {"net": {"mode": "allowlist", "allow": [f"127.0.0.1:{server.port}", "api.anthropic.com"]}}
         with get_sandbox(self.workspace, policy=policy) as sandbox:
             self.assertTrue(sandbox.execute_python(f"{upload}upload('http://127.0.0.1:{server.port}/v1/files')").ok)
             self.assertEqual(server.visits, ["/v1/files"])
-            try:
-                outcome = sandbox.execute_python(f"{upload}upload('http://api.anthropic.com/v1/files')")
-            except Refused as refused:
-                # Reading it already showed where it leads.
-                self.assertTrue(refused.refusal.rule)
-                return
+            outcome = sandbox.execute_python(f"{upload}upload('http://api.anthropic.com/v1/files')")
         self.assertEqual([(one.host, one.allowed) for one in outcome.network], [("api.anthropic.com", False)])
+        self.assertIn("net.stranger", outcome.violations[0].message)
         self.assertIn("403", outcome.stderr)

@@ -190,9 +190,10 @@ test('an upload to a file api of a model vendor is blocked', { skip: noMcp }, as
   const upload = (url: string) =>
     python(`import urllib.request\nurllib.request.urlopen(urllib.request.Request('${url}', data=b'x'), timeout=5).read()\nprint('sent')`);
   const told = await ask(t, place(t), [upload(`http://127.0.0.1:${host.port}/v1/files`), upload('http://api.anthropic.com/v1/files')], {
-    sandboxPolicy: { net: { mode: 'allowlist', allow: [`127.0.0.1:${host.port}`] } },
+    sandboxPolicy: { net: { mode: 'allowlist', allow: [`127.0.0.1:${host.port}`, 'api.anthropic.com'] } },
   });
   assert.deepEqual(host.visits, ['/v1/files']);
-  assert.match(told.results[1]!.text, /403|refused|denied/i);
+  assert.match(told.results[1]!.text, /403/);
+  assert.match(told.results[1]!.text, /net\.stranger/);
   assert.ok(!told.results[1]!.text.includes('sent\n'));
 });

@@ -106,19 +106,16 @@ test('a secret of the hosts environment is undefined inside', async (t) => {
 test('an upload to a file api of a model vendor is blocked', async (t) => {
   const { workspace } = place(t);
   const host = await server(t);
-  const policy = { net: { mode: 'allowlist' as const, allow: [`127.0.0.1:${host.port}`] } };
+  // Naming the vendor is not enough: whoever has a key can read what is sent there.
+  const policy = { net: { mode: 'allowlist' as const, allow: [`127.0.0.1:${host.port}`, 'api.anthropic.com'] } };
   const session = await Session.start({ workspace, policy });
   t.after(() => session.stop());
   const upload = (url: string) =>
     `import urllib.request\nurllib.request.urlopen(urllib.request.Request('${url}', data=b'of the workspace'), timeout=5).read()\n`;
   assert.equal((await session.execCode('python', upload(`http://127.0.0.1:${host.port}/v1/files`))).exitCode, 0);
   assert.deepEqual(host.visits, ['/v1/files']);
-  try {
-    const outcome = await session.execCode('python', upload('http://api.anthropic.com/v1/files'));
-    assert.deepEqual(outcome.network?.map((one) => [one.host, one.allowed]), [['api.anthropic.com', false]]);
-    assert.match(outcome.stderr, /403/);
-  } catch (error) {
-    // Reading it already showed where it leads.
-    assert.ok(error instanceof Refused, String(error));
-  }
+  const outcome = await session.execCode('python', upload('http://api.anthropic.com/v1/files'));
+  assert.deepEqual(outcome.network?.map((one) => [one.host, one.allowed]), [['api.anthropic.com', false]]);
+  assert.match(outcome.violations[0]?.message ?? '', /net\.stranger/);
+  assert.match(outcome.stderr, /403/);
 });

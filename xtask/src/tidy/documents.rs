@@ -7,7 +7,7 @@ use super::{Tree, Violation, violation};
 
 const SPECIFICATION: &str = "docs/SPECIFICATION.md";
 const DECISIONS: &str = "docs/decisions/";
-const SDKS: &str = "sdk/";
+const SDKS: [&str; 2] = ["sdk/", "xtask/clients/"];
 
 /// Rows look like `| P-NAME | what is promised | \`name_of_a_test\` |`.
 pub(super) fn promises_name_their_tests(tree: &Tree) -> Vec<Violation> {
@@ -87,7 +87,7 @@ fn functions(tree: &Tree) -> BTreeSet<String> {
 /// Methods of Python, `def test_name(self)`, and titles of TypeScript, `test('title', ...)`.
 fn tests_of_the_sdks(tree: &Tree) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for (path, text) in tree.texts().filter(|(path, _)| path.starts_with(SDKS)) {
+    for (path, text) in tree.texts().filter(|(path, _)| SDKS.iter().any(|folder| path.starts_with(folder))) {
         let (before, after, kept) = match path {
             path if path.ends_with(".py") => ("def test_", '(', "test_"),
             path if path.ends_with(".test.ts") => ("test('", '\'', ""),
