@@ -43,15 +43,16 @@ export function missing(name: string, file: string | undefined): string | false 
 export function project(t: TestContext, agents: string[], policy?: string): Project {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'ringfence-client-')));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
-  const [work, home, bin] = ['work', 'home', 'bin'].map((name) => {
+  const [work, home, bin, tmp] = ['work', 'home', 'bin', 'tmp'].map((name) => {
     mkdirSync(join(folder, name));
     return join(folder, name);
-  }) as [string, string, string];
+  }) as [string, string, string, string];
   const outside = join(folder, 'outside.txt');
   writeFileSync(outside, 'of the host\n');
   symlinkSync(binary, join(bin, 'ringfence'));
   const path = [bin, dirname(process.execPath), process.env['PATH'] ?? ''].join(delimiter);
-  const env = { PATH: path, HOME: home, LANG: 'C.UTF-8', HOST_VALUE: SECRET };
+  // The second is for Claude Code, which does not heed the first.
+  const env = { PATH: path, HOME: home, TMPDIR: tmp, CLAUDE_CODE_TMPDIR: tmp, LANG: 'C.UTF-8', HOST_VALUE: SECRET };
   if (policy !== undefined) writeFileSync(join(work, 'sandbox.policy.yaml'), policy);
   if (agents.length > 0) {
     const words = ['init', '--yes', ...agents.flatMap((agent) => ['--agent', agent])];

@@ -52,6 +52,7 @@ function environment(home: string, url: string): Record<string, string> {
   return {
     PATH: process.env['PATH'] ?? '',
     HOME: home,
+    CLAUDE_CODE_TMPDIR: home,
     ANTHROPIC_BASE_URL: url,
     ANTHROPIC_API_KEY: 'sk-made-up',
     CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',

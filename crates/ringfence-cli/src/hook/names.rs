@@ -1,6 +1,6 @@
 //! Tools that touch nothing but the conversation, by the names that agents give them. What they lead to comes to us as calls of its own.
 
-pub(super) const CLAUDE_CODE_TALK: [&str; 36] = [
+pub(super) const CLAUDE_CODE_TALK: [&str; 37] = [
     "Agent",
     "AskUserQuestion",
     "BashOutput",
@@ -16,6 +16,7 @@ pub(super) const CLAUDE_CODE_TALK: [&str; 36] = [
     "KillShell",
     "ListAgents",
     "ListPeers",
+    "ReportFindings",
     "ScheduleWakeup",
     "SendMessage",
     "SendUserMessage",
@@ -60,7 +61,7 @@ pub(super) const CODEX_TALK: [&str; 18] = [
     "create_goal",
 ];
 
-pub(super) const GEMINI_TALK: [&str; 16] = [
+pub(super) const GEMINI_TALK: [&str; 20] = [
     "activate_skill",
     "ask_user",
     "cli_help",
@@ -70,11 +71,15 @@ pub(super) const GEMINI_TALK: [&str; 16] = [
     "exit_plan_mode",
     "get_internal_docs",
     "generalist",
+    "invoke_agent",
+    "list_background_processes",
+    "read_background_output",
     "tracker_add_dependency",
     "tracker_create_task",
     "tracker_get_task",
     "tracker_list_tasks",
     "tracker_update_task",
+    "tracker_visualize",
     "update_topic",
     "write_todos",
 ];

@@ -29,6 +29,11 @@ enum Kind {
     Plain(Value),
 }
 
+/// Behind the `/* comment */` that `text` begins with. What opens it does not close it: `/*/` is open.
+fn end_of_comment(text: &str) -> Option<usize> {
+    Some(text.get(2..)?.find("*/")? + 4)
+}
+
 struct Reader<'t> {
     text: &'t str,
     at: usize,
@@ -53,8 +58,7 @@ impl Reader<'_> {
             if rest.starts_with("//") {
                 self.at += rest.find('\n').unwrap_or(rest.len());
             } else if rest.starts_with("/*") {
-                let end = rest.find("*/").ok_or_else(|| self.wrong("a comment has no end"))?;
-                self.at += end + 2;
+                self.at += end_of_comment(rest).ok_or_else(|| self.wrong("a comment has no end"))?;
             } else if spaces == 0 {
                 return Ok(());
             }
@@ -291,7 +295,9 @@ fn after_comma(text: &str, at: usize) -> usize {
 fn end_of_what_belongs(text: &str, at: usize) -> usize {
     let line = text[at..].split(['\n', '\r']).next().unwrap_or_default();
     let words = line.trim_start();
-    let whole = words.starts_with("//") || (words.starts_with("/*") && words.trim_end().ends_with("*/"));
+    // Behind a comment the container may end.
+    let alone = |end: usize| words.get(end..).is_some_and(|rest| rest.trim().is_empty());
+    let whole = words.starts_with("//") || (words.starts_with("/*") && end_of_comment(words).is_some_and(alone));
     if whole { at + line.trim_end().len() } else { at }
 }
 
@@ -381,8 +387,17 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_ends_where_every_reader_says_and_the_container_may_end_behind_it() {
+        let text = "{\"a\":\n[1] /* x */ } /* y */";
+        assert_eq!(parse(&set(text, &["b"], &json!(2)).unwrap()).unwrap(), json!({ "a": [1], "b": 2 }));
+        // For an agent all of this is a comment.
+        assert_eq!(parse("{ /*/ \"a\": 1, /*/ \"b\": 2 }").unwrap(), json!({ "b": 2 }));
+    }
+
+    #[test]
     fn what_is_no_json_or_stands_in_the_way_is_an_error() {
-        for bad in ["{", "{\"a\" 1}", "[1 2]", "{} x", "{\"a\":1,\"a\":2}", "/* x", "{'a': 1}", "nul"] {
+        for bad in ["/*/", "{ /*/ }", "{", "{\"a\" 1}", "[1 2]", "{} x", "{\"a\":1,\"a\":2}", "/* x", "{'a': 1}", "nul"]
+        {
             assert!(parse(bad).is_err(), "{bad}");
         }
         assert!(parse(&"[".repeat(100_000)).is_err());

@@ -66,7 +66,10 @@ impl Target {
             ),
             Self::ClaudeCode => Some("Claude Code asks once whether the server `ringfence` of `.mcp.json` may be used"),
             Self::Cursor => Some("Cursor reads hooks when it starts: start it again"),
-            Self::Gemini | Self::Vscode => None,
+            Self::Gemini => Some(
+                "Gemini CLI reads the hooks and the server of a project only in a folder that it trusts: say so when it asks, or under /permissions",
+            ),
+            Self::Vscode => None,
         }
     }
 

@@ -8,6 +8,9 @@ mod endings;
 mod files;
 mod hello;
 mod http;
+#[path = "../native/origin.rs"]
+#[allow(dead_code, reason = "shared with the tests of the wall, which use the rest of it")]
+mod origin;
 #[path = "../native/probe.rs"]
 #[allow(dead_code, reason = "shared with the tests of the wall, which use the rest of it")]
 mod probe;

@@ -7,6 +7,7 @@ use ringfence_testkit::canary::secret;
 use serde_json::{Value, json};
 
 use crate::connection::{BOTH, Connection, Protocol, text};
+use crate::origin::Origin;
 use crate::probe::{interpreter, outside, walled, walled_with};
 use crate::stage::Stage;
 
@@ -121,4 +122,49 @@ fn a_secret_of_the_hosts_environment_is_not_there_inside() {
     assert!(!result.to_string().contains("x7y7z7"));
     stage.write("sandbox.policy.yaml", "version: 1\nproc: { env: { pass: [A_SECRET] } }\n");
     assert_eq!(stdout(&open(&stage).python(look)), "x7y7z7\n");
+}
+
+/// Sends `data` to each address, as a program that heeds the variables for a proxy.
+const UPLOAD: &str = "
+import sys, urllib.request, urllib.error
+def upload(url):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data=b'of the workspace'), timeout=10) as answer: print(answer.status)
+    except urllib.error.HTTPError as error: print(error.code, error.read().decode())
+";
+
+#[test]
+fn a_listed_host_is_reached_and_another_and_a_vendors_file_store_are_refused_with_403_and_recorded() {
+    let (listed, other) = (Origin::start(), Origin::start());
+    // Naming the vendor is not enough: whoever has a key can read what is sent there.
+    let policy = format!("net: {{ mode: allowlist, localhost: [{}], allow: [api.anthropic.com] }}\n", listed.port);
+    let (Some(stage), Some(_)) = (walled_with(&policy), interpreter()) else { return };
+    for protocol in BOTH {
+        let mut client = Connection::open(&stage, protocol);
+        let reached = client.python(&format!("{UPLOAD}upload('{}')", listed.url("/v1/files")));
+        assert_eq!(stdout(&reached), "200\n", "{reached}");
+        assert_eq!(listed.asked(), ["POST /v1/files 16"], "the probe proves nothing");
+        listed.forget();
+        for (url, host, rule) in [
+            (other.url("/v1/files"), "localhost", "net.not-listed"),
+            ("http://api.anthropic.com/v1/files".to_owned(), "api.anthropic.com", "net.stranger"),
+        ] {
+            let refused = client.python(&format!("{UPLOAD}upload('{url}')"));
+            assert!(stdout(&refused).starts_with("403 Ringfence denied POST"), "{refused}");
+            assert_eq!(refused["structuredContent"]["network"][0]["host"], host, "{refused}");
+            assert_eq!(refused["structuredContent"]["network"][0]["allowed"], false, "{refused}");
+            assert!(text(&refused).contains(rule), "the model is told by which rule: {refused}");
+            let id = refused["structuredContent"]["runId"].as_str().unwrap_or_else(|| panic!("{refused}"));
+            let log = stage.ringfence(["log", "show", "--json", id]).run().text();
+            assert!(log.contains(host) && log.contains(rule), "{log}");
+        }
+        // The policy reaches the host, and a call can still close it.
+        let narrowed = client.call(
+            "sandboxed_code_run",
+            json!({ "language": "python", "code": format!("{UPLOAD}upload('{}')", listed.url("/narrowed")), "policyOverrides": { "net": { "mode": "none" } } }),
+        );
+        assert_eq!(narrowed["isError"], true, "{narrowed}");
+        assert!(listed.asked().is_empty() && other.asked().is_empty());
+    }
+    stage.ringfence(["log", "verify"]).run().expect(0, &[]);
 }
