@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Runs the tests of both SDKs against a binary: sdk/test.sh BINARY [FOLDER]
 #
-# What npm fetches and the compiler makes lies in FOLDER, target/sdk unless said otherwise; nothing is written beside the
+# What npm and pip fetch and the compiler makes lies in FOLDER, target/sdk unless said otherwise; nothing is written beside the
 # sources. What cannot be run here is named at the end. With CI set, or where RINGFENCE_SDK_REQUIRE lists it (python, typescript,
 # agent, with commas), that is a failure. The network is used only to fetch what is not in FOLDER yet.
 set -euo pipefail
 
 AGENT_SDK=@anthropic-ai/claude-agent-sdk
 AGENT_SDK_VERSION=0.3.325
+MYPY_VERSION=2.4.1
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ $# -eq 1 ] || [ $# -eq 2 ] || { echo "usage: sdk/test.sh BINARY [FOLDER]" >&2; exit 2; }
@@ -37,8 +38,13 @@ python_tests() {
     fi
     echo "== python: $(python3 --version)"
     (cd "$here/python" && RINGFENCE_BIN=$binary PYTHONDONTWRITEBYTECODE=1 python3 -m unittest) || failed+=(python)
-    if python3 -m mypy --version >/dev/null 2>&1; then
-        (cd "$here/python" && python3 -m mypy --cache-dir "$state/mypy" src) || failed+=("types of python")
+    local types=$folder/mypy
+    if ! [ -d "$types" ] && ! python3 -m pip install --quiet --no-compile --target "$types" "mypy==$MYPY_VERSION" >"$state/pip" 2>&1; then
+        rm -rf "$types"
+    fi
+    if PYTHONPATH=$types python3 -m mypy --version >/dev/null 2>&1; then
+        (cd "$here/python" && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$types python3 -m mypy --cache-dir "$state/mypy" src tests) ||
+            failed+=("types of python")
     else
         echo "(the types were not checked: there is no mypy)"
     fi

@@ -12,7 +12,7 @@ const RUN: &str = "cargo run --release -- run ";
 const TEST: &str = "cargo xtask test";
 const PROMISED: &str = "hello from the sandbox";
 const INIT: &str = "ringfence init ";
-const INSTALL: &str = "cargo install --path ";
+const INSTALL: &str = "cargo install --locked --path ";
 
 /// Runs the README's first command as written there and those that set agents up, and checks that README and CI name the same test command.
 pub(crate) fn check(workspace: &Workspace, scratch: &Scratch, screen: &Screen) -> Result<Outcome, Failure> {
@@ -51,12 +51,11 @@ fn set_up_agents(workspace: &Workspace, scratch: &Scratch, screen: &Screen, read
         return Err(Failure::new(format!("README.md has no fenced line `{INSTALL}FOLDER` that leads to our program")));
     }
     let lines: Vec<&str> = commands_in(readme).filter(|line| line.starts_with(INIT)).collect();
-    let project = scratch.subfolder("readme-project")?;
+    let (project, binary) = (scratch.subfolder("readme-project")?, workspace.binary()?);
     for (line, more) in lines.iter().map(|line| (*line, "--yes")).chain(lines.iter().map(|line| (*line, "--check"))) {
-        // As if it were installed: by its name, in a folder of `PATH`.
         let words = line.strip_prefix("ringfence ").unwrap_or(line).split_whitespace();
-        let mut command = workspace.cargo(["run", "--quiet", "--release", "--manifest-path"]);
-        command.arg(workspace.root.join("Cargo.toml")).arg("--").args(words).arg(more).current_dir(&project);
+        let mut command = workspace.command(&binary);
+        command.args(words).arg(more).current_dir(&project);
         scratch.apply(&mut command);
         capture(screen, command)?.required()?;
     }

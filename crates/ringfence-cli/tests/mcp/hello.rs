@@ -127,6 +127,18 @@ fn what_is_no_message_is_answered_and_the_connection_goes_on() {
 }
 
 #[test]
+fn what_is_not_there_is_said_to_be_missing_and_not_to_be_empty() {
+    let stage = Stage::spawn();
+    for protocol in BOTH {
+        let mut client = Connection::open(&stage, protocol);
+        assert_eq!(client.request("prompts/list", json!({}))["error"]["code"], -32601);
+        let missing = client.request("resources/read", json!({ "uri": "ringfence://nowhere/x.png" }));
+        assert_eq!(missing["error"]["data"]["uri"], "ringfence://nowhere/x.png", "{missing}");
+        assert_eq!(client.request("resources/list", json!({}))["result"]["resources"], json!([]));
+    }
+}
+
+#[test]
 fn calls_that_fail_again_and_again_are_told_so_and_end_with_the_budget() {
     let stage = Stage::spawn();
     let mut client = Connection::open_with(&stage, Protocol::Initialize, &["--retries", "4"], json!({}), &[]);
