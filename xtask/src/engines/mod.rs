@@ -180,7 +180,7 @@ fn must_start(kind: Kind) -> bool {
     is_required(kind.backend()) || nobody_looks()
 }
 
-pub(crate) fn nobody_looks() -> bool {
+fn nobody_looks() -> bool {
     std::env::var_os(CI).is_some_and(|value| !value.is_empty() && value != "false")
 }
 
