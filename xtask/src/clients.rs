@@ -23,10 +23,17 @@ pub(crate) fn test(workspace: &Workspace, scratch: &Scratch, screen: &Screen) ->
     let binary = workspace.binary()?;
     let fetched = debian_packages(workspace, screen, PACKAGES)
         .and_then(|()| capture(screen, fetch(workspace))?.required().map(drop));
-    if let Err(failure) = fetched {
-        return Ok(Outcome::Skipped(format!("the clients could not be fetched: {}", failure.what)));
-    }
     let place = Place { folder: folder(workspace), binary, scratch };
+    if let Err(failure) = fetched {
+        let mut command = place.sdks(workspace);
+        // What needs none of them still has to pass.
+        command.env("npm_config_fetch_retries", "0").env_remove("CI").env("RINGFENCE_SDK_REQUIRE", "python");
+        let text = capture(screen, command)?.required()?;
+        return Ok(Outcome::PassedInPart {
+            done: format!("{} tests of the Python SDK", python_count(&text).unwrap_or_default()),
+            missing: format!("the clients, which could not be fetched: {}", failure.what),
+        });
+    }
     // Most of their time, programs wait for each other.
     let (sdks, others) = std::thread::scope(|scope| {
         let sdks = scope.spawn(|| capture(screen, place.sdks(workspace)));
