@@ -64,6 +64,7 @@ pub(crate) struct Reading<'a> {
     shell_bytes: usize,
     circles: usize,
     visits: usize,
+    ways_walked: usize,
     texts: usize,
     /// A bound is passed, and it was told: nothing more is read.
     spent: bool,
@@ -85,6 +86,7 @@ impl<'a> Reading<'a> {
             shell_bytes: 0,
             circles: 0,
             visits: 0,
+            ways_walked: 0,
             texts: 0,
             spent: false,
         }
@@ -139,6 +141,25 @@ impl<'a> Reading<'a> {
         self.steps += 1;
         let over = self.steps > self.limits.steps;
         self.within(over, "steps")
+    }
+
+    /// Counts a way through a command beyond its first; over the bound, what is unknown instead.
+    pub(crate) fn count_way(&mut self) -> Result<(), Unknown> {
+        self.ways_walked += 1;
+        let over = self.ways_walked > self.limits.steps / 4 * 3;
+        self.within(over, "steps")
+    }
+
+    /// Steps and facts so far.
+    pub(crate) fn counted(&self) -> (usize, usize) {
+        (self.steps, self.facts)
+    }
+
+    /// What was counted since `before` was there already: one command once more. More than that is work, whatever it shows.
+    pub(crate) fn count_from(&mut self, before: (usize, usize)) {
+        if self.steps <= before.0 + 1 {
+            (self.steps, self.facts) = before;
+        }
     }
 
     /// Counts a part of a shell text that is walked, each time that it is; over the bound, what is unknown instead.

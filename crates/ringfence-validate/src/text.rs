@@ -53,9 +53,8 @@ impl Text {
 
     /// These very characters.
     pub fn known(text: impl Into<String>) -> Self {
-        let mut whole = Self::default();
-        whole.push(Piece::Known(text.into()));
-        whole
+        let text = text.into();
+        if text.is_empty() { Self::default() } else { Self { pieces: vec![Piece::Known(text)] } }
     }
 
     /// Nothing is known of it but why.

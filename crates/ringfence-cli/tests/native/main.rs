@@ -41,5 +41,6 @@ mod sitting;
 mod stage;
 mod survivors;
 mod tls_origin;
+mod tmux;
 mod unix_sockets;
 mod workspace;

@@ -70,7 +70,7 @@ impl Walk<'_, '_> {
             }
             RoleAct::Reads => {
                 for path in self.each(first, given) {
-                    result.add_flows([&Flow::File { path: path.1.to_string() }]);
+                    result.flows.add(&Flow::File { path: path.1.to_string() });
                     self.tell(path.0, Fact::Reads { path: path.1 });
                 }
             }
@@ -182,7 +182,7 @@ impl Walk<'_, '_> {
                         result.texts.push(Text::hole(Hole::Variable("HOME".to_owned())));
                     }
                     if name.as_known().is_none_or(is_secret_name) {
-                        result.add_flows([&Flow::Environment]);
+                        result.flows.add(&Flow::Environment);
                     }
                     self.tell(span, Fact::ReadsEnvironment { name: Some(name) });
                 }
@@ -191,7 +191,7 @@ impl Walk<'_, '_> {
                 }
             }
             RoleAct::WholeEnvironment => {
-                result.add_flows([&Flow::Environment]);
+                result.flows.add(&Flow::Environment);
                 self.tell(given.span, Fact::ReadsEnvironment { name: None });
             }
             RoleAct::SetsEnvironment => {
@@ -223,22 +223,22 @@ impl Walk<'_, '_> {
             }
             RoleAct::Gives(source) => match source {
                 Source::Receiver => {
-                    given.receiver.iter().for_each(|receiver| result.add_flows(&receiver.flows));
+                    given.receiver.iter().for_each(|receiver| result.flows.add_all(&receiver.flows));
                 }
                 Source::Arguments => {
-                    given.args.iter().for_each(|arg| result.add_flows(&arg.flows));
-                    given.named.iter().for_each(|(_, arg, _)| result.add_flows(&arg.flows));
+                    given.args.iter().for_each(|arg| result.flows.add_all(&arg.flows));
+                    given.named.iter().for_each(|(_, arg, _)| result.flows.add_all(&arg.flows));
                 }
                 Source::Decoded => {
-                    given.args.iter().for_each(|arg| result.add_flows(&arg.flows));
-                    given.receiver.iter().for_each(|receiver| result.add_flows(&receiver.flows));
+                    given.args.iter().for_each(|arg| result.flows.add_all(&arg.flows));
+                    given.receiver.iter().for_each(|receiver| result.flows.add_all(&receiver.flows));
                     if result.texts.is_empty() {
-                        result.add_flows([&Flow::Decoded]);
+                        result.flows.add(&Flow::Decoded);
                     }
                 }
                 source => {
                     if let Some(flow) = source.flow() {
-                        result.add_flows([&flow]);
+                        result.flows.add(&flow);
                     }
                 }
             },
@@ -295,6 +295,10 @@ impl Walk<'_, '_> {
             }
             RoleAct::Applied => {
                 if let (Some((function, _)), Some((list, place))) = (first, second) {
+                    if function.has("Function") || function.has("eval") {
+                        // Nobody who has nothing to hide runs text by way of something that calls functions.
+                        self.trick(Trick::InnerParts, given.span);
+                    }
                     let args = list.items.as_ref().map(|items| (**items).clone()).unwrap_or_default();
                     let places = args.iter().map(|_| Place { literal: None, ..place }).collect();
                     let gives =

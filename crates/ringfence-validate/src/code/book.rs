@@ -3,36 +3,41 @@
 //! A line is a full name and what a call does: `shutil.rmtree  tree:0/path`. `{a,b}` stands for one name each. A name that ends in
 //! `.*` is for everything below that has no line of its own. Lines that begin with `@` say other things about names.
 
-use std::collections::{HashMap, HashSet};
-
+use super::quick::{QuickMap, QuickSet};
 use super::role::Role;
 
 /// What is known of one language's functions.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
-    calls: HashMap<String, Vec<Role>>,
+    names: QuickMap<String, About>,
     /// For everything below a name.
     below: Vec<(String, Vec<Role>)>,
-    /// Names that mean the same as another.
-    same: HashMap<&'static str, &'static str>,
-    /// Modules and objects whose parts are not to be reached by a name that is not known.
-    guarded: HashSet<&'static str>,
     /// Attributes that lead into the inner parts of the language.
-    inner: HashSet<&'static str>,
+    inner: QuickSet<&'static str>,
     /// Attributes that do so when what they are taken of does already.
-    inner_chain: HashSet<&'static str>,
+    inner_chain: QuickSet<&'static str>,
     /// Modules that other modules import, and so have as an attribute.
-    modules: HashSet<&'static str>,
-    /// Objects whose parts are names of the whole program.
-    globals: HashSet<&'static str>,
-    /// Objects that hold the environment.
-    environments: HashSet<&'static str>,
-    /// Objects that nobody changes who has nothing to hide.
-    tampered: HashSet<&'static str>,
-    /// Names that stand for a text.
-    texts: HashMap<&'static str, &'static str>,
+    modules: QuickSet<&'static str>,
     /// Lines that could not be read, for a test.
     wrong: Vec<&'static str>,
+}
+
+/// What is known of one full name: looked up once, whatever is asked.
+#[derive(Debug, Default)]
+pub(super) struct About {
+    roles: Option<Vec<Role>>,
+    /// The name that means the same.
+    same: Option<&'static str>,
+    /// The text that it stands for.
+    pub(super) text: Option<&'static str>,
+    /// A module or an object whose parts are not to be reached by a name that is not known.
+    is_guarded: bool,
+    /// An object whose parts are names of the whole program.
+    pub(super) is_globals: bool,
+    /// An object that holds the environment.
+    pub(super) is_environment: bool,
+    /// An object that nobody changes who has nothing to hide.
+    is_tampered: bool,
 }
 
 impl Book {
@@ -44,32 +49,27 @@ impl Book {
             let Some(first) = words.next() else { continue };
             match first {
                 "@same" => match (words.next(), words.next()) {
-                    (Some(name), Some(same)) => {
-                        book.same.insert(name, same);
-                    }
+                    (Some(name), Some(same)) => book.of(name).same = Some(same),
                     _ => book.wrong.push(line),
                 },
                 "@text" => match (words.next(), words.next()) {
-                    (Some(name), Some(text)) => {
-                        book.texts.insert(name, text);
-                    }
+                    (Some(name), Some(text)) => book.of(name).text = Some(text),
                     _ => book.wrong.push(line),
                 },
-                "@guarded" => book.guarded.extend(words),
+                "@guarded" => words.for_each(|name| book.of(name).is_guarded = true),
+                "@environment" => words.for_each(|name| book.of(name).is_environment = true),
+                "@tampered" => words.for_each(|name| book.of(name).is_tampered = true),
+                "@globals" => words.for_each(|name| book.of(name).is_globals = true),
                 "@inner" => book.inner.extend(words),
                 "@inner-chain" => book.inner_chain.extend(words),
                 "@modules" => book.modules.extend(words),
-                "@environment" => book.environments.extend(words),
-                "@tampered" => book.tampered.extend(words),
-                "@globals" => book.globals.extend(words),
                 names => match words.map(Role::read).collect::<Option<Vec<_>>>() {
                     Some(roles) => {
                         for name in spelled_out(names) {
-                            if let Some(whole) = name.strip_suffix(".*") {
-                                book.below.push((whole.to_owned(), roles.clone()));
-                                continue;
+                            match name.strip_suffix(".*") {
+                                Some(whole) => book.below.push((whole.to_owned(), roles.clone())),
+                                None => book.of(&name).roles.get_or_insert_default().extend(roles.iter().cloned()),
                             }
-                            book.calls.entry(name).or_default().extend(roles.iter().cloned());
                         }
                     }
                     None => book.wrong.push(line),
@@ -79,9 +79,18 @@ impl Book {
         book
     }
 
+    fn of(&mut self, name: &str) -> &mut About {
+        self.names.entry(name.to_owned()).or_default()
+    }
+
+    /// What the book says of `name`, if it names it.
+    pub(super) fn about(&self, name: &str) -> Option<&About> {
+        self.names.get(name)
+    }
+
     /// What a call of `name` does. Nothing if the book does not know it.
     pub(super) fn roles(&self, name: &str) -> Option<&[Role]> {
-        if let Some(roles) = self.calls.get(name) {
+        if let Some(roles) = self.about(name).and_then(|about| about.roles.as_deref()) {
             return Some(roles);
         }
         let below = |whole: &&(String, Vec<Role>)| {
@@ -97,24 +106,22 @@ impl Book {
 
     /// The name that stands for `name`.
     pub(super) fn canonical<'a>(&self, name: &'a str) -> &'a str {
-        let mut name = name;
-        // A chain of `@same` lines ends; the bound only keeps a mistake in the data from looping.
-        for _ in 0..4 {
-            match self.same.get(name) {
-                Some(same) => name = same,
-                None => break,
-            }
-        }
-        name
+        self.meant(name).0
     }
 
-    /// What a name reads as.
-    pub(super) fn text(&self, name: &str) -> Option<&'static str> {
-        self.texts.get(name).copied()
+    /// The name that stands for `name`, and what the book says of it.
+    pub(super) fn meant<'a>(&self, name: &'a str) -> (&'a str, Option<&About>) {
+        let (mut name, mut about) = (name, self.about(name));
+        // A chain of `@same` lines ends; the bound only keeps a mistake in the data from looping.
+        for _ in 0..4 {
+            let Some(same) = about.and_then(|about| about.same) else { break };
+            (name, about) = (same, self.about(same));
+        }
+        (name, about)
     }
 
     pub(super) fn is_guarded(&self, name: &str) -> bool {
-        self.guarded.contains(name)
+        self.about(name).is_some_and(|about| about.is_guarded)
     }
 
     pub(super) fn is_inner(&self, attribute: &str) -> bool {
@@ -131,15 +138,15 @@ impl Book {
     }
 
     pub(super) fn is_globals(&self, name: &str) -> bool {
-        self.globals.contains(name)
+        self.about(name).is_some_and(|about| about.is_globals)
     }
 
     pub(super) fn is_environment(&self, name: &str) -> bool {
-        self.environments.contains(name)
+        self.about(name).is_some_and(|about| about.is_environment)
     }
 
     pub(super) fn is_tampered(&self, name: &str) -> bool {
-        self.tampered.contains(name)
+        self.about(name).is_some_and(|about| about.is_tampered)
     }
 
     #[cfg(test)]

@@ -1,9 +1,12 @@
 //! Expressions and calls: what they give, and whom they reach.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
+use super::few::Few;
 use super::role::RoleAct;
-use super::tree::{Arg, Call, Expr, Kind, Written};
+use super::talk::is_talk;
+use super::tree::{Arg, Call, Expr, Kind, Literal, Written};
 use super::value::{Bound, Held, ITEMS, Value};
 use super::walk::{CALL_EFFORT, Walk};
 use super::{act, fold};
@@ -33,7 +36,7 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn of(expr: &Expr) -> Self {
         let literal = match &expr.kind {
-            Kind::Text { written: Written::At(at), .. } => Some(*at),
+            Kind::Text(Literal { written: Written::At(at), .. }) => Some(*at),
             _ => None,
         };
         Self { span: expr.span, literal }
@@ -45,11 +48,12 @@ impl Walk<'_, '_> {
         let (callee, receiver, method) = match &call.callee.kind {
             Kind::Member(base, attribute) => {
                 let receiver = self.value(base);
-                (self.member_of(&receiver, attribute, call.callee.span), Some(receiver), Some(attribute.clone()))
+                let callee = self.member_of(&receiver, attribute, call.callee.span);
+                (callee, Some(receiver), Some(Cow::Borrowed(attribute.as_str())))
             }
             Kind::Index(base, key) => {
                 let (receiver, key) = (self.value(base), self.value(key));
-                let method = key.as_known().map(str::to_owned);
+                let method = key.as_known().map(|key| Cow::Owned(key.to_owned()));
                 (self.index_of(&receiver, &key, call.callee.span), Some(receiver), method)
             }
             _ => (self.value(&call.callee), None, None),
@@ -65,7 +69,8 @@ impl Walk<'_, '_> {
     }
 
     fn arguments(&mut self, args: &[Arg]) -> Given {
-        let mut given = Given::default();
+        let mut given =
+            Given { args: Vec::with_capacity(args.len()), places: Vec::with_capacity(args.len()), ..Given::default() };
         for arg in args {
             let held = self.value(&arg.value);
             let place = Place::of(&arg.value);
@@ -73,7 +78,7 @@ impl Walk<'_, '_> {
                 (Some(name), _) if name.is_empty() => {
                     self.whole_environment(&held, arg.value.span);
                     for (name, field) in held.fields.iter().flat_map(|fields| fields.iter()) {
-                        given.named.push((name.clone(), Rc::clone(field), place));
+                        given.named.push((name.to_string(), Rc::clone(field), place));
                     }
                     given.named.push((String::new(), held, place));
                 }
@@ -141,13 +146,20 @@ impl Walk<'_, '_> {
                 self.trick(Trick::InnerParts, given.span);
             }
             self.spend(receiver.size());
-            let booked = receiver.names.iter().any(|name| self.book.knows(&format!("{name}.{method}")));
-            let named = || given.named.iter().map(|(name, held, _)| (name.clone(), Rc::clone(held))).collect();
-            let last = (method == "format" && !given.named.is_empty()).then(|| Rc::new(Value::object(named())));
-            let args: Vec<Held> = given.args.iter().cloned().chain(last).collect();
             let own = receiver.items.is_none() && receiver.texts.is_empty() && !callee.functions.is_empty();
-            if let Some(value) = fold::method(receiver, method, &args).filter(|_| !booked && !own) {
-                self.callbacks(&Rc::new(receiver.any_item()), given);
+            let folded = if own {
+                None
+            } else if method == "format" && !given.named.is_empty() {
+                let named = given.named.iter().map(|(name, held, _)| (name.as_str().into(), Rc::clone(held))).collect();
+                let last = Rc::new(Value::object(named));
+                let args: Vec<Held> = given.args.iter().cloned().chain([last]).collect();
+                fold::method(receiver, method, &args)
+            } else {
+                fold::method(receiver, method, &given.args)
+            };
+            let booked = |walk: &Self| receiver.names.iter().any(|name| walk.book.knows(&format!("{name}.{method}")));
+            if let Some(value) = folded.filter(|_| !booked(self)) {
+                self.callbacks(given, || receiver.any_item());
                 return Rc::new(value);
             }
         }
@@ -176,6 +188,7 @@ impl Walk<'_, '_> {
                 self.tell_call(name, given.span);
                 told = true;
                 result = result.or(&value);
+                given.args.iter().for_each(|arg| result.flows.add_all(&arg.flows));
             }
             let roles = self.book.roles(name);
             if let Some(roles) = roles {
@@ -208,12 +221,12 @@ impl Walk<'_, '_> {
         if own && let Some(fields) = &callee.fields {
             result.fields = Some(Rc::clone(fields));
         } else if callee.fields.is_some() {
-            result = result.or(&Value { functions: Vec::new(), names: Vec::new(), ..Value::clone(callee) });
+            result = result.or(&Value { functions: Few::default(), names: Few::default(), ..Value::clone(callee) });
         }
         if !told && !own {
-            result.add_flows(&callee.flows);
-            given.args.iter().for_each(|arg| result.add_flows(&arg.flows));
-            given.named.iter().for_each(|(_, arg, _)| result.add_flows(&arg.flows));
+            result.flows.add_all(&callee.flows);
+            given.args.iter().for_each(|arg| result.flows.add_all(&arg.flows));
+            given.named.iter().for_each(|(_, arg, _)| result.flows.add_all(&arg.flows));
         }
         if !acted {
             self.applied(given);
@@ -225,13 +238,13 @@ impl Walk<'_, '_> {
         if let (Some("then"), Some(receiver)) = (method, &given.receiver) {
             return self.then(receiver, given, result);
         }
-        let handed = match &given.receiver {
-            Some(receiver) if !told => {
-                Rc::new(receiver.any_item().or(&Value { functions: Vec::new(), ..result.clone() }))
+        self.callbacks(given, || {
+            let gives = Value { functions: Few::default(), ..result.clone() };
+            match &given.receiver {
+                Some(receiver) if !told => receiver.any_item().or(&gives),
+                _ => gives,
             }
-            _ => Rc::new(Value { functions: Vec::new(), ..result.clone() }),
-        };
-        self.callbacks(&handed, given);
+        });
         Rc::new(result)
     }
 
@@ -286,7 +299,7 @@ impl Walk<'_, '_> {
                 next = next.or(&gives);
             }
         }
-        next.add_flows(&receiver.flows);
+        next.flows.add_all(&receiver.flows);
         if next.names.is_empty() && next.texts.is_empty() {
             next = next.or(&result)
         }
@@ -294,13 +307,18 @@ impl Walk<'_, '_> {
     }
 
     /// Functions that are handed over are called with what there is.
-    fn callbacks(&mut self, handed: &Held, given: &Given) {
-        let all: Vec<&Held> = given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)).collect();
+    fn callbacks(&mut self, given: &Given, handed: impl FnOnce() -> Value) {
+        let is_function = |arg: &Held| arg.fields.is_none() && !arg.functions.is_empty();
+        if !given.all().any(is_function) {
+            return;
+        }
+        let handed = handed();
+        let all: Vec<&Held> = given.all().collect();
         for (at, arg) in all.iter().enumerate() {
-            if arg.fields.is_some() || arg.functions.is_empty() {
+            if !is_function(arg) {
                 continue;
             }
-            let mut item = Value::clone(handed);
+            let mut item = handed.clone();
             let mut spread: Vec<Held> = Vec::new();
             for other in all.iter().filter(|other| other.items.is_some()) {
                 item = item.or(&other.any_item());
@@ -330,10 +348,14 @@ impl Walk<'_, '_> {
 
     /// A function of the book that is handed over as a value is called with the other arguments: `map(os.system, […])`.
     fn applied(&mut self, given: &Given) {
-        let all: Vec<Held> =
-            given.args.iter().cloned().chain(given.named.iter().map(|(_, arg, _)| Rc::clone(arg))).collect();
+        let book = self.book;
+        let is_acting = |arg: &Held| arg.names.iter().any(|name| book.roles(name).is_some_and(act::acts));
+        if !given.all().any(is_acting) {
+            return;
+        }
+        let all: Vec<Held> = given.all().cloned().collect();
         for (at, arg) in all.iter().enumerate() {
-            if !arg.names.iter().any(|name| self.book.roles(name).is_some_and(act::acts)) {
+            if !is_acting(arg) {
                 continue;
             }
             let callee = Rc::new(Value { names: arg.names.clone(), bound: arg.bound.clone(), ..Value::default() });
@@ -400,6 +422,11 @@ impl Walk<'_, '_> {
 }
 
 impl Given {
+    /// Every argument.
+    fn all(&self) -> impl Iterator<Item = &Held> {
+        self.args.iter().chain(self.named.iter().map(|(_, arg, _)| arg))
+    }
+
     /// These arguments behind those that were given before.
     fn behind(&self, bound: &Bound) -> Self {
         let place = Place { span: self.span, literal: None };
@@ -424,72 +451,6 @@ pub(super) fn bound(function: &Held, args: Vec<Held>, named: Vec<(String, Held)>
     let args = before.iter().flat_map(|bound| bound.args.iter().cloned()).chain(args).take(ITEMS).collect();
     let named = before.iter().flat_map(|bound| bound.named.iter().cloned()).chain(named).take(ITEMS).collect();
     Value { bound: Some(Rc::new(Bound { args, named })), ..Value::clone(function) }
-}
-
-/// Whether a call only speaks of what it is given, or looks whether it is there.
-fn is_talk(method: Option<&str>, callee: &Value) -> bool {
-    const TALK: &[&str] = &[
-        "print",
-        "log",
-        "info",
-        "debug",
-        "warn",
-        "warning",
-        "error",
-        "critical",
-        "exists",
-        "existsSync",
-        "isfile",
-        "isdir",
-        "is_file",
-        "startswith",
-        "endswith",
-        "startsWith",
-        "endsWith",
-        "includes",
-        "has",
-        "add",
-        "append",
-        "push",
-        "exit",
-        "getsize",
-        "stat",
-        "statSync",
-        "lstat",
-        "access",
-        "accessSync",
-        "getmtime",
-        "isinstance",
-        "Error",
-        "test",
-        "match",
-        "assertEqual",
-        "equal",
-        "toBe",
-        "toEqual",
-        "add_argument",
-        "get",
-        "set",
-        "dirname",
-        "basename",
-        "relpath",
-        "split",
-        "relative",
-        "join",
-        "resolve",
-        "extname",
-        "islink",
-        "format",
-        "secho",
-        "echo",
-        "write",
-        "describe",
-        "it",
-    ];
-    let last = |name: &str| TALK.contains(&name.rsplit('.').next().unwrap_or(name));
-    method.is_some_and(last)
-        || callee.names.iter().any(|name| last(name) || name.ends_with("Error") || name.ends_with("Exception"))
-        || (callee.names.is_empty() && method.is_none())
 }
 
 fn reaches_inside(text: &Text) -> bool {

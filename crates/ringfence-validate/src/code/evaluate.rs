@@ -5,8 +5,8 @@ use std::rc::Rc;
 use super::call::Place;
 use super::fold;
 use super::lists;
-use super::tree::{Arithmetic, Expr, How, Kind, Pattern, Truth, Written};
-use super::value::{ANY_KEY, Held, ITEMS, Making, Value, join};
+use super::tree::{Arithmetic, Expr, How, Kind, Pattern, Truth};
+use super::value::{ANY_KEY, Held, ITEMS, Value, join};
 use super::walk::{STEP_EFFORT, Walk};
 use crate::analysis::{Fact, SystemAct};
 use crate::span::Span;
@@ -29,10 +29,9 @@ impl Walk<'_, '_> {
 
     fn value_of(&mut self, expr: &Expr) -> Held {
         match &expr.kind {
-            Kind::Text { value, written } => {
-                self.spend(value.len());
-                let making = if *written == Written::Obscured { Making::Decoded } else { Making::Plain };
-                Rc::new(Value { making, ..Value::known(value.as_str()) })
+            Kind::Text(literal) => {
+                self.spend(literal.value.len());
+                literal.held()
             }
             Kind::Number(number) => Rc::new(Value::number(*number)),
             Kind::Truth(truth) => Rc::new(Value { truth: Some(*truth == Truth::True), ..Value::default() }),
@@ -163,7 +162,7 @@ impl Walk<'_, '_> {
         if let Some(text) = base.as_known().filter(|_| known) {
             let mut value = fold::slice(text, start, end, step).unwrap_or_default();
             value.making = value.making.max(base.making);
-            value.add_flows(&base.flows);
+            value.flows.add_all(&base.flows);
             return Rc::new(value);
         }
         if let Some(items) = base.items.as_ref().filter(|_| known) {
@@ -223,20 +222,20 @@ impl Walk<'_, '_> {
                     let key = self.value(key);
                     let number = key.number.map(|number| number.to_string());
                     match key.as_known().map(str::to_owned).or(number) {
-                        Some(key) => all.push((key, held)),
-                        None => all.push((ANY_KEY.to_owned(), held)),
+                        Some(key) => all.push((key.into(), held)),
+                        None => all.push((ANY_KEY.into(), held)),
                     }
                 }
                 None => {
                     self.whole_environment(&held, value.span);
-                    flows.add_flows(&held.flows);
-                    held.names.iter().for_each(|name| flows.add_name(name));
+                    flows.flows.add_all(&held.flows);
+                    flows.add_names(&held.names);
                     all.extend(held.fields.iter().flat_map(|fields| fields.iter().cloned()));
                 }
             }
         }
         let mut object = Value { names: flows.names, ..Value::object(all) };
-        object.add_flows(&flows.flows);
+        object.flows.add_all(&flows.flows);
         Rc::new(object)
     }
 
@@ -279,6 +278,6 @@ impl Walk<'_, '_> {
 /// Only where it comes from is known.
 fn mixed(parts: &[Held]) -> Value {
     let mut value = Value::default();
-    parts.iter().for_each(|part| value.add_flows(&part.flows));
+    parts.iter().for_each(|part| value.flows.add_all(&part.flows));
     value
 }

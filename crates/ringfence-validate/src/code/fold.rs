@@ -211,10 +211,10 @@ pub(super) fn path(args: &[Held]) -> Value {
         && root.as_known() == Some("/")
     {
         // The root is nothing but the sign that comes behind it.
-        *root = Rc::new(Value { texts: vec![Text::default()], ..Value::clone(root) });
+        *root = Rc::new(Value { texts: vec![Text::default()].into(), ..Value::clone(root) });
     }
     let mut value = join(&parts, "/");
-    for text in &mut value.texts {
+    for text in value.texts.own() {
         if let Some(known) = text.as_known().filter(|known| known.contains("//") && !known.contains("://")) {
             *text = Text::known(known.replace("//", "/"));
         }
@@ -308,10 +308,10 @@ fn bounded(length: usize, from: &str, to: &str, text: &str) -> Option<Value> {
 
 /// What is known of a value besides its text stays known of what is made of it.
 fn keep(mut value: Value, receiver: &Value, args: &[Held]) -> Value {
-    value.add_flows(&receiver.flows);
+    value.flows.add_all(&receiver.flows);
     value.making = value.making.max(receiver.making);
     for arg in args {
-        value.add_flows(&arg.flows);
+        value.flows.add_all(&arg.flows);
         value.making = value.making.max(arg.making);
     }
     value

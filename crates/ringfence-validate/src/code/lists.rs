@@ -14,7 +14,7 @@ pub(super) fn list_method(receiver: &Value, method: &str, args: &[Held]) -> Opti
         return match method {
             "values" => Some(Value::list(fields.iter().map(|(_, held)| Rc::clone(held)).collect())),
             "items" | "entries" => Some(Value::list(fields.iter().map(|(key, held)| pair(key, held)).collect())),
-            "keys" => Some(Value::list(fields.iter().map(|(key, _)| Rc::new(Value::known(key.as_str()))).collect())),
+            "keys" => Some(Value::list(fields.iter().map(|(key, _)| Rc::new(Value::known(&**key))).collect())),
             "copy" => Some(receiver.clone()),
             "popitem" => Some(Value::list(vec![Held::default(), Rc::new(receiver.any_field())])),
             _ => None,
@@ -62,7 +62,7 @@ pub(super) fn list_method(receiver: &Value, method: &str, args: &[Held]) -> Opti
                 None => Some(receiver.any_item()),
             }
         }
-        "next" => Some(Value::object(vec![("value".to_owned(), Rc::new(receiver.any_item()))])),
+        "next" => Some(Value::object(vec![("value".into(), Rc::new(receiver.any_item()))])),
         "copy" | "flat" | "filter" | "values" | "sort" | "toSorted" | "fill" => Some(receiver.clone()),
         "entries" => Some(Value::list(
             items.iter().map(|item| Rc::new(Value::list(vec![Held::default(), Rc::clone(item)]))).collect(),
@@ -100,7 +100,7 @@ pub(super) fn translated(text: &str, table: &Value) -> Option<Value> {
     let letter = |letter: char| {
         let mut known = [0; 4];
         let (plain, code) = (&*letter.encode_utf8(&mut known), u32::from(letter).to_string());
-        match fields.iter().find(|(key, _)| *key == plain || *key == code) {
+        match fields.iter().find(|(key, _)| **key == *plain || **key == *code) {
             Some((_, to)) => to.as_known().map(str::to_owned).or_else(|| {
                 let code = to.number.and_then(|code| u32::try_from(code).ok()).and_then(char::from_u32);
                 Some(code.map(String::from).unwrap_or_default())
@@ -118,13 +118,13 @@ pub(super) fn table(args: &[Held]) -> Option<Value> {
     if args.len() == 1 {
         return args.first().map(|table| Value::clone(table));
     }
-    let mut fields: Vec<(String, Held)> = text(0)?
+    let mut fields: Vec<(Rc<str>, Held)> = text(0)?
         .chars()
         .zip(text(1)?.chars())
-        .map(|(from, to)| (from.to_string(), Rc::new(Value::known(to))))
+        .map(|(from, to)| (from.to_string().into(), Rc::new(Value::known(to))))
         .collect();
     for away in text(2).unwrap_or_default().chars() {
-        fields.push((away.to_string(), Rc::new(Value::known(""))));
+        fields.push((away.to_string().into(), Rc::new(Value::known(""))));
     }
     Some(Value::object(fields))
 }

@@ -1,5 +1,6 @@
 //! Names, attributes and items: what they lead to.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::scope::joined;
@@ -16,6 +17,8 @@ use crate::text::{Hole, Text};
 const CLASS: &str = "(class)";
 /// What made something, by way of the thing.
 const MAKER: &str = "(constructor)";
+/// What a function gives that was made of text.
+const MADE: &str = "Function()()";
 /// A function that belongs to a text or a list.
 const METHOD: &str = "(method)";
 
@@ -28,6 +31,22 @@ impl Walk<'_, '_> {
                 None => held,
             };
         }
+        let builtin = self.builtin(name);
+        match self.scopes.anywhere(name) {
+            // Set somewhere else in the file: then it may be that.
+            Some(held) if builtin.names.iter().any(|name| self.book.knows(name)) => {
+                Rc::new(Value::clone(&builtin).or(held))
+            }
+            Some(held) => Rc::clone(held),
+            None => builtin,
+        }
+    }
+
+    /// What a name means that the program does not set.
+    fn builtin(&mut self, name: &str) -> Held {
+        if let Some(known) = self.builtins.get(name) {
+            return Rc::clone(known);
+        }
         let mut builtin = Value::named(self.book.canonical(name));
         for module in &self.stars {
             let full = format!("{module}.{name}");
@@ -36,15 +55,11 @@ impl Walk<'_, '_> {
             }
         }
         if self.book.is_environment(name) {
-            builtin.add_flows([&Flow::Environment]);
+            builtin.flows.add(&Flow::Environment);
         }
-        let is_known = builtin.names.iter().any(|name| self.book.knows(name));
-        match self.scopes.anywhere(name) {
-            // Set somewhere else in the file: then it may be that.
-            Some(held) if is_known => Rc::new(builtin.or(held)),
-            Some(held) => Rc::clone(held),
-            None => Rc::new(builtin),
-        }
+        let builtin = Rc::new(builtin);
+        self.builtins.insert(name.to_owned(), Rc::clone(&builtin));
+        builtin
     }
 
     /// What an attribute of something holds.
@@ -55,30 +70,41 @@ impl Walk<'_, '_> {
         }
         let mut found = Value::default();
         self.inner_parts(value, attribute, span, &mut found);
+        let behind = self.book.module_behind(attribute);
         for name in &value.names {
-            if self.book.is_globals(name) && self.scopes.visible(attribute).is_some() {
+            let globals = self.book.is_globals(name);
+            if globals && self.scopes.visible(attribute).is_some() {
                 let held = self.lookup(attribute);
                 found = found.or(&held);
             }
-            let full = if attribute == "__dict__" {
-                name.to_string()
-            } else if self.book.is_globals(name) {
-                attribute.to_owned()
+            // A function that was made of text gives what is everywhere, or the process.
+            let made = &**name == MADE;
+            if made && self.book.is_guarded(attribute) {
+                self.trick(Trick::InnerParts, span);
+            }
+            let full: Cow<'_, str> = if made && !self.book.is_guarded(attribute) {
+                Cow::Owned(format!("process.{attribute}"))
+            } else if made {
+                Cow::Borrowed(attribute)
+            } else if attribute == "__dict__" {
+                Cow::Borrowed(name)
+            } else if globals {
+                Cow::Borrowed(attribute)
             } else {
-                format!("{name}.{attribute}")
+                Cow::Owned(format!("{name}.{attribute}"))
             };
-            if let Some(behind) = self.book.module_behind(attribute)
+            if let Some(behind) = behind
                 && **name != *attribute
                 && self.imported.contains(&**name)
             {
                 found.add_name(behind);
             }
-            let full = self.book.canonical(&full);
+            let (full, about) = self.book.meant(&full);
             found.add_name(full);
-            if self.book.is_environment(full) {
-                found.add_flows([&Flow::Environment]);
+            if about.is_some_and(|about| about.is_environment) {
+                found.flows.add(&Flow::Environment);
             }
-            if let Some(text) = self.book.text(full) {
+            if let Some(text) = about.and_then(|about| about.text) {
                 found.texts.push(Text::known(text));
             }
             if &**name == "pathlib.Path()" && attribute == "path" {
@@ -108,7 +134,7 @@ impl Walk<'_, '_> {
         if found.names.is_empty() && (!value.texts.is_empty() || value.items.is_some()) {
             found.add_name(METHOD);
         }
-        found.add_flows(&value.flows);
+        found.flows.add_all(&value.flows);
         Rc::new(found)
     }
 
@@ -124,7 +150,7 @@ impl Walk<'_, '_> {
                     found.add_name(MAKER);
                 }
             }
-            _ if self.book.is_inner_chain(attribute) && (value.has(CLASS) || value.has("type()")) => {
+            _ if (value.has(CLASS) || value.has("type()")) && self.book.is_inner_chain(attribute) => {
                 self.trick(Trick::InnerParts, span);
                 found.add_name(CLASS);
             }
@@ -146,7 +172,7 @@ impl Walk<'_, '_> {
             let mut found = Value::text(Text::hole(hole));
             for reading in key.readings() {
                 if reading.as_known().is_none_or(act::is_secret_name) {
-                    found.add_flows([&Flow::Environment]);
+                    found.flows.add(&Flow::Environment);
                 }
                 self.tell(span, Fact::ReadsEnvironment { name: Some(reading) });
             }

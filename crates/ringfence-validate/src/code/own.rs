@@ -6,6 +6,8 @@
 use std::rc::Rc;
 
 use super::call::Given;
+use super::few::Few;
+use super::flows::Flows;
 use super::scope::{Home, Of, joined};
 use super::tree::{Class, Function, How, Param, Pattern, Statement, Takes};
 use super::value::{Held, Value};
@@ -48,8 +50,8 @@ pub(super) struct Known {
     /// It is called in a loop that never ends.
     is_looped: bool,
     /// Where it may be when it is called, and where the program is afterwards, if that is somewhere else.
-    directories: Vec<Option<Text>>,
-    ends_in: Vec<Option<Text>>,
+    directories: Few<Option<Text>>,
+    ends_in: Few<Option<Text>>,
 }
 
 impl Walk<'_, '_> {
@@ -69,7 +71,7 @@ impl Walk<'_, '_> {
         if known.walked != self.pass {
             self.waiting.push((home.depth, function.number));
         }
-        Rc::new(Value { functions: vec![function.number], ..Value::default() })
+        Rc::new(Value { functions: Few::one(function.number), ..Value::default() })
     }
 
     /// Walks over the bodies that wait for the end of this scope, the last first: callers mostly stand below what they call.
@@ -141,7 +143,7 @@ impl Walk<'_, '_> {
         (self.perhaps, self.loops, self.waiting, self.unrolled, self.directories) = around;
         self.scopes.back(aside);
         let known = self.functions.get_mut(&number)?;
-        if ends_in != starts_in {
+        if *ends_in != *starts_in {
             known.ends_in = ends_in;
         }
         match exactly {
@@ -260,7 +262,7 @@ impl Walk<'_, '_> {
         for (name, held, _) in &given.named {
             match order.iter().position(|(known, _)| known.as_ref() == Some(name)) {
                 Some(at) => params.push((at, Rc::clone(held))),
-                None => others.push((name.clone(), Rc::clone(held))),
+                None => others.push((name.as_str().into(), Rc::clone(held))),
             }
         }
         if let (Some(named), false) = (named, others.is_empty()) {
@@ -284,25 +286,25 @@ impl Walk<'_, '_> {
         let mut made = Vec::new();
         for (name, held) in &fields {
             self.scopes.set_attribute(name, held);
-            if matches!(name.as_str(), "__init__" | "constructor" | "__new__" | "__call__") {
+            if matches!(&**name, "__init__" | "constructor" | "__new__" | "__call__") {
                 made.extend(held.functions.iter().copied());
             }
         }
         let mut value = Value::object(fields);
-        value.functions = made;
+        value.functions = made.into();
         if value.functions.is_empty() {
             value.functions = bases.iter().flat_map(|base| base.functions.iter().copied()).take(4).collect();
         }
         for base in bases {
-            base.names.iter().for_each(|name| value.add_name(name));
+            value.add_names(&base.names);
         }
-        value.flows.clear();
+        value.flows = Flows::default();
         Rc::new(value)
     }
 }
 
 /// Adds a place where relative paths may start; few are told apart.
-pub(super) fn add_directory(directories: &mut Vec<Option<Text>>, directory: Option<&Text>) {
+pub(super) fn add_directory(directories: &mut Few<Option<Text>>, directory: Option<&Text>) {
     if directories.len() < 4 && !directories.iter().any(|known| known.as_ref() == directory) {
         directories.push(directory.cloned());
     }

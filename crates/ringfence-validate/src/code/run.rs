@@ -53,7 +53,7 @@ impl Walk<'_, '_> {
                 Started::Shell { line, origin, directory } => {
                     #[cfg(test)]
                     super::told::hand_on(format!("shell {line}"));
-                    self.reading.scope.directory = directory.or_else(|| first.clone());
+                    self.reading.scope.directory.set(directory.or_else(|| first.get().cloned()));
                     steps.extend(self.reading.shell(&line, origin));
                 }
                 Started::Command { argv, span, input, directory } => {
@@ -61,7 +61,7 @@ impl Walk<'_, '_> {
                     super::told::hand_on(
                         argv.iter().fold("command".to_owned(), |line, (word, _)| format!("{line} {word}")),
                     );
-                    self.reading.scope.directory = directory.or_else(|| first.clone());
+                    self.reading.scope.directory.set(directory.or_else(|| first.get().cloned()));
                     steps.push(self.reading.command(argv, span, &input));
                 }
                 Started::Code { language, text, origin } => steps.push(self.reading.code(language, &text, origin)),
@@ -152,7 +152,9 @@ impl Walk<'_, '_> {
         self.inside.pop();
         self.evaluated -= 1;
         self.origin = origin;
-        gives.functions.extend(self.made_function(number));
+        if let Some(made) = self.made_function(number) {
+            gives.functions.push(made);
+        }
         Some(gives)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::names::{Entry, Names};
 use super::value::{Held, Value};
 
 /// What a scope belongs to.
@@ -28,21 +29,15 @@ pub(super) enum Sure {
 pub(super) struct Scope {
     of: Of,
     number: usize,
-    names: HashMap<Rc<str>, Entry>,
+    names: Names,
     /// Names of scopes around that are assigned to here.
     outer: HashSet<Rc<str>>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    now: Held,
-    /// Everything that it ever held: a function that sees it may run at any time.
-    ever: Held,
 }
 
 /// What something may hold anywhere in the program.
 #[derive(Debug)]
 struct Anywhere {
+    name: Rc<str>,
     held: Held,
     /// It was looked at since the program was last gone over from its start.
     looked_at: bool,
@@ -97,13 +92,12 @@ impl Scopes {
 
     pub(super) fn enter(&mut self, of: Of) {
         self.entered += 1;
-        self.stack.push(Scope { of, number: self.entered, names: HashMap::new(), outer: HashSet::new() });
+        self.stack.push(Scope { of, number: self.entered, names: Names::default(), outer: HashSet::new() });
     }
 
     /// Leaves the innermost scope, and gives what its names hold.
-    pub(super) fn leave(&mut self) -> Vec<(String, Held)> {
-        let names = self.stack.pop().map(|scope| scope.names).unwrap_or_default();
-        names.into_iter().map(|(name, entry)| (name.to_string(), entry.now)).collect()
+    pub(super) fn leave(&mut self) -> Vec<(Rc<str>, Held)> {
+        self.stack.pop().map(|scope| scope.names.all().collect()).unwrap_or_default()
     }
 
     /// Leaves the innermost scope.
@@ -161,7 +155,7 @@ impl Scopes {
     }
 
     pub(super) fn set_attribute(&mut self, name: &str, value: &Held) {
-        self.stale |= add(&mut self.attributes, name, value);
+        self.stale |= add(&mut self.attributes, name, value).1;
     }
 
     /// Whether anything was learned that a second look could use.
@@ -181,10 +175,11 @@ impl Scopes {
         if self.stack.last().is_some_and(|scope| !scope.outer.is_empty() && scope.outer.contains(name)) {
             return self.set_around(name, value, Sure::Perhaps);
         }
-        self.stale |= add(&mut self.everywhere, name, &value);
+        let (name, news) = add(&mut self.everywhere, name, &value);
+        self.stale |= news;
         let before = match sure {
             Sure::Always => None,
-            Sure::Perhaps => self.visible(name).cloned(),
+            Sure::Perhaps => self.visible(&name).cloned(),
         };
         if let Some(scope) = self.stack.last_mut() {
             put(&mut scope.names, name, value, before.as_ref());
@@ -193,19 +188,20 @@ impl Scopes {
 
     /// Gives a name a value where it was made; in the file if it was not.
     pub(super) fn set_around(&mut self, name: &str, value: Held, sure: Sure) {
-        self.stale |= add(&mut self.everywhere, name, &value);
+        let (name, news) = add(&mut self.everywhere, name, &value);
+        self.stale |= news;
         let (mut sure, mut within_function) = (sure, false);
         let innermost = self.stack.len().saturating_sub(1);
         for at in (0..self.stack.len()).rev() {
             let scope = &self.stack[at];
-            let declared_outer = at == innermost && !scope.outer.is_empty() && scope.outer.contains(name);
-            if at == 0 || (!declared_outer && scope.names.contains_key(name)) {
+            let declared_outer = at == innermost && !scope.outer.is_empty() && scope.outer.contains(&*name);
+            if at == 0 || (!declared_outer && scope.names.get(&name).is_some()) {
                 if within_function {
-                    self.stale |= add(&mut self.captured, name, &value);
+                    self.stale |= add(&mut self.captured, &name, &value).1;
                 }
                 let before = match sure {
                     Sure::Always => None,
-                    Sure::Perhaps => scope.names.get(name).map(|entry| Rc::clone(&entry.now)),
+                    Sure::Perhaps => scope.names.get(&name).map(|entry| Rc::clone(&entry.now)),
                 };
                 return put(&mut self.stack[at].names, name, value, before.as_ref());
             }
@@ -219,27 +215,26 @@ impl Scopes {
 
     /// Gives a name of the whole program a value, by way of an object that holds those.
     pub(super) fn set_global(&mut self, name: &str, value: &Held) {
-        self.stale |= add(&mut self.everywhere, name, value);
+        let (name, news) = add(&mut self.everywhere, name, value);
+        self.stale |= news;
         if let Some(file) = self.stack.first_mut() {
-            let before = file.names.get(name).map(|entry| Rc::clone(&entry.now));
+            let before = file.names.get(&name).map(|entry| Rc::clone(&entry.now));
             put(&mut file.names, name, Rc::clone(value), before.as_ref());
         }
     }
 }
 
-fn put(names: &mut HashMap<Rc<str>, Entry>, name: &str, value: Held, before: Option<&Held>) {
+fn put(names: &mut Names, name: Rc<str>, value: Held, before: Option<&Held>) {
     let now = match before {
         Some(before) => joined(before, &value),
         None => value,
     };
-    match names.get_mut(name) {
+    match names.get_mut(&name) {
         Some(entry) => {
             entry.ever = joined(&entry.ever, &now);
             entry.now = now;
         }
-        None => {
-            names.insert(name.into(), Entry { ever: Rc::clone(&now), now });
-        }
+        None => names.add(name, Entry { ever: Rc::clone(&now), now }),
     }
 }
 
@@ -258,19 +253,21 @@ fn look_at<'t>(table: &'t mut HashMap<Rc<str>, Anywhere>, name: &str) -> Option<
     Some(&known.held)
 }
 
-/// Adds to what is known; whether that is news to somebody.
-fn add(table: &mut HashMap<Rc<str>, Anywhere>, name: &str, value: &Held) -> bool {
+/// Adds to what is known; the name, and whether that is news to somebody.
+fn add(table: &mut HashMap<Rc<str>, Anywhere>, name: &str, value: &Held) -> (Rc<str>, bool) {
     match table.get_mut(name) {
         Some(known) => {
             if Rc::ptr_eq(&known.held, value) || known.held.covers(value) {
-                return false;
+                return (Rc::clone(&known.name), false);
             }
             known.held = Rc::new(Value::clone(&known.held).or(value));
-            known.looked_at
+            (Rc::clone(&known.name), known.looked_at)
         }
         None => {
-            table.insert(name.into(), Anywhere { held: Rc::clone(value), looked_at: false });
-            false
+            let name: Rc<str> = name.into();
+            let known = Anywhere { name: Rc::clone(&name), held: Rc::clone(value), looked_at: false };
+            table.insert(Rc::clone(&name), known);
+            (name, false)
         }
     }
 }

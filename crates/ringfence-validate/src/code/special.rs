@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::call::{Given, Place};
+use super::few::Few;
 use super::fold;
 use super::lists;
 use super::tree::{Arg, Expr, Kind};
@@ -34,26 +35,26 @@ impl Walk<'_, '_> {
         if !callee.names.iter().any(|name| CONTAINERS.contains(&&**name)) {
             return None;
         }
-        let mut fields: Vec<(String, Held)> = Vec::new();
+        let mut fields: Vec<(Rc<str>, Held)> = Vec::new();
         let mut whole = Value::default();
         for arg in &given.args {
             self.whole_environment(arg, given.span);
-            arg.names.iter().for_each(|name| whole.add_name(name));
-            whole.add_flows(&arg.flows);
+            whole.add_names(&arg.names);
+            whole.flows.add_all(&arg.flows);
             fields.extend(arg.fields.iter().flat_map(|fields| fields.iter().cloned()));
             for pair in arg.items.iter().flat_map(|items| items.iter()) {
                 if let Some([key, value, ..]) = pair.items.as_ref().map(|pair| pair.as_slice()) {
-                    let key = key.as_known().unwrap_or(ANY_KEY).to_owned();
-                    fields.push((key, Rc::clone(value)));
+                    let key = key.as_known().unwrap_or(ANY_KEY);
+                    fields.push((key.into(), Rc::clone(value)));
                 }
             }
         }
-        fields.extend(given.named.iter().map(|(name, held, _)| (name.clone(), Rc::clone(held))));
+        fields.extend(given.named.iter().map(|(name, held, _)| (name.as_str().into(), Rc::clone(held))));
         for (name, held) in fields.iter().take(ITEMS) {
             self.scopes.set_attribute(name, held);
         }
         let mut object = Value { names: whole.names, ..Value::object(fields) };
-        object.add_flows(&whole.flows);
+        object.flows.add_all(&whole.flows);
         Some(Rc::new(object))
     }
 
@@ -82,7 +83,7 @@ impl Walk<'_, '_> {
                     any = Value::clone(first);
                 } else if first.items.is_none() && first.fields.is_none() {
                     // What is not known to be a list may be one that hands out itself.
-                    first.names.iter().for_each(|name| any.add_name(name));
+                    any.add_names(&first.names);
                     any.functions.clone_from(&first.functions);
                 }
                 Some(given.args.get(1).map_or(any.clone(), |default| any.or(default)))
@@ -126,12 +127,12 @@ impl Walk<'_, '_> {
             }
             "psutil.process_iter" => {
                 let mut one = Value::named("psutil.Process()");
-                one.add_flows([&Flow::File { path: "/proc".to_owned() }]);
+                one.flows.add(&Flow::File { path: "/proc".to_owned() });
                 Some(Value::list(vec![Rc::new(one)]))
             }
             "psutil.pids" => {
                 let mut one = Value::default();
-                one.add_flows([&Flow::File { path: "/proc".to_owned() }]);
+                one.flows.add(&Flow::File { path: "/proc".to_owned() });
                 Some(Value::list(vec![Rc::new(one)]))
             }
             "Object.assign" => {
@@ -140,6 +141,10 @@ impl Walk<'_, '_> {
             }
             "Object.values" => {
                 Some(Value::list(first?.fields.as_ref()?.iter().map(|(_, held)| Rc::clone(held)).collect()))
+            }
+            "Object.getOwnPropertyDescriptor" | "Reflect.getOwnPropertyDescriptor" => {
+                let found = self.index_of(first?, given.args.get(1)?, given.span);
+                Some(Value::object(vec![("value".into(), Rc::clone(&found)), ("get".into(), found)]))
             }
             "Object.entries" => fold::method(first?, "items", &[]),
             "Object.keys" => fold::method(first?, "keys", &[]),
@@ -156,7 +161,13 @@ impl Walk<'_, '_> {
             "os.listdir" | "fs.readdirSync" | "fs.promises.readdir" => {
                 let mut text = Text::default();
                 text.push(Piece::Pattern("*".to_owned()));
-                Some(Value::list(vec![Rc::new(Value::text(text))]))
+                let mut one = Value::text(text);
+                // The folders there are the processes.
+                if first.and_then(|folder| folder.as_known()).is_some_and(|path| path.trim_end_matches('/') == "/proc")
+                {
+                    one.flows.add(&Flow::File { path: "/proc".to_owned() });
+                }
+                Some(Value::list(vec![Rc::new(one)]))
             }
             "os.scandir" => {
                 let mut below = fold::path(&[Rc::clone(first?), Rc::new(Value::known("*"))]);
@@ -270,7 +281,7 @@ impl Walk<'_, '_> {
         }
         // Of somebody else's decorator only is known that it keeps what is below.
         let known = made.names.iter().filter(|name| self.book.knows(name)).cloned().collect();
-        let mine = Value { names: known, texts: Vec::new(), ..Value::clone(&made) };
+        let mine = Value { names: known, texts: Few::default(), ..Value::clone(&made) };
         Rc::new(value.or(&mine))
     }
 }

@@ -1,5 +1,6 @@
 //! What is put into lists, objects and attributes, and what is known of them afterwards.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::call::Given;
@@ -12,17 +13,28 @@ use crate::text::Text;
 impl Walk<'_, '_> {
     /// Sets an attribute or an item.
     pub(super) fn assign_place(&mut self, place: &Expr, value: &Held, how: How) {
-        let (inner, base, key) = match &place.kind {
-            Kind::Member(base, attribute) => (base, self.value(base), Rc::new(Value::known(attribute.as_str()))),
-            Kind::Index(base, key) => (base, self.value(base), self.value(key)),
-            Kind::Slice(base, _) => (base, self.value(base), Held::default()),
+        let (inner, base, key, keys) = match &place.kind {
+            Kind::Member(base, attribute) => {
+                (base, self.value(base), Held::default(), vec![Cow::Borrowed(attribute.as_str())])
+            }
+            Kind::Index(base, key) => {
+                let (base_held, key) = (self.value(base), self.value(key));
+                let known = key.texts.iter().filter_map(Text::as_known);
+                let keys = known.map(|key| Cow::Owned(key.to_owned())).collect();
+                (base, base_held, key, keys)
+            }
+            Kind::Slice(base, _) => (base, self.value(base), Held::default(), Vec::new()),
             _ => {
                 self.value(place);
                 return;
             }
         };
         if base.names.iter().any(|name| self.book.is_environment(name)) {
-            for name in key.readings() {
+            let names = match &place.kind {
+                Kind::Member(_, attribute) => vec![Text::known(attribute.as_str())],
+                _ => key.readings(),
+            };
+            for name in names {
                 for value in value.readings() {
                     self.tell(place.span, Fact::SetsEnvironment { name: name.clone(), value });
                 }
@@ -30,14 +42,12 @@ impl Walk<'_, '_> {
             return;
         }
         for name in &base.names {
-            let redefined =
-                key.texts.iter().filter_map(Text::as_known).any(|key| self.book.knows(&format!("{name}.{key}")));
-            if self.book.is_tampered(name) || (redefined && self.book.is_guarded(name)) {
+            let redefined = || keys.iter().any(|key| self.book.knows(&format!("{name}.{key}")));
+            if self.book.is_tampered(name) || (self.book.is_guarded(name) && redefined()) {
                 self.trick(Trick::Redefines, place.span);
             }
         }
         let is_globals = base.names.iter().any(|name| self.book.is_globals(name));
-        let keys: Vec<String> = key.texts.iter().filter_map(|text| text.as_known().map(str::to_owned)).collect();
         for key in &keys {
             if self.book.is_inner(key) {
                 self.trick(Trick::InnerParts, place.span);
@@ -94,19 +104,19 @@ impl Walk<'_, '_> {
             (Slot::Key(key), _, Some(fields)) if fields.len() < ITEMS => {
                 let mut fields = (**fields).clone();
                 if sure {
-                    fields.retain(|(known, _)| known != key);
+                    fields.retain(|(known, _)| **known != *key);
                 }
-                fields.push((key.to_owned(), Rc::clone(value)));
+                fields.push((key.into(), Rc::clone(value)));
                 changed = Value { flows: changed.flows, names: changed.names, ..Value::object(fields) };
             }
             (Slot::At(_) | Slot::Any, None, Some(fields)) if fields.len() < ITEMS => {
                 let mut fields = (**fields).clone();
-                fields.push((ANY_KEY.to_owned(), Rc::clone(value)));
+                fields.push((ANY_KEY.into(), Rc::clone(value)));
                 changed = Value { flows: changed.flows, names: changed.names, ..Value::object(fields) };
             }
             _ => {}
         }
-        changed.add_flows(&value.flows);
+        changed.flows.add_all(&value.flows);
         self.hold(base, Rc::new(changed));
     }
 
@@ -121,8 +131,8 @@ impl Walk<'_, '_> {
                 self.carry(inner, &held);
             }
             Kind::Index(inner, key) => {
-                if let Kind::Text { value: key, .. } = &key.kind {
-                    self.scopes.set_attribute(key, &held);
+                if let Kind::Text(key) = &key.kind {
+                    self.scopes.set_attribute(&key.value, &held);
                 }
                 self.carry(inner, &held);
             }
@@ -144,7 +154,7 @@ impl Walk<'_, '_> {
             && !held.flows.is_subset(&before.flows)
         {
             let mut with = Value::clone(before);
-            with.add_flows(&held.flows);
+            with.flows.add_all(&held.flows);
             self.assign(&Pattern::Name(name.clone()), Rc::new(with), How::Around);
         }
     }
@@ -192,9 +202,9 @@ impl Walk<'_, '_> {
             }
             ("update", _) => {
                 let fields = first.iter().flat_map(|more| more.fields.iter().flat_map(|fields| fields.iter()));
-                let all: Vec<(String, Held)> = fields
+                let all: Vec<(Rc<str>, Held)> = fields
                     .cloned()
-                    .chain(given.named.iter().map(|(name, held, _)| (name.clone(), Rc::clone(held))))
+                    .chain(given.named.iter().map(|(name, held, _)| (name.as_str().into(), Rc::clone(held))))
                     .take(ITEMS)
                     .collect();
                 let is_globals = receiver.names.iter().any(|name| self.book.is_globals(name));
@@ -223,14 +233,14 @@ impl Walk<'_, '_> {
     fn holds_list(&mut self, base: &Expr, before: &Value, items: Vec<Held>) {
         self.spend(items.len());
         let mut list = Value::list(items);
-        list.add_flows(&before.flows);
+        list.flows.add_all(&before.flows);
         self.hold(base, Rc::new(list));
     }
 
     /// Nothing is known of the container but that it now carries what it was given.
     fn carries(&mut self, base: &Expr, receiver: &Held, given: &Given) {
         let mut with = Value::default();
-        given.args.iter().for_each(|arg| with.add_flows(&arg.flows));
+        given.args.iter().for_each(|arg| with.flows.add_all(&arg.flows));
         if !with.flows.is_empty() {
             self.put_into(base, receiver, Slot::Any, &Rc::new(with));
         }

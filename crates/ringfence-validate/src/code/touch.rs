@@ -3,6 +3,8 @@
 use std::rc::Rc;
 
 use super::call::{Given, Place};
+use super::few::Few;
+use super::flows::Flows;
 use super::own::add_directory;
 use super::run::within;
 use super::scope::Sure;
@@ -48,7 +50,7 @@ impl Walk<'_, '_> {
     /// From now on relative paths start there. Where that is not known, it is taken to be a folder of the program's own.
     pub(super) fn moves_to(&mut self, argument: Option<&(Held, Place)>) {
         let Some((held, _)) = argument else { return };
-        let mut after = if self.sure() == Sure::Always { Vec::new() } else { self.directories.clone() };
+        let mut after = if self.sure() == Sure::Always { Few::default() } else { self.directories.clone() };
         for directory in &self.directories {
             for path in held.readings() {
                 let there = (!path.known_start().is_empty()).then(|| within(directory.as_ref(), &path));
@@ -89,7 +91,7 @@ impl Walk<'_, '_> {
         );
         let writes = flags || mode.contains(['w', 'a', 'x', '+']);
         if let Some((held, _)) = &argument {
-            result.texts = held.readings();
+            result.texts = held.readings().into();
         }
         for (span, path) in self.each(argument, given) {
             if writes {
@@ -98,8 +100,8 @@ impl Walk<'_, '_> {
             }
             if !writes || (mode.contains('r') && !flags) {
                 let written = self.files.get(&path.to_string()).map(|held| held.flows.clone()).unwrap_or_default();
-                result.add_flows(&written);
-                result.add_flows([&Flow::File { path: path.to_string() }]);
+                result.flows.add_all(&written);
+                result.flows.add(&Flow::File { path: path.to_string() });
                 self.tell(span, Fact::Reads { path });
             }
         }
@@ -116,14 +118,7 @@ impl Walk<'_, '_> {
     /// The name of a secret is handed to somebody of whom nothing is known: that may read it.
     pub(super) fn secret_arguments(&mut self, given: &Given) {
         let named = given.named.iter().map(|(_, held, place)| (held, *place));
-        let all: Vec<(Held, Place)> = given
-            .args
-            .iter()
-            .zip(given.places.iter().copied())
-            .chain(named)
-            .map(|(held, at)| (Rc::clone(held), at))
-            .collect();
-        for (held, place) in all {
+        for (held, place) in given.args.iter().zip(given.places.iter().copied()).chain(named) {
             for path in held.texts.iter().filter(|text| is_outside(text)) {
                 let classes = classify(path, self.reading.surroundings);
                 if classes.contains(&PathClass::Secret) && !classes.contains(&PathClass::Workspace) {
@@ -136,9 +131,13 @@ impl Walk<'_, '_> {
     /// What is written to a file is what is later read from it, or run.
     pub(super) fn remember(&mut self, path: Option<&(Held, Place)>, given: &Given, result: &Value) {
         let mut contents = Value::default();
-        contents.add_flows(result.flows.iter().filter(|flow| matches!(flow, Flow::Network | Flow::Decoded)));
+        let mut take = |flows: &Flows| {
+            let comes = |flow: &&Flow| matches!(flow, Flow::Network | Flow::Decoded);
+            flows.iter().filter(comes).for_each(|flow| contents.flows.add(flow));
+        };
+        take(&result.flows);
         for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)) {
-            contents.add_flows(arg.flows.iter().filter(|flow| matches!(flow, Flow::Network | Flow::Decoded)));
+            take(&arg.flows);
         }
         if contents.flows.is_empty() || self.files.len() > 256 {
             return;
@@ -153,20 +152,27 @@ impl Walk<'_, '_> {
         let mut sends = Value::default();
         for arg in &given.args {
             match &arg.fields {
-                // An object of options: only some of it is data.
-                Some(fields) => fields
-                    .iter()
-                    .filter(|(name, _)| !NOT_DATA.contains(&name.as_str()))
-                    .for_each(|(_, field)| sends.add_flows(&field.flows)),
-                None => sends.add_flows(&arg.flows),
+                // An object of options: only some of it is data. What no field brings is its own: an environment that was copied.
+                Some(fields) => {
+                    let mut brought = Flows::default();
+                    for (name, field) in fields.iter() {
+                        brought.add_all(&field.flows);
+                        if !NOT_DATA.contains(&&**name) {
+                            sends.flows.add_all(&field.flows);
+                        }
+                    }
+                    let own = arg.flows.iter().filter(|flow| !brought.iter().any(|known| known == *flow));
+                    own.for_each(|flow| sends.flows.add(flow));
+                }
+                None => sends.flows.add_all(&arg.flows),
             }
         }
         given
             .named
             .iter()
             .filter(|(name, _, _)| !NOT_DATA.contains(&name.as_str()))
-            .for_each(|(_, arg, _)| sends.add_flows(&arg.flows));
-        let sends: Vec<Flow> = sends.flows.into_iter().filter(matters).collect();
+            .for_each(|(_, arg, _)| sends.flows.add_all(&arg.flows));
+        let sends: Vec<Flow> = sends.flows.iter().filter(|flow| matters(flow)).cloned().collect();
         let place = match argument {
             Some((held, place)) => places_of(&held).into_iter().map(|text| (place.span, text)).collect(),
             None => vec![(given.span, Text::hole(Hole::Value))],

@@ -1,7 +1,9 @@
 //! The form in which every language is walked over: what is assigned, called, imported, and nothing of its grammar beyond that.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
+use super::value::{Held, Making, Value};
 use crate::analysis::Trick;
 use crate::span::Span;
 
@@ -15,11 +17,7 @@ pub(crate) struct Expr {
 /// What an expression is.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// Characters or bytes, as the program sees them.
-    Text {
-        value: String,
-        written: Written,
-    },
+    Text(Literal),
     Number(i64),
     Truth(Truth),
     /// `None`, `null`, `undefined`: a value of which nothing comes.
@@ -63,6 +61,32 @@ pub(crate) enum Kind {
     Import(Box<Expr>),
     /// Something made of these, of which only is known where it comes from.
     Mix(Vec<Expr>),
+}
+
+/// Characters or bytes, as the program sees them.
+#[derive(Debug)]
+pub(crate) struct Literal {
+    pub(crate) value: String,
+    pub(crate) written: Written,
+    /// Made once: a program is gone over several times.
+    held: OnceCell<Held>,
+}
+
+impl Literal {
+    /// What it holds.
+    pub(crate) fn held(&self) -> Held {
+        let made = || {
+            let making = if self.written == Written::Obscured { Making::Decoded } else { Making::Plain };
+            Rc::new(Value { making, ..Value::known(self.value.as_str()) })
+        };
+        Rc::clone(self.held.get_or_init(made))
+    }
+}
+
+impl Kind {
+    pub(crate) fn text(value: impl Into<String>, written: Written) -> Self {
+        Self::Text(Literal { value: value.into(), written, held: OnceCell::new() })
+    }
 }
 
 /// Arithmetic that disguises letters.
@@ -239,7 +263,7 @@ impl Expr {
 
     /// A text whose place in the source is that of something else, such as the name of a property.
     pub(crate) fn word(span: Span, word: impl Into<String>) -> Self {
-        Self::new(span, Kind::Text { value: word.into(), written: Written::Changed })
+        Self::new(span, Kind::text(word, Written::Changed))
     }
 
     pub(crate) fn call(span: Span, callee: Self, args: Vec<Self>) -> Self {

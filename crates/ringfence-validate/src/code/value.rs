@@ -1,9 +1,9 @@
 //! What an expression may hold, as far as the text shows it. Every part is bounded, so that a hostile text cannot make it grow.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::analysis::Flow;
+use super::few::Few;
+use super::flows::Flows;
 use crate::text::{Hole, Piece, Text};
 
 /// Ways that one text may read. With more, it is not known.
@@ -18,8 +18,6 @@ const NAMES: usize = 8;
 const FUNCTIONS: usize = 8;
 /// Items of a list, fields of an object.
 pub(crate) const ITEMS: usize = 256;
-/// Different sources of data.
-const FLOWS: usize = 16;
 /// Bytes of a full name.
 const NAME_BYTES: usize = 160;
 /// Items of two lists that are told apart place by place when one value may be either.
@@ -38,19 +36,19 @@ pub(crate) type Held = Rc<Value>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Value {
     /// How it may read.
-    pub(crate) texts: Vec<Text>,
+    pub(crate) texts: Few<Text>,
     pub(crate) number: Option<i64>,
     pub(crate) truth: Option<bool>,
     /// Things of the language and its libraries that it may be, by full name: `os.system`; `socket.socket()` for what a call gives.
-    pub(crate) names: Vec<Rc<str>>,
+    pub(crate) names: Few<Rc<str>>,
     /// Functions of the program that it may be.
-    pub(crate) functions: Vec<usize>,
+    pub(crate) functions: Few<usize>,
     /// Where its contents come from.
-    pub(crate) flows: BTreeSet<Flow>,
+    pub(crate) flows: Flows,
     /// By [`Value::list`] alone.
     pub(crate) items: Option<Rc<Vec<Held>>>,
     /// By [`Value::object`] alone.
-    pub(crate) fields: Option<Rc<Vec<(String, Held)>>>,
+    pub(crate) fields: Option<Rc<Vec<(Rc<str>, Held)>>>,
     pub(crate) depth: u8,
     pub(crate) making: Making,
     /// Whether `number` is only one of those that it may be.
@@ -80,7 +78,7 @@ pub(crate) enum Making {
 
 impl Value {
     pub(crate) fn text(text: Text) -> Self {
-        Self { texts: vec![text], ..Self::default() }
+        Self { texts: Few::one(text), ..Self::default() }
     }
 
     pub(crate) fn known(text: impl Into<String>) -> Self {
@@ -104,15 +102,15 @@ impl Value {
     pub(crate) fn list(mut items: Vec<Held>) -> Self {
         items.truncate(ITEMS);
         let mut value = Self { depth: 1 + items.iter().map(|item| item.depth).max().unwrap_or(0), ..Self::default() };
-        items.iter().for_each(|item| value.add_flows(&item.flows));
+        items.iter().for_each(|item| value.flows.add_all(&item.flows));
         if value.depth <= DEPTH { Self { items: Some(Rc::new(items)), ..value } } else { Self { depth: 0, ..value } }
     }
 
-    pub(crate) fn object(mut fields: Vec<(String, Held)>) -> Self {
+    pub(crate) fn object(mut fields: Vec<(Rc<str>, Held)>) -> Self {
         fields.truncate(ITEMS);
         let mut value =
             Self { depth: 1 + fields.iter().map(|(_, field)| field.depth).max().unwrap_or(0), ..Self::default() };
-        fields.iter().for_each(|(_, field)| value.add_flows(&field.flows));
+        fields.iter().for_each(|(_, field)| value.flows.add_all(&field.flows));
         if value.depth <= DEPTH { Self { fields: Some(Rc::new(fields)), ..value } } else { Self { depth: 0, ..value } }
     }
 
@@ -131,17 +129,13 @@ impl Value {
         }
     }
 
-    pub(crate) fn add_flows<'a>(&mut self, flows: impl IntoIterator<Item = &'a Flow>) {
-        for flow in flows {
-            if self.flows.len() < FLOWS && !self.flows.contains(flow) {
-                self.flows.insert(flow.clone());
-            }
-        }
+    pub(crate) fn add_names(&mut self, names: &Few<Rc<str>>) {
+        self.names.add_all(names, NAMES);
     }
 
     /// The one text that it is, if it is known.
     pub(crate) fn as_known(&self) -> Option<&str> {
-        match self.texts.as_slice() {
+        match &*self.texts {
             [text] => text.as_known(),
             _ => None,
         }
@@ -150,7 +144,7 @@ impl Value {
     /// How it reads; a hole if nothing is known.
     pub(crate) fn readings(&self) -> Vec<Text> {
         if !self.texts.is_empty() {
-            return self.texts.clone();
+            return self.texts.to_vec();
         }
         match self.number {
             Some(number) => vec![Text::known(number.to_string())],
@@ -164,7 +158,7 @@ impl Value {
 
     /// What a field may hold.
     pub(crate) fn field(&self, name: &str) -> Option<Held> {
-        let mut found = self.fields.as_ref()?.iter().filter(|(key, _)| key == name).map(|(_, value)| value);
+        let mut found = self.fields.as_ref()?.iter().filter(|(key, _)| **key == *name).map(|(_, value)| value);
         let first = Rc::clone(found.next()?);
         Some(found.fold(first, |value, other| Rc::new(Self::clone(&value).or(other))))
     }
@@ -183,12 +177,12 @@ impl Value {
                 Self { texts: self.texts.clone(), names: self.names.clone(), ..Self::default() }
             }
             (None, Some(fields)) if self.functions.is_empty() => {
-                let keys = fields.iter().filter(|(key, _)| key != ANY_KEY);
-                keys.take(TEXTS + 1).fold(Self::default(), |any, (key, _)| any.or(&Self::known(key.as_str())))
+                let keys = fields.iter().filter(|(key, _)| **key != *ANY_KEY);
+                keys.take(TEXTS + 1).fold(Self::default(), |any, (key, _)| any.or(&Self::known(&**key)))
             }
             (None, _) => Self::default(),
         };
-        any.add_flows(&self.flows);
+        any.flows.add_all(&self.flows);
         any
     }
 
@@ -214,7 +208,7 @@ impl Value {
                 (_, None) => true,
                 (None, Some(_)) => false,
                 (Some(mine), Some(theirs)) => {
-                    let known = |(key, theirs): &(String, Held)| {
+                    let known = |(key, theirs): &(Rc<str>, Held)| {
                         mine.iter().any(|(name, mine)| name == key && covers_within(mine, theirs))
                     };
                     Rc::ptr_eq(mine, theirs)
@@ -239,30 +233,29 @@ impl Value {
                 .iter()
                 .all(|function| self.functions.contains(function) || self.functions.len() >= FUNCTIONS)
             && (self.is_full() || other.texts.iter().all(|text| self.texts.contains(text)))
-            && (self.flows.len() >= FLOWS || other.flows.is_subset(&self.flows))
+            && (self.flows.is_full() || other.flows.is_subset(&self.flows))
             && (other.bound.is_none() || self.bound.is_some())
     }
 
     /// This, or the other.
     #[must_use]
     pub(crate) fn or(mut self, other: &Self) -> Self {
+        if self.texts.is_empty() && other.texts.len() == 1 {
+            self.texts = other.texts.clone();
+        }
         for text in &other.texts {
             if self.is_full() || self.texts.contains(text) {
                 continue;
             }
             if self.texts.len() < TEXTS {
                 self.texts.push(text.clone());
-            } else if let Some(last) = self.texts.last_mut() {
+            } else if let Some(last) = self.texts.own().last_mut() {
                 *last = Text::hole(Hole::Value);
             }
         }
-        other.names.iter().for_each(|name| self.add_name(name));
-        for function in &other.functions {
-            if self.functions.len() < FUNCTIONS && !self.functions.contains(function) {
-                self.functions.push(*function);
-            }
-        }
-        self.add_flows(&other.flows);
+        self.add_names(&other.names);
+        self.functions.add_all(&other.functions, FUNCTIONS);
+        self.flows.add_all(&other.flows);
         self.many |= other.many || (self.number.is_some() && other.number.is_some() && self.number != other.number);
         self.number = if self.number.is_none() { other.number } else { self.number };
         self.truth = if self.truth.is_none() { other.truth } else { self.truth };
@@ -276,7 +269,7 @@ impl Value {
         self.fields = match (self.fields.take(), &other.fields) {
             (Some(mine), Some(theirs)) if !Rc::ptr_eq(&mine, theirs) && mine.len() + theirs.len() <= ITEMS => {
                 let mut both = (*mine).clone();
-                let is_new = |(key, held): &&(String, Held)| {
+                let is_new = |(key, held): &&(Rc<str>, Held)| {
                     mine.len() > PAIRED || !mine.iter().any(|(name, mine)| name == key && covers_within(mine, held))
                 };
                 both.extend(theirs.iter().filter(is_new).cloned());
@@ -321,33 +314,42 @@ fn either_items(mine: &[Held], theirs: &[Held]) -> Vec<Held> {
 
 /// Every way that `parts` read one after the other.
 pub(crate) fn join(parts: &[Held], between: &str) -> Value {
-    let mut value = Value { texts: vec![Text::default()], ..Value::default() };
+    let mut value = Value::default();
+    let mut texts = vec![Text::default()];
     let mut written = 0;
     for (index, part) in parts.iter().enumerate() {
-        let readings = part.readings();
+        let between = if index > 0 { between } else { "" };
         written += usize::from(part.as_known().is_some_and(|text| !text.is_empty()));
-        let mut longer = Vec::new();
-        for before in &value.texts {
-            for reading in &readings {
-                if longer.len() >= TEXTS {
-                    break;
+        texts = match (&*part.texts, texts.as_mut_slice()) {
+            ([reading], [text]) => vec![joined(std::mem::take(text), between, reading)],
+            _ => {
+                let mut longer = Vec::new();
+                let readings = part.readings();
+                for before in &texts {
+                    for reading in readings.iter().take(TEXTS - longer.len()) {
+                        longer.push(joined(before.clone(), between, reading));
+                    }
                 }
-                let mut text = before.clone();
-                if index > 0 {
-                    text.push(Piece::Known(between.to_owned()));
-                }
-                text.append(reading.clone());
-                longer.push(if is_small(&text) { text } else { Text::hole(Hole::Value) });
+                longer
             }
-        }
-        value.texts = longer;
-        value.add_flows(&part.flows);
+        };
+        value.flows.add_all(&part.flows);
         value.making = value.making.max(part.making);
     }
+    value.texts = texts.into();
     if written > 1 && between.is_empty() {
         value.making = value.making.max(Making::Built);
     }
     value
+}
+
+/// One text behind another; not known if that is too long.
+fn joined(mut text: Text, between: &str, reading: &Text) -> Text {
+    if !between.is_empty() {
+        text.push(Piece::Known(between.to_owned()));
+    }
+    reading.pieces().iter().for_each(|piece| text.push(piece.clone()));
+    if is_small(&text) { text } else { Text::hole(Hole::Value) }
 }
 
 fn is_small(text: &Text) -> bool {

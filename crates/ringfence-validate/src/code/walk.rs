@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::book::Book;
+use super::few::Few;
 use super::lists;
 use super::own::Known;
+use super::quick::QuickMap;
 use super::run::Started;
 use super::scope::{Of, Scopes, Sure};
 use super::tree::{Bind, Expr, How, Import, Kind, LoopEnd, Pattern, Statement};
@@ -56,13 +58,14 @@ pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, parse: Parse, program
         origin,
         language: program.language,
         scopes: Scopes::new(),
-        functions: HashMap::new(),
+        functions: QuickMap::default(),
         waiting: Vec::new(),
         imported: HashSet::new(),
+        builtins: HashMap::new(),
         stars: Vec::new(),
         files: HashMap::new(),
         parsed: HashMap::new(),
-        directories: Vec::new(),
+        directories: Few::default(),
         pass: 0,
         exact: 0,
         quiet: 0,
@@ -111,11 +114,13 @@ pub(super) struct Walk<'w, 'r> {
     pub(super) origin: Origin,
     pub(super) language: Language,
     pub(super) scopes: Scopes,
-    pub(super) functions: HashMap<usize, Known>,
+    pub(super) functions: QuickMap<usize, Known>,
     /// Functions whose bodies are walked over at the end of the scope that they stand in, with its depth.
     pub(super) waiting: Vec<(usize, usize)>,
     /// Modules that are imported somewhere.
     pub(super) imported: HashSet<String>,
+    /// What names mean that the program does not set, as far as they were asked for.
+    pub(super) builtins: HashMap<String, Held>,
     /// Modules that everything is imported of.
     pub(super) stars: Vec<String>,
     /// What was written to which file.
@@ -123,7 +128,7 @@ pub(super) struct Walk<'w, 'r> {
     /// Texts that were run as code, each with a number.
     pub(super) parsed: HashMap<String, (usize, Option<Rc<Program>>)>,
     /// Where relative paths may start; nothing for where the program does.
-    pub(super) directories: Vec<Option<Text>>,
+    pub(super) directories: Few<Option<Text>>,
     /// How often the program was gone over, this time included.
     pub(super) pass: usize,
     /// Calls that were followed with just their own arguments, this time.
@@ -160,7 +165,7 @@ impl Walk<'_, '_> {
             self.scopes.again();
         }
         self.waiting.clear();
-        self.directories = vec![None];
+        self.directories = Few::one(None);
         self.told.clear();
         self.called.clear();
         self.facts.clear();
@@ -325,7 +330,10 @@ impl Walk<'_, '_> {
                     let held = self.member_of(&whole, member, import.span);
                     self.scopes.set_here(name, held, Sure::Always);
                 }
-                Bind::All if self.stars.len() < 64 && !self.stars.contains(&module) => self.stars.push(module.clone()),
+                Bind::All if self.stars.len() < 64 && !self.stars.contains(&module) => {
+                    self.stars.push(module.clone());
+                    self.builtins.clear();
+                }
                 Bind::All => {}
             }
         }
@@ -360,7 +368,7 @@ impl Walk<'_, '_> {
             Pattern::Name(name) => self.assign_name(name, value, how),
             Pattern::List(patterns) => self.assign_list(patterns, &value, how),
             Pattern::Rest(pattern) => {
-                let rest = Rc::new(Value { texts: Vec::new(), ..Value::clone(&value) });
+                let rest = Rc::new(Value { texts: Few::default(), ..Value::clone(&value) });
                 self.assign(pattern, rest, how);
             }
             Pattern::Fields(fields) => {
@@ -436,10 +444,7 @@ fn assigns(statement: &Statement) -> bool {
     match statement {
         Statement::Assign { how: How::Add, .. } => false,
         Statement::Assign { value, .. } => {
-            matches!(
-                value.kind,
-                Kind::Name(_) | Kind::Member(..) | Kind::Index(..) | Kind::Text { .. } | Kind::Either(_)
-            )
+            matches!(value.kind, Kind::Name(_) | Kind::Member(..) | Kind::Index(..) | Kind::Text(_) | Kind::Either(_))
         }
         Statement::Branches(branches) => branches.iter().flatten().any(assigns),
         Statement::Block(body) | Statement::Loop { body, .. } => body.iter().any(assigns),

@@ -260,7 +260,7 @@ impl Lower<'_> {
         } else {
             Written::Changed
         };
-        Kind::Text { value: value.to_owned(), written }
+        Kind::text(value, written)
     }
 
     fn template(&mut self, template: &ast::TemplateLiteral<'_>) -> Kind {
@@ -275,17 +275,17 @@ impl Lower<'_> {
                 } else {
                     Written::Changed
                 };
-                parts.push(Expr::new(place, Kind::Text { value: value.to_owned(), written }));
+                parts.push(Expr::new(place, Kind::text(value, written)));
             }
             parts.extend(fields.next().map(|field| self.expr(field)));
         }
         match parts.pop() {
-            Some(Expr { kind: only @ Kind::Text { .. }, .. }) if parts.is_empty() => only,
+            Some(Expr { kind: only @ Kind::Text(_), .. }) if parts.is_empty() => only,
             Some(last) => {
                 parts.push(last);
                 Kind::Join(parts)
             }
-            None => Kind::Text { value: String::new(), written: Written::Changed },
+            None => Kind::text("", Written::Changed),
         }
     }
 

@@ -127,7 +127,7 @@ fn dirname(run: &mut Run<'_, '_>, name: &str) {
 }
 
 fn pwd(run: &mut Run<'_, '_>, _name: &str) {
-    let directory = run.reading.scope.directory.clone();
+    let directory = run.reading.scope.directory.get().cloned();
     let directory = directory.unwrap_or_else(|| Text::known(run.reading.surroundings.directory.clone()));
     run.output = Stream::literal(directory);
 }

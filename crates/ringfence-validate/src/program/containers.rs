@@ -205,7 +205,9 @@ fn docker(run: &mut Run<'_, '_>, _name: &str) {
                 }
             }
         }
-        "compose" => {}
+        "compose" => compose_command(run, rest),
+        // What a container was given to know is a part of it.
+        "inspect" => run.output.add(Flow::Environment),
         "build" => {
             let words = super::words(&rest, takes, Style::Usual);
             for folder in &words.operands {
@@ -217,7 +219,31 @@ fn docker(run: &mut Run<'_, '_>, _name: &str) {
     run.output.add(Flow::Unknown);
 }
 
-fn compose(_run: &mut Run<'_, '_>, _name: &str) {}
+fn compose(run: &mut Run<'_, '_>, _name: &str) {
+    let rest = run.rest();
+    compose_command(run, rest);
+}
+
+/// `compose exec SERVICE COMMAND` and `compose run SERVICE COMMAND`.
+fn compose_command(run: &mut Run<'_, '_>, rest: Vec<Argument>) {
+    const GLOBAL: &[&str] =
+        &["-f", "--file", "-p", "--project-name", "--profile", "--env-file", "--project-directory", "--parallel"];
+    let nothing = |takes: &[&str], option: &str| takes.contains(&option).then_some(super::Role::Nothing);
+    let mut words = super::words(&rest, |option| nothing(GLOBAL, option), Style::Leading).operands;
+    if words.is_empty() || !matches!(words.remove(0).known(), Some("exec" | "run")) {
+        return;
+    }
+    // `-T`, `-d` and `-i` are flags of these.
+    let takes = |option: &str| if matches!(option, "-t" | "-f" | "-c" | "-n") { None } else { nothing(VALUES, option) };
+    let words = super::words(&words, takes, Style::Leading);
+    rights(run, &words);
+    let inner: Vec<Argument> = words.operands.into_iter().skip(1).collect();
+    let outer = run.reading.scope.clone();
+    if inner.first().and_then(Argument::known).is_some_and(|name| super::is_known(super::bare_name(name))) {
+        run.output = run.start(inner);
+    }
+    run.reading.scope = outer;
+}
 
 fn kubectl(run: &mut Run<'_, '_>, _name: &str) {
     let takes = [
@@ -261,12 +287,13 @@ fn kubectl(run: &mut Run<'_, '_>, _name: &str) {
             run.reads(&file);
         }
     }
+    run.output = Stream::from(vec![Flow::Network]);
     if let Some(at) = split {
         let outer = run.reading.scope.clone();
-        run.start(rest.into_iter().skip(at + 1).collect());
+        let written = run.start(rest.into_iter().skip(at + 1).collect());
+        written.flows.into_iter().for_each(|flow| run.output.add(flow));
         run.reading.scope = outer;
     }
-    run.output = Stream::from(vec![Flow::Network]);
 }
 
 fn engine(run: &mut Run<'_, '_>, _name: &str) {

@@ -13,6 +13,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "printenv" => printenv,
         "grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack" => grep,
         "ps" | "pgrep" | "pidof" => processes,
+        "ls" | "basename" => list,
         _ => return None,
     })
 }
@@ -187,23 +188,59 @@ fn ordinary_front(value: &str) -> bool {
     })
 }
 
+/// Programs that show some of the lines that they are given.
+const FILTERS: &[&str] =
+    &["grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "awk", "gawk", "mawk", "nawk", "sed", "gsed", "perl", "jq"];
+/// What people look for among variables when they look for secrets.
+const SOUGHT: &[&str] = &["PASS", "PASSWD", "PWORD", "KEY", "KEYS", "CRED", "CREDS", "TOK", "JWT", "APIKEY"];
+
 /// What is looked for among the variables is what is shown of them.
+pub(super) fn look_among(run: &mut Run<'_, '_>, name: &str) {
+    if !FILTERS.contains(&name) {
+        return;
+    }
+    let rest = run.rest();
+    let holds = |stream: &Stream| stream.flows.contains(&Flow::Environment);
+    let kept = |word: &Argument| word.known().and_then(|path| run.reading.scope.file(path)).is_some_and(holds);
+    if !holds(&run.input) && !rest.iter().any(kept) {
+        return;
+    }
+    // Whether there is one, and how many, shows none of them.
+    if name.ends_with("grep") && (has_letter(&rest, &['v', 'q', 'c']) || has_word(&rest, NOT_SHOWN)) {
+        return;
+    }
+    for word in &rest {
+        let Some(sought) = word.known().filter(|word| is_sought(word)) else { continue };
+        let name = format!("{}_TOKEN", sought.to_ascii_uppercase());
+        run.fact(word.span, Fact::ReadsEnvironment { name: Some(Text::known(name)) });
+    }
+}
+
+const NOT_SHOWN: &[&str] = &["--invert-match", "--quiet", "--silent", "--count"];
+
+fn has_letter(words: &[Argument], letters: &[char]) -> bool {
+    let short = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.contains(letters);
+    words.iter().filter_map(Argument::known).any(short)
+}
+
+fn has_word(words: &[Argument], wanted: &[&str]) -> bool {
+    words.iter().filter_map(Argument::known).any(|word| wanted.contains(&word))
+}
+
+fn is_sought(pattern: &str) -> bool {
+    let mut words = pattern.split(|letter: char| !letter.is_ascii_alphabetic());
+    crate::shell::looks_secret(pattern) || words.any(|word| SOUGHT.contains(&word.to_ascii_uppercase().as_str()))
+}
+
 fn grep(run: &mut Run<'_, '_>, name: &str) {
     let rest = run.rest();
-    let among = run.input.flows.contains(&Flow::Environment);
     if let Some(entry) = super::book().program(name) {
         run.by_the_book(entry);
     }
-    let turned = rest
-        .iter()
-        .filter_map(Argument::known)
-        .any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains('v') || word == "--invert-match");
-    for word in rest.iter().filter(|word| among && !turned && word.known().is_some_and(crate::shell::looks_secret)) {
-        let name = word.text.to_string().to_ascii_uppercase();
-        run.fact(word.span, Fact::ReadsEnvironment { name: Some(Text::known(format!("{name}_TOKEN"))) });
-    }
-    // One name among the processes: those are no longer all of them.
-    if !turned {
+    // One name among the processes: those are no longer all of them. Their numbers are.
+    let turned = has_letter(&rest, &['v']) || has_word(&rest, &["--invert-match"]);
+    let by_number = |word: &str| !word.starts_with('-') && !word.chars().any(char::is_alphabetic);
+    if !turned && !rest.iter().filter_map(Argument::known).any(by_number) {
         not_all_processes(&mut run.output);
     }
 }
@@ -219,6 +256,13 @@ pub(super) fn not_all_processes(stream: &mut Stream) {
 /// What lists every process of the machine, or all of a user.
 pub(super) fn all_processes() -> Flow {
     Flow::File { path: "/proc".to_owned() }
+}
+
+/// Words that stand for the folders of all processes lead to them, whatever is cut off.
+pub(crate) fn note_processes(words: &mut [Argument]) {
+    for word in words.iter_mut().filter(|word| word.text.has_pattern() && word.text.known_start() == "/proc/") {
+        word.flows.push(all_processes());
+    }
 }
 
 fn processes(run: &mut Run<'_, '_>, name: &str) {
@@ -242,6 +286,24 @@ fn processes(run: &mut Run<'_, '_>, name: &str) {
         }
         _ => false,
     };
+    if all {
+        run.output.add(all_processes());
+    }
+}
+
+/// The folders of `/proc` are the processes.
+fn list(run: &mut Run<'_, '_>, name: &str) {
+    let rest = run.rest();
+    if let Some(entry) = super::book().program(name) {
+        run.by_the_book(entry);
+    }
+    let folders = rest.iter().filter(|word| !word.text.known_start().starts_with('-'));
+    let here = Argument::new(Text::known("."), run.span);
+    let lists = |word: &Argument| {
+        let path = run.reading.scope.resolve(&word.text).to_string();
+        path.trim_end_matches(['/', '.']) == "/proc" || path.starts_with("/proc/[") || path == "/proc/*"
+    };
+    let all = if folders.clone().next().is_none() { lists(&here) } else { folders.clone().any(lists) };
     if all {
         run.output.add(all_processes());
     }

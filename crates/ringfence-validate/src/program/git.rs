@@ -132,7 +132,8 @@ fn git(run: &mut Run<'_, '_>, _name: &str) {
     }
     let saved = run.reading.scope.directory.clone();
     for folder in words.values(&["-C", "--work-tree"]) {
-        run.reading.scope.directory = Some(run.reading.scope.resolve(&folder.text));
+        let there = run.reading.scope.resolve(&folder.text);
+        run.reading.scope.directory.set(Some(there));
     }
     let mut operands = words.operands.into_iter();
     if let Some(subcommand) = operands.next() {
@@ -320,7 +321,7 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
             // Only what is not under version control goes.
             let removal = if words.has(&["-d", "-x", "-X"]) { Removal::Tree } else { Removal::One };
             // Where the text went elsewhere first, that is where they go.
-            let path = run.reading.scope.directory.clone().unwrap_or_else(|| Text::known("untracked files"));
+            let path = run.reading.scope.directory.get().cloned().unwrap_or_else(|| Text::known("untracked files"));
             run.fact(span, Fact::Removes { path, removal });
         }
         "rm" => {

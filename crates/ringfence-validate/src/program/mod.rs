@@ -25,7 +25,7 @@ mod texts;
 mod tools;
 mod wrappers;
 
-pub(crate) use environment::{poisons, sets_environment};
+pub(crate) use environment::{note_processes, poisons, sets_environment};
 pub use read_only::is_read_only;
 
 use book::{Role, book};
@@ -246,6 +246,7 @@ impl Run<'_, '_> {
         };
         let name = bare_name(path);
         self.written_program(path, first.span);
+        environment::look_among(self, name);
         if let Some(handler) = handler(name) {
             handler(self, name);
             return;

@@ -142,9 +142,11 @@ fn kill(run: &mut Run<'_, '_>, _name: &str) {
     let own = rest.iter().filter(|word| !word.text.known_start().starts_with('-')).all(|word| {
         word.text.known_start().starts_with('%') || matches!(word.text.pieces(), [crate::Piece::Hole(crate::Hole::Variable(name))] if name == "!" || name.ends_with("PID") || name.ends_with("pid"))
     });
-    let all = super::environment::all_processes();
-    let everything =
-        rest.iter().any(|word| word.known() == Some("-1") || word.flows.contains(&all) && word.known().is_none());
+    // By the names of folders: each process has one below `/proc`.
+    let listed = |flow: &crate::Flow| matches!(flow, crate::Flow::File { path } if path == "/proc" || path.starts_with("/proc/["));
+    let everything = rest.iter().any(|word| {
+        word.known() == Some("-1") || word.text.has_pattern() || word.known().is_none() && word.flows.iter().any(listed)
+    });
     if !asks && (!own || everything) {
         let span = run.span;
         let about =

@@ -135,7 +135,8 @@ fn env(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(&["-u", "--unset", "-C", "--chdir", "-S", "--split-string"], Style::Leading);
     let mut operands = words.operands.clone();
     if let Some(folder) = words.value(&["-C", "--chdir"]) {
-        run.reading.scope.directory = Some(run.reading.scope.resolve(&folder.text));
+        let there = run.reading.scope.resolve(&folder.text);
+        run.reading.scope.directory.set(Some(there));
     }
     if let Some(line) = words.value(&["-S", "--split-string"]) {
         let mut whole = line.clone();

@@ -120,14 +120,14 @@ impl Lower<'_> {
             ast::Expr::StringLiteral(text) => {
                 let parts = text.value.as_slice().len();
                 let value = text.value.to_str();
-                Kind::Text { value: value.to_owned(), written: self.written(value, text.range(), parts) }
+                Kind::text(value, self.written(value, text.range(), parts))
             }
             ast::Expr::BytesLiteral(bytes) => {
                 let all: Vec<u8> = bytes.value.iter().flat_map(|part| part.as_slice().iter().copied()).collect();
                 let value = String::from_utf8(all)
                     .unwrap_or_else(|error| error.into_bytes().iter().map(|byte| char::from(*byte)).collect());
                 let written = self.written(&value, bytes.range(), bytes.value.as_slice().len());
-                Kind::Text { value, written }
+                Kind::text(value, written)
             }
             ast::Expr::NumberLiteral(number) => match &number.value {
                 Number::Int(number) => number.as_i64().map_or(Kind::Mix(Vec::new()), Kind::Number),
@@ -235,7 +235,7 @@ impl Lower<'_> {
             Written::At(_) => Written::Changed,
             other => other,
         };
-        Expr::new(span(range), Kind::Text { value: value.to_owned(), written })
+        Expr::new(span(range), Kind::text(value, written))
     }
 
     fn written(&self, value: &str, range: TextRange, parts: usize) -> Written {

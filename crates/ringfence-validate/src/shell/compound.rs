@@ -2,7 +2,7 @@
 
 use super::sets::{Sets, floods};
 use super::several::Held;
-use super::tree::{Arm, Node, Redirect, Then, Word};
+use super::tree::{Arm, Node, Redirect, Then, Turns, Word};
 use super::walk::Walker;
 use crate::analysis::{Does, Fact, Flow, Step, SystemAct};
 use crate::shell::value::Value;
@@ -324,17 +324,24 @@ impl Walker<'_, '_> {
         input: &Stream,
         steps: &mut Vec<Step>,
     ) -> Stream {
-        let values: Vec<Argument> = match words {
+        let mut values: Vec<Argument> = match words {
             Some(words) => words.iter().flat_map(|word| self.fields(word)).collect(),
             None => self.reading.scope.arguments.clone(),
         };
+        crate::program::note_processes(&mut values);
         let mut output = Stream::default();
         let plain = values.iter().all(|value| !value.text.has_hole());
         if values.is_empty() && words.is_some() {
             return output;
         }
         let turns = self.turning.saturating_mul(values.len());
-        if plain && !values.is_empty() && (values.len() <= FEW_TURNS && turns <= MOST_NESTED || turns <= MOST_TURNS) {
+        let chosen = matches!(node, Node::For { turns: Turns::Chosen, .. });
+        if chosen {
+            let typed = Value { flows: input.flows.clone(), ..Value::hole("REPLY") };
+            self.reading.scope.set("REPLY".to_owned(), typed);
+        }
+        let few = values.len() <= FEW_TURNS && turns <= MOST_NESTED || turns <= MOST_TURNS;
+        if plain && !chosen && !values.is_empty() && few {
             let outer = std::mem::replace(&mut self.turning, turns);
             for value in values {
                 let value = Value { fields: vec![value.text], flows: value.flows };
@@ -366,7 +373,7 @@ impl Walker<'_, '_> {
             }
             many => Held::one_of(variable, vec![each(common(many, variable))]),
         };
-        let may_not = !plain || values.is_empty();
+        let may_not = !plain || chosen || values.is_empty();
         self.rounds(node, steps, |walker, steps| {
             let before = walker.reading.scope.clone();
             walker.reading.scope.restore(variable.to_owned(), held.clone());

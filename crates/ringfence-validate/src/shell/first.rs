@@ -5,12 +5,15 @@ use std::rc::Rc;
 use brush_parser::ast::{self, SourceLocation};
 use brush_parser::{Parser, ParserOptions, SourceSpan};
 
-use super::tree::{Arm, Node, Place, Redirect, RedirectKind, Simple, Sum, Target, Then, Word};
+use super::second::chosen_from;
+use super::tree::{Arm, Node, Place, Redirect, RedirectKind, Simple, Sum, Target, Then, Turns, Word};
 use crate::span::Span;
 
-/// Parses `text`, or says why not.
-pub(super) fn parse(text: &str) -> Result<Node, String> {
-    let mut parser = Parser::new(text.as_bytes(), &ParserOptions::default());
+/// Parses `text`, or says why not. The parser knows no `select`: where the other one found them (`selects`, in characters), it is
+/// given a `for` of the same length. What differs otherwise, the comparison finds.
+pub(super) fn parse(text: &str, selects: &[usize]) -> Result<Node, String> {
+    let changed = (!selects.is_empty()).then(|| with_for(text, selects));
+    let mut parser = Parser::new(changed.as_deref().unwrap_or(text).as_bytes(), &ParserOptions::default());
     let program = parser.parse_program().map_err(|error| error.to_string())?;
     let source = Source::new(text);
     let mut items = Vec::new();
@@ -18,6 +21,28 @@ pub(super) fn parse(text: &str) -> Result<Node, String> {
         source.push_list(complete, &mut items).ok_or("a form that is not known")?;
     }
     Ok(Node::List(items))
+}
+
+const SELECT: &str = "select";
+
+/// The text with `for` in the place of each `select`.
+fn with_for(text: &str, selects: &[usize]) -> String {
+    let source = Source::new(text);
+    let mut changed = String::with_capacity(text.len());
+    let mut starts: Vec<usize> = selects.iter().map(|at| source.byte(*at)).collect();
+    starts.sort_unstable();
+    let mut done = 0;
+    for start in starts {
+        if let (Some(before), Some(rest)) = (text.get(done..start), text.get(start..))
+            && rest.starts_with(SELECT)
+        {
+            changed.push_str(before);
+            changed.push_str("for   ");
+            done = start + SELECT.len();
+        }
+    }
+    changed.push_str(text.get(done..).unwrap_or_default());
+    changed
 }
 
 /// The text, with its characters counted: the parser counts characters, places are bytes.
@@ -217,7 +242,16 @@ impl<'a> Source<'a> {
             ast::CompoundCommand::Subshell(group) => {
                 Node::Group { subshell: true, body: self.boxed(&group.list)?, redirects, place }
             }
+            ast::CompoundCommand::ForClause(clause) if self.begins_with_select(place) => Node::For {
+                turns: Turns::Chosen,
+                variable: clause.variable_name.clone(),
+                words: chosen_from(clause.values.as_ref().map(|words| self.words(words)).unwrap_or_default()),
+                body: self.boxed(&clause.body.list)?,
+                redirects,
+                place,
+            },
             ast::CompoundCommand::ForClause(clause) => Node::For {
+                turns: Turns::InOrder,
                 variable: clause.variable_name.clone(),
                 words: clause.values.as_ref().map(|words| self.words(words)),
                 body: self.boxed(&clause.body.list)?,
@@ -253,6 +287,10 @@ impl<'a> Source<'a> {
                 Node::Coprocess { body: Box::new(self.command(&process.body)?) }
             }
         })
+    }
+
+    fn begins_with_select(&self, place: Place) -> bool {
+        self.text.get(place.0.start..).is_some_and(|rest| rest.trim_start().starts_with(SELECT))
     }
 
     fn if_clause(&self, clause: &ast::IfClauseCommand, redirects: Vec<Redirect>, place: Place) -> Option<Node> {

@@ -6,6 +6,7 @@ mod arithmetic;
 mod assign;
 mod braces;
 mod compound;
+mod directory;
 mod expand;
 mod first;
 mod join;
@@ -73,8 +74,12 @@ fn parse(reading: &mut Reading<'_>, text: &str) -> Result<tree::Node, Unknown> {
     if scan.depth > reading.limits.nesting || scan.cost > MOST_WORK {
         return Err(Unknown::TooMuch { bound: "nesting" });
     }
-    let first = first::parse(text).map_err(|why| unreadable(&why))?;
     let second = second::parse(text).map_err(|why| unreadable(&why))?;
+    let mut selects = Vec::new();
+    if text.contains("select") {
+        second::selects(&second, &mut selects);
+    }
+    let first = first::parse(text, &selects).map_err(|why| unreadable(&why))?;
     if first == second { Ok(first) } else { Err(Unknown::Disagreement) }
 }
 

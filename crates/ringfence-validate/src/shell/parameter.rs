@@ -249,7 +249,13 @@ pub(super) fn lookup(walker: &mut Walker<'_, '_>, name: &str) -> Option<Value> {
     match name {
         "HOME" => Some(Value::one(Text::known(surroundings.home.clone()))),
         "PWD" => Some(Value::one(
-            walker.reading.scope.directory.clone().unwrap_or_else(|| Text::known(surroundings.directory.clone())),
+            walker
+                .reading
+                .scope
+                .directory
+                .get()
+                .cloned()
+                .unwrap_or_else(|| Text::known(surroundings.directory.clone())),
         )),
         "SHELL" | "BASH" => Some(Value::one(Text::known("/bin/bash"))),
         // Of a line there is no file: its folder is the one it starts in.

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use super::directory::Directory;
 use super::several::{Held, Several};
 use super::tree::Node;
 use super::value::Value;
 use crate::analysis::Origin;
 use crate::stream::{Argument, Stream};
-use crate::text::{Piece, Text};
+use crate::text::Text;
 
 /// A function and the text that it stands in.
 #[derive(Debug)]
@@ -77,7 +78,7 @@ pub(crate) struct Scope {
     /// Files that descriptors above the usual ones write to.
     pub(super) outputs: BTreeMap<i32, String>,
     /// The working directory, where the text changed it.
-    pub(crate) directory: Option<Text>,
+    pub(crate) directory: Directory,
     /// The directory in which the request starts.
     pub(crate) start: Rc<str>,
     /// Variables of the function that is walked, with what they were outside; `false` where only a branch made them its own.
@@ -271,6 +272,8 @@ impl Scope {
 
     /// A `return`, `break` or `continue`: what is known here may hold at the end.
     pub(super) fn note_left(&mut self) {
+        // What is kept here has one directory, though there may be several.
+        self.directory.get();
         let mut here = self.clone();
         if let Some(before) = here.left.take() {
             here.join(Self::clone(&before));
@@ -313,7 +316,7 @@ impl Scope {
         let number = key.strip_prefix("/dev/fd/").or_else(|| key.strip_prefix("/proc/self/fd/"));
         let descriptor = number.and_then(|number| number.parse::<i32>().ok());
         let found = self.files.get(&key).or_else(|| self.descriptors.get(&descriptor?));
-        if found.is_some() || !self.directory.as_ref().is_some_and(Text::has_hole) || path.starts_with('/') {
+        if found.is_some() || path.starts_with('/') || !self.directory.get().is_some_and(Text::has_hole) {
             return found;
         }
         // Where the directory is not known, any file of that name may be the one.
@@ -362,43 +365,5 @@ impl Scope {
             }
             self.restore(name, seen);
         }
-    }
-
-    /// The shell goes to another directory. Known steps back are taken at once: a loop of them would be endless.
-    pub(crate) fn go(&mut self, directory: Text) {
-        let Some(known) = directory.as_known() else {
-            self.directory = Some(directory);
-            return;
-        };
-        let mut parts: Vec<&str> = Vec::new();
-        for part in known.split('/').filter(|part| !matches!(*part, "" | ".")) {
-            match parts.last() {
-                Some(last) if part == ".." && *last != ".." => {
-                    parts.pop();
-                }
-                None if part == ".." && known.starts_with('/') => {}
-                _ => parts.push(part),
-            }
-        }
-        let joined = parts.join("/");
-        self.directory = match (known.starts_with('/'), joined.is_empty()) {
-            (true, _) => Some(Text::known(format!("/{joined}"))),
-            (false, true) => None,
-            (false, false) => Some(Text::known(joined)),
-        };
-    }
-
-    /// A path as seen from where the request starts.
-    pub(crate) fn resolve(&self, path: &Text) -> Text {
-        let Some(directory) = &self.directory else { return path.clone() };
-        if path.known_start().starts_with(['/', '~']) || path.known_start().is_empty() && path.has_hole() {
-            return path.clone();
-        }
-        let mut whole = directory.clone();
-        if !whole.known_end().ends_with('/') {
-            whole.push(Piece::Known("/".to_owned()));
-        }
-        whole.append(path.clone());
-        whole
     }
 }

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use rable::{ListOperator, NodeKind};
 
-use super::tree::{Arm, Node, Place, Redirect, RedirectKind, Simple, Sum, Target, Then, Word};
+use super::tree::{Arm, Node, Place, Redirect, RedirectKind, Simple, Sum, Target, Then, Turns, Word};
+use crate::span::Span;
 
 /// Parses `text`, or says why not.
 pub(super) fn parse(text: &str) -> Result<Node, String> {
@@ -138,6 +139,7 @@ fn command(node: &rable::Node) -> Option<Node> {
             Node::While { condition: boxed(condition)?, body: boxed(body)?, redirects: redirects(targets)?, place }
         }
         NodeKind::For { var, words: all, body, redirects: targets } => Node::For {
+            turns: Turns::InOrder,
             variable: var.clone(),
             // The other parser does not tell `for x in;` from `for x`: both are walked as the one that runs.
             words: match all.as_deref() {
@@ -147,6 +149,15 @@ fn command(node: &rable::Node) -> Option<Node> {
             body: boxed(body)?,
             redirects: redirects(targets)?,
             place,
+        },
+        NodeKind::Select { var, words: all, body, redirects: targets } => Node::For {
+            turns: Turns::Chosen,
+            variable: var.clone(),
+            words: chosen_from(words(all.as_deref().unwrap_or_default())?),
+            body: boxed(body)?,
+            redirects: redirects(targets)?,
+            // The only place that is kept: the other parser has to be told of it.
+            place: Place(Span::new(node.span.start, node.span.start)),
         },
         NodeKind::ForArith { init, cond, incr, body, redirects: targets } => Node::ForArithmetic {
             parts: [init, cond, incr].map(|part| Sum(part.clone())).to_vec(),
@@ -190,6 +201,48 @@ fn command(node: &rable::Node) -> Option<Node> {
         NodeKind::Empty => Node::Nothing,
         _ => return None,
     })
+}
+
+/// The words that `select` offers: without any it offers the arguments, which the parser writes out.
+pub(super) fn chosen_from(words: Vec<Word>) -> Option<Vec<Word>> {
+    match words.as_slice() {
+        [] => None,
+        [only] if only.raw == "\"$@\"" => None,
+        _ => Some(words),
+    }
+}
+
+/// Where each `select` stands, counted in characters.
+pub(super) fn selects(node: &Node, all: &mut Vec<usize>) {
+    match node {
+        Node::For { turns, body, place, .. } => {
+            if *turns == Turns::Chosen {
+                all.push(place.0.start);
+            }
+            selects(body, all);
+        }
+        Node::List(items) => items.iter().for_each(|(node, _)| selects(node, all)),
+        Node::Pipeline(nodes, _) => nodes.iter().for_each(|node| selects(node, all)),
+        Node::Group { body, .. } | Node::ForArithmetic { body, .. } | Node::Coprocess { body } => selects(body, all),
+        Node::Function { body, .. } => selects(body, all),
+        Node::While { condition, body, .. } => {
+            selects(condition, all);
+            selects(body, all);
+        }
+        Node::If { arms, otherwise, .. } => {
+            for (condition, body) in arms {
+                selects(condition, all);
+                selects(body, all);
+            }
+            if let Some(body) = otherwise {
+                selects(body, all);
+            }
+        }
+        Node::Case { arms, .. } => {
+            arms.iter().filter_map(|(_, body, _)| body.as_ref()).for_each(|body| selects(body, all));
+        }
+        Node::Simple(_) | Node::Test { .. } | Node::Arithmetic { .. } | Node::Nothing => {}
+    }
 }
 
 /// The operands of a test, in order.

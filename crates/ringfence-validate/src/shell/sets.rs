@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::Scope;
-use super::tree::{Node, Simple, Then, Word};
+use super::tree::{Node, Simple, Then, Turns, Word};
 
 /// Functions within functions that are looked into.
 const MOST_CALLS: usize = 8;
@@ -66,8 +66,11 @@ impl Sets {
                 self.node(condition, scope);
                 self.node(body, scope);
             }
-            Node::For { variable, words, body, .. } => {
+            Node::For { turns, variable, words, body, .. } => {
                 self.names.push(variable.clone());
+                if *turns == Turns::Chosen {
+                    self.names.push("REPLY".to_owned());
+                }
                 words.iter().flatten().for_each(|word| self.word(word));
                 self.node(body, scope);
             }

@@ -11,14 +11,14 @@ use crate::text::{Hole, Text};
 
 /// Values of one variable, at most; one that may have more is not known.
 const MOST_VALUES: usize = 24;
-/// Directories, and lists of arguments.
-const MOST_PLACES: usize = 8;
+/// Lists of arguments.
+const MOST_LISTS: usize = 8;
 
 /// What may hold instead of what the scope says, which is then a hole.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Several {
     variables: Rc<BTreeMap<String, Vec<Option<Value>>>>,
-    directories: Vec<Option<Text>>,
+    pub(super) directories: Vec<Option<Text>>,
     arguments: Vec<Vec<Argument>>,
     aliases: BTreeMap<String, Vec<Option<String>>>,
     /// A file or descriptor may hold several texts.
@@ -140,25 +140,6 @@ impl Scope {
         };
     }
 
-    /// How many directories it may be in, where that is more than one.
-    pub(crate) fn directories(&self) -> usize {
-        self.several.directories.len()
-    }
-
-    /// It is in this one of the directories; nothing where it is not known in which.
-    pub(crate) fn take_directory(&mut self, index: Option<usize>) {
-        let directories = std::mem::take(&mut self.several.directories);
-        if let Some(directory) = index.and_then(|index| directories.into_iter().nth(index)) {
-            self.directory = directory;
-        }
-    }
-
-    /// The directory is not known any more.
-    pub(crate) fn forget_directory(&mut self) {
-        self.several.directories = Vec::new();
-        self.directory = Some(Text::hole(Hole::Other));
-    }
-
     /// How many lists of arguments there may be, where that is more than one.
     pub(crate) fn lists_of_arguments(&self) -> usize {
         self.several.arguments.len()
@@ -246,28 +227,6 @@ impl Scope {
         }
     }
 
-    pub(super) fn join_directories(&mut self, other: &mut Self) {
-        if self.directory == other.directory && self.several.directories == other.several.directories {
-            return;
-        }
-        let all = |scope: &mut Self| {
-            let directories = std::mem::take(&mut scope.several.directories);
-            if directories.is_empty() { vec![scope.directory.take()] } else { directories }
-        };
-        let mut directories = all(self);
-        for directory in all(other) {
-            if !directories.contains(&directory) {
-                directories.push(directory);
-            }
-        }
-        self.forget_directory();
-        if directories.len() == 1 {
-            self.directory = directories.pop().flatten();
-        } else if directories.len() <= MOST_PLACES {
-            self.several.directories = directories;
-        }
-    }
-
     pub(super) fn join_arguments(&mut self, other: &mut Self) {
         if self.arguments == other.arguments && self.several.arguments == other.several.arguments {
             return;
@@ -283,7 +242,7 @@ impl Scope {
             }
         }
         self.mix_arguments(std::mem::take(&mut other.arguments));
-        if (2..=MOST_PLACES).contains(&lists.len()) {
+        if (2..=MOST_LISTS).contains(&lists.len()) {
             self.several.arguments = lists;
         }
     }

@@ -90,6 +90,7 @@ pub(super) enum Node {
         place: Place,
     },
     For {
+        turns: Turns,
         variable: String,
         words: Option<Vec<Word>>,
         body: Box<Node>,
@@ -135,6 +136,15 @@ pub(super) struct Simple {
     pub(super) words: Vec<Word>,
     pub(super) redirects: Vec<Redirect>,
     pub(super) place: Place,
+}
+
+/// Which word a turn of a loop takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turns {
+    /// `for`: one after the other.
+    InOrder,
+    /// `select`: whichever somebody chooses, as often as they choose.
+    Chosen,
 }
 
 /// What comes behind an arm of `case`.

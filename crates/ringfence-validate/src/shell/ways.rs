@@ -1,5 +1,6 @@
 //! A command that uses what may be one of several is walked once for each.
 
+use super::directory::{Depends, Start};
 use super::tree::{Redirect, Simple, Target};
 use super::walk::Walker;
 use crate::analysis::Step;
@@ -23,6 +24,9 @@ struct Choices {
     asked: Vec<usize>,
     /// Nothing is chosen: what may be one of several is not known.
     blind: bool,
+    /// The directory that was chosen, out of several. It is the first choice of all.
+    start: Option<Start>,
+    depends: Depends,
 }
 
 impl Choices {
@@ -30,9 +34,15 @@ impl Choices {
         self.script.get(index).copied().unwrap_or(0)
     }
 
+    /// How many there are to choose from, in each place: one directory stands for all where it does not matter.
+    fn counts(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator {
+        let alike = self.depends == Depends::No;
+        self.asked.iter().enumerate().map(move |(index, count)| if alike && index == 0 { 1 } else { *count })
+    }
+
     /// The choices that follow these, like the digits of a number; nothing behind the last.
     fn next(&self) -> Option<Vec<usize>> {
-        let turned = self.asked.iter().enumerate().rposition(|(index, count)| self.taken(index) + 1 < *count)?;
+        let turned = self.counts().enumerate().rposition(|(index, count)| self.taken(index) + 1 < count)?;
         let mut script: Vec<usize> = (0..turned).map(|index| self.taken(index)).collect();
         script.push(self.taken(turned) + 1);
         Some(script)
@@ -97,7 +107,10 @@ impl Reading<'_> {
     fn settle_places(&mut self) {
         if self.scope.directories() > 0 {
             let index = self.ways.choose(self.scope.directories());
-            self.scope.take_directory(index);
+            let start = self.scope.take_directory(index);
+            if let Some(choices) = self.ways.commands.last_mut() {
+                choices.start = Some(start);
+            }
         }
         if self.scope.lists_of_arguments() > 0 {
             let index = self.ways.choose(self.scope.lists_of_arguments());
@@ -163,14 +176,15 @@ impl Walker<'_, '_> {
     fn each_way(&mut self, steps: &mut Vec<Step>, walk: impl Fn(&mut Self, &mut Vec<Step>) -> Stream) -> Stream {
         let before = self.reading.scope.clone();
         let first = steps.len();
-        let (mut output, choices) = self.one_way(Choices::default(), steps, &walk);
+        let (mut output, mut choices) = self.one_way(Choices::default(), steps, &walk);
         if choices.asked.is_empty() {
             return output;
         }
-        let ways = choices.asked.iter().fold(1_usize, |all, count| all.saturating_mul(*count));
+        let ways = choices.counts().fold(1_usize, usize::saturating_mul);
         let mut after = self.reading.scope.clone();
         let mut some = if ways > MOST_WAYS { choices.some() } else { Vec::new() };
         let mut next = if ways > MOST_WAYS { some.pop() } else { choices.next() };
+        let mut depends = choices.depends;
         let mut count = 1;
         let mut blind = false;
         loop {
@@ -184,22 +198,33 @@ impl Walker<'_, '_> {
                 _ => break,
             };
             count += 1;
-            if let Err(unknown) = self.reading.count_step() {
+            if let Err(unknown) = self.reading.count_way() {
                 let span = steps.get(first).map(|step| step.span).unwrap_or_default();
                 steps.push(unknown_code(crate::Language::Shell, span, unknown));
                 break;
             }
+            let counted = self.reading.counted();
             self.reading.scope = before.clone();
             let mut more = Vec::new();
-            let (written, choices) = self.one_way(Choices { script, asked: Vec::new(), blind }, &mut more, &walk);
+            let (written, tried) = self.one_way(Choices { script, blind, ..Choices::default() }, &mut more, &walk);
+            choices = tried;
             output.or(written);
             let known = steps.get(first..).unwrap_or_default();
             let more: Vec<Step> = more.into_iter().filter(|step| !known.contains(step)).collect();
+            if more.is_empty() {
+                // What is shown once more is counted once.
+                self.reading.count_from(counted);
+            }
             steps.extend(more);
             after.join(self.reading.scope.clone());
             if blind {
                 break;
             }
+            // The directory is the last to turn: if it mattered once, each of them is taken.
+            if choices.depends == Depends::Yes {
+                depends = Depends::Yes;
+            }
+            choices.depends = depends;
             next = if ways > MOST_WAYS { some.pop() } else { choices.next() };
         }
         self.reading.scope = after;
@@ -212,9 +237,13 @@ impl Walker<'_, '_> {
         steps: &mut Vec<Step>,
         walk: &impl Fn(&mut Self, &mut Vec<Step>) -> Stream,
     ) -> (Stream, Choices) {
+        let noted = self.reading.scope.watch_directory();
         self.reading.ways.commands.push(choices);
         let output = walk(self, steps);
-        (output, self.reading.ways.commands.pop().unwrap_or_default())
+        let mut choices = self.reading.ways.commands.pop().unwrap_or_default();
+        let start = choices.start.take();
+        choices.depends = self.reading.scope.end_directory(start, noted);
+        (output, choices)
     }
 }
 

@@ -1,0 +1,50 @@
+//! The names of one scope, and what they hold.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::value::Held;
+
+/// Names that are looked through one by one, which is faster than a table as long as they are few. Most scopes have no more.
+const FEW: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) now: Held,
+    /// Everything that it ever held: a function that sees it may run at any time.
+    pub(super) ever: Held,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    first: Vec<(Rc<str>, Entry)>,
+    others: HashMap<Rc<str>, Entry>,
+}
+
+impl Names {
+    pub(super) fn get(&self, name: &str) -> Option<&Entry> {
+        let first = self.first.iter().find(|(known, _)| &**known == name).map(|(_, entry)| entry);
+        first.or_else(|| self.others.get(name))
+    }
+
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Entry> {
+        match self.first.iter_mut().find(|(known, _)| &**known == name) {
+            Some((_, entry)) => Some(entry),
+            None => self.others.get_mut(name),
+        }
+    }
+
+    /// Adds a name that is not there.
+    pub(super) fn add(&mut self, name: Rc<str>, entry: Entry) {
+        if self.first.len() < FEW {
+            self.first.push((name, entry));
+        } else {
+            self.others.insert(name, entry);
+        }
+    }
+
+    /// Each name with what it holds now.
+    pub(super) fn all(self) -> impl Iterator<Item = (Rc<str>, Held)> {
+        self.first.into_iter().chain(self.others).map(|(name, entry)| (name, entry.now))
+    }
+}
