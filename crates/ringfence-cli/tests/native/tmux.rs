@@ -98,8 +98,10 @@ fn always_in_tmux_stands_for_the_rule_and_the_interrupt_key_is_a_no() {
     for (key, runs) in [(&["-l", "yes"][..], true), (&["C-c"][..], false)] {
         let Some(stage) = walled_with(rules) else { return };
         let line = "echo one && echo two && printf three";
-        let run =
-            format!("'{}' run --backend native --shell '{line}'; echo \"ended with $?\"; cat", binary().display());
+        let run = format!(
+            "trap : INT; '{}' run --backend native --shell '{line}'; echo \"ended with $?\"; cat",
+            binary().display()
+        );
         let Some(window) = Window::open(&stage, &run) else { return };
         window.wait_for("ringfence asks: echo one?");
         window.wait_for(ASKED);

@@ -32,6 +32,9 @@ const DEPTH: u8 = 12;
 /// Shared, as names and lists hand it on.
 pub(crate) type Held = Rc<Value>;
 
+/// A field of an object, by its key.
+pub(crate) type Field = (Rc<str>, Held);
+
 /// What an expression may hold. All empty: nothing is known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Value {
@@ -48,7 +51,7 @@ pub(crate) struct Value {
     /// By [`Value::list`] alone.
     pub(crate) items: Option<Rc<Vec<Held>>>,
     /// By [`Value::object`] alone.
-    pub(crate) fields: Option<Rc<Vec<(Rc<str>, Held)>>>,
+    pub(crate) fields: Option<Rc<Vec<Field>>>,
     pub(crate) depth: u8,
     pub(crate) making: Making,
     /// Whether `number` is only one of those that it may be.
