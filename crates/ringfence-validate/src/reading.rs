@@ -146,7 +146,7 @@ impl<'a> Reading<'a> {
     /// Counts a way through a command beyond its first; over the bound, what is unknown instead.
     pub(crate) fn count_way(&mut self) -> Result<(), Unknown> {
         self.ways_walked += 1;
-        let over = self.ways_walked > self.limits.steps / 4 * 3;
+        let over = self.ways_walked > self.limits.steps / 2;
         self.within(over, "steps")
     }
 
