@@ -137,7 +137,8 @@ impl Walk<'_, '_> {
     pub(super) fn remember(&mut self, path: Option<&(Held, Place)>, given: &Given, result: &Value) {
         let mut contents = Value::default();
         contents.add_flows(result.flows.iter().filter(|flow| matches!(flow, Flow::Network | Flow::Decoded)));
-        for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)) {
+        // An archive gives what it is made of.
+        for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)).chain(&given.receiver) {
             contents.add_flows(arg.flows.iter().filter(|flow| matches!(flow, Flow::Network | Flow::Decoded)));
         }
         if contents.flows.is_empty() || self.files.len() > 256 {
@@ -190,7 +191,8 @@ fn places_of(held: &Value) -> Vec<Text> {
     let (host, port) = match (&held.items, &held.fields) {
         (Some(items), _) => (items.first().cloned(), items.get(1).cloned()),
         (None, Some(_)) => {
-            let host = ["hostname", "host", "url", "path", "baseURL"].iter().find_map(|name| held.field(name));
+            let host =
+                ["socketPath", "hostname", "host", "url", "path", "baseURL"].iter().find_map(|name| held.field(name));
             (host, held.field("port"))
         }
         (None, None) => return held.readings(),
