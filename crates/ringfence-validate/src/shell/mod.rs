@@ -6,9 +6,12 @@ mod arithmetic;
 mod assign;
 mod braces;
 mod compound;
+mod coprocess;
+mod endless;
 mod expand;
 mod first;
 mod join;
+mod notes;
 mod parameter;
 mod redirect;
 mod scan;
@@ -22,6 +25,7 @@ mod walk;
 mod ways;
 mod word;
 
+pub(crate) use notes::Unpacked;
 pub(crate) use parameter::looks_secret;
 pub(crate) use scope::{Odd, Plainly, Scope};
 pub(crate) use value::Value;
@@ -82,6 +86,8 @@ fn unreadable(why: &str) -> Unknown {
     Unknown::Unreadable { why: why.chars().take(120).collect() }
 }
 
+#[cfg(test)]
+mod left_behind;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

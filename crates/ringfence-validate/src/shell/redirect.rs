@@ -24,9 +24,14 @@ pub(super) struct Redirection {
 
 #[derive(Debug)]
 enum Output {
-    File { path: String, adds: bool },
+    File {
+        path: String,
+        adds: bool,
+    },
     Gone,
     Socket(Span, Text),
+    /// What a coprocess reads.
+    Coprocess(i32),
 }
 
 impl Walker<'_, '_> {
@@ -115,6 +120,12 @@ impl Walker<'_, '_> {
             && let Some(path) = self.reading.scope.outputs.get(&source)
         {
             found.output = Some(Output::File { path: path.clone(), adds: true });
+            return;
+        }
+        if self.reading.scope.coprocesses.contains_key(&source) {
+            if target == 1 {
+                found.output = Some(Output::Coprocess(source));
+            }
             return;
         }
         match (target, stream) {
@@ -212,6 +223,10 @@ impl Walker<'_, '_> {
                 if !sends.is_empty() {
                     self.late.push(crate::Act { span, fact: Fact::Contacts { place, contact: Contact::Send, sends } });
                 }
+                Stream::default()
+            }
+            Some(Output::Coprocess(descriptor)) => {
+                self.to_coprocess(descriptor, &output);
                 Stream::default()
             }
         }

@@ -178,7 +178,9 @@ fn command(node: &rable::Node) -> Option<Node> {
         NodeKind::BraceGroup { body, redirects: targets } => {
             Node::Group { subshell: false, body: boxed(body)?, redirects: redirects(targets)?, place }
         }
-        NodeKind::Coproc { command: body, .. } => Node::Coprocess { body: Box::new(command(body)?) },
+        NodeKind::Coproc { name, command: body } => {
+            Node::Coprocess { name: name.clone().unwrap_or_else(|| "COPROC".to_owned()), body: Rc::new(command(body)?) }
+        }
         NodeKind::ArithmeticCommand { redirects: targets, raw_content, .. } => {
             Node::Arithmetic { text: Sum(raw_content.clone()), redirects: redirects(targets)?, place }
         }
