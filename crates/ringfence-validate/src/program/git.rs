@@ -456,7 +456,7 @@ fn note_clone(run: &mut Run<'_, '_>, operands: &[Argument]) {
     };
     let host = host.split(':').next().unwrap_or(host);
     let knows = |forge: &&str| host == *forge || host.strip_suffix(*forge).is_some_and(|start| start.ends_with('.'));
-    if FORGES.iter().any(|forge| knows(forge)) {
+    if FORGES.iter().any(knows) {
         return;
     }
     let name = url.trim_end_matches('/').rsplit('/').next().unwrap_or(url);

@@ -21,25 +21,32 @@ impl Walker<'_, '_> {
         let from = FIRST + 2 * i32::try_from(scope.coprocesses.len()).unwrap_or(0);
         let to = from + 1;
         scope.descriptors.insert(from, output);
-        scope.coprocesses.insert(to, Rc::new(function));
+        scope.coprocesses.insert(to, (from, Rc::new(function)));
         let fields = [from, to].map(|descriptor| Text::known(descriptor.to_string())).to_vec();
         scope.set(name.to_owned(), Value { fields, flows: Vec::new() });
         Stream::default()
     }
 
     /// Something is sent to a coprocess: that is what it reads, and what it then writes can be read from it.
-    pub(super) fn to_coprocess(&mut self, descriptor: i32, sent: &Stream) {
+    pub(super) fn send_beside(&mut self, descriptor: i32, sent: &Stream) {
         // It is gone while it is walked: one that writes to itself would be walked without end.
-        let Some(function) = self.reading.scope.coprocesses.remove(&descriptor) else { return };
+        let Some((from, function)) = self.reading.scope.coprocesses.remove(&descriptor) else { return };
+        let others = std::mem::take(&mut self.reading.scope.coprocesses);
+        self.reading.scope.coprocesses = others
+            .iter()
+            .filter(|(_, (_, other))| !Rc::ptr_eq(other, &function))
+            .map(|(to, other)| (*to, other.clone()))
+            .collect();
         let mut steps = Vec::new();
         let output = self.beside(&function, sent, &mut steps);
         self.beside.append(&mut steps);
         let scope = &mut self.reading.scope;
-        scope.coprocesses.insert(descriptor, function);
-        match scope.descriptors.get_mut(&(descriptor - 1)) {
+        scope.coprocesses = others;
+        scope.coprocesses.insert(descriptor, (from, function));
+        match scope.descriptors.get_mut(&from) {
             Some(before) => before.or(output),
             None => {
-                scope.descriptors.insert(descriptor - 1, output);
+                scope.descriptors.insert(from, output);
             }
         }
     }

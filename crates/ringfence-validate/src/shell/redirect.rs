@@ -122,9 +122,18 @@ impl Walker<'_, '_> {
             found.output = Some(Output::File { path: path.clone(), adds: true });
             return;
         }
-        if self.reading.scope.coprocesses.contains_key(&source) {
-            if target == 1 {
-                found.output = Some(Output::Coprocess(source));
+        if target > 2
+            && let Some(path) = self.reading.scope.outputs.get(&source).cloned()
+        {
+            self.reading.scope.outputs.insert(target, path);
+        }
+        if let Some(process) = self.reading.scope.coprocesses.get(&source).cloned() {
+            match target {
+                1 => found.output = Some(Output::Coprocess(source)),
+                3.. => {
+                    self.reading.scope.coprocesses.insert(target, process);
+                }
+                _ => {}
             }
             return;
         }
@@ -133,7 +142,13 @@ impl Walker<'_, '_> {
             (1, Some(stream)) if stream.flows.contains(&Flow::Network) => {
                 found.output = Some(Output::Socket(argument.span, Text::known(format!("descriptor {source}"))));
             }
-            (target, Some(stream)) => found.opened.push((target, stream)),
+            (target, Some(stream)) => {
+                // Another number for the same thing, for later commands too.
+                if target > 2 {
+                    self.reading.scope.descriptors.insert(target, stream.clone());
+                }
+                found.opened.push((target, stream));
+            }
             (_, None) => {}
         }
     }
@@ -226,7 +241,7 @@ impl Walker<'_, '_> {
                 Stream::default()
             }
             Some(Output::Coprocess(descriptor)) => {
-                self.to_coprocess(descriptor, &output);
+                self.send_beside(descriptor, &output);
                 Stream::default()
             }
         }

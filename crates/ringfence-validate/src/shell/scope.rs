@@ -69,8 +69,8 @@ pub(crate) struct Scope {
     pub(crate) aliases: BTreeMap<String, String>,
     /// What stays of commands outside of the shell: what is staged, unpacked.
     pub(crate) notes: Notes,
-    /// What is written to these descriptors, these commands read.
-    pub(super) coprocesses: BTreeMap<i32, Rc<Function>>,
+    /// What is written to these descriptors, these commands read; with the descriptor that they are read from.
+    pub(super) coprocesses: BTreeMap<i32, (i32, Rc<Function>)>,
     /// What the text wrote into files.
     pub(crate) files: Rc<BTreeMap<String, Stream>>,
     /// Pipes with a name that the text made.

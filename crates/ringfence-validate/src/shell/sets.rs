@@ -83,6 +83,8 @@ impl Sets {
     /// A word that is a path starts a program, and no command of the shell: it sets nothing.
     pub(super) fn settle(&mut self, scope: &Scope) {
         let count = |list: &[String], name: &str| list.iter().filter(|other| *other == name).count();
+        // A function may have a name like a path.
+        self.anything |= !self.called.is_empty() && scope.functions.keys().any(|name| name.contains('/'));
         self.anything |= !self.called.is_empty() && self.arrays.iter().any(|name| self.names.contains(name));
         self.anything |= self.called.iter().any(|name| {
             let set = count(&self.names, name);
