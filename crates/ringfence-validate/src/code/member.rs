@@ -217,6 +217,7 @@ impl Walk<'_, '_> {
     /// Whether an attribute of something is one that the book speaks of.
     fn leads_somewhere(&self, value: &Value, attribute: &str) -> bool {
         self.book.is_inner(attribute)
+            || self.book.is_inner_chain(attribute)
             || attribute == "constructor"
             || value.names.iter().any(|name| self.book.is_guarded(name) || self.book.is_globals(name))
     }

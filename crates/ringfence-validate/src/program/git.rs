@@ -350,7 +350,8 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
             }
         }
         "bisect" if words.operands.first().and_then(Argument::known) == Some("run") => {
-            run.start(words.operands.into_iter().skip(1).collect());
+            // All that stands behind it is the command's own, options too.
+            run.start(rest.iter().skip_while(|word| word.known() != Some("run")).skip(1).cloned().collect());
         }
         "difftool" | "mergetool" => {}
         "show" | "cat-file" | "diff" | "log" | "blame" | "grep" | "archive" => {

@@ -120,8 +120,11 @@ fn unrar(run: &mut Run<'_, '_>, name: &str) {
 
 /// One packed file: beside it lies what was in it.
 fn single(run: &mut Run<'_, '_>, name: &str) {
-    let Some(entry) = super::book().program(name) else { return };
-    run.by_the_book(entry);
+    match (super::texts::handler(name), super::book().program(name)) {
+        (Some(handler), _) => handler(run, name),
+        (None, Some(entry)) => run.by_the_book(entry),
+        (None, None) => {}
+    }
     let words = run.words(&["-S", "--suffix", "-o", "--output"], Style::Usual);
     let unpacks =
         name.starts_with("un") || name.contains("unzip") || words.has(&["-d", "--decompress", "--uncompress"]);

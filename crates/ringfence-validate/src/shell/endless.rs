@@ -67,6 +67,7 @@ const QUICK: &[&str] = &[
     "fallocate",
     "truncate",
     "openssl",
+    "cd",
     "od",
     "xxd",
     "gzip",
@@ -97,7 +98,7 @@ fn fills(body: &Node, redirects: &[Redirect]) -> bool {
         }
         _ => false,
     };
-    found.quick && (found.grows || found.writes && redirects.iter().any(keeps))
+    found.quick && (found.grows || found.makes && found.goes || found.writes && redirects.iter().any(keeps))
 }
 
 /// What one turn does.
@@ -107,6 +108,9 @@ struct Turn {
     grows: bool,
     /// Something is written to its output.
     writes: bool,
+    /// A folder is made, and gone into.
+    makes: bool,
+    goes: bool,
 }
 
 impl Turn {
@@ -157,6 +161,8 @@ impl Turn {
         let adds = simple.words.iter().any(|word| word.raw == "-a");
         self.quick &= QUICK.contains(&first) && !LEAVES.contains(&first);
         self.writes |= matches!(first, "echo" | "printf" | "cat" | "head" | "dd" | "seq" | "yes" | "date" | "openssl");
+        self.makes |= first == "mkdir";
+        self.goes |= first == "cd";
         self.grows |= match first {
             "cp" | "touch" | "mkdir" | "dd" | "truncate" | "fallocate" | "ln" => varies,
             "tee" => adds,
