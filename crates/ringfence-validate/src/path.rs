@@ -80,9 +80,18 @@ pub fn classify(path: &Text, surroundings: &Surroundings) -> Vec<PathClass> {
     let parts = resolve(&absolute, surroundings);
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let mut classes = places::named(&parts);
-    classes.extend(place(&parts, surroundings));
+    // Where the work is done in the home itself, whoever says "home" means more than a project.
+    let spelled = is_spelled_as_home(path) && surroundings.workspaces.contains(&surroundings.home);
+    let here = if spelled { &Surroundings { workspaces: Vec::new(), ..surroundings.clone() } } else { surroundings };
+    classes.extend(place(&parts, here));
     classes.dedup();
     classes
+}
+
+/// `~/…` or `$HOME/…`.
+fn is_spelled_as_home(path: &Text) -> bool {
+    let variable = matches!(path.pieces().first(), Some(Piece::Hole(Hole::Variable(name))) if name == "HOME");
+    variable || path.known_start() == "~" || path.known_start().starts_with("~/")
 }
 
 /// A part that is not known, in place of it.

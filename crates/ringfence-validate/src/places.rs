@@ -187,6 +187,13 @@ const SECRETS: &[&str] = &[
     "/var/backups/shadow*",
 ];
 
+/// A secret that has this name, where only its folder makes it one: `.aws/credentials` for `credentials`.
+pub(crate) fn secret_called(name: &str) -> Option<&'static str> {
+    let ends =
+        |path: &&&str| path.rsplit_once('/').is_some_and(|(folder, last)| !folder.starts_with('/') && last == name);
+    SECRETS.iter().find(ends).copied()
+}
+
 /// Looks like a secret and is none.
 const NO_SECRETS: &[&str] =
     &["*.pub", ".ssh/known_hosts", ".ssh/config", "pubring.kbx", "*.example", "*.sample", "*.template", "*.crt"];

@@ -104,9 +104,13 @@ impl Walk<'_, '_> {
                 }
             }
             RoleAct::Mode => {
+                let by_name = |name: &Rc<str>| name.ends_with("S_ISUID") || name.ends_with("S_ISGID");
+                let adds = second.as_ref().is_some_and(|(mode, _)| mode.names.iter().any(by_name));
                 let mode = second.map_or_else(|| Text::hole(Hole::Value), |(mode, _)| octal(&mode));
                 for (span, path) in self.each(first, given) {
-                    if mode.as_known().is_some_and(|mode| mode.len() == 4 && mode.starts_with(['2', '4', '6', '7'])) {
+                    let octal =
+                        mode.as_known().is_some_and(|mode| mode.len() == 4 && mode.starts_with(['2', '4', '6', '7']));
+                    if octal || adds {
                         self.tell(span, Fact::Privilege { privilege: Privilege::SetUserId });
                     }
                     self.tell(span, Fact::Changes { path, change: Change::Mode { mode: mode.clone(), tree: false } });

@@ -130,12 +130,12 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
             if Some(plain.as_str()) == text { Value::known(plain) } else { Value::decoded(plain) }
         }
         "reversed" => match text {
-            Some(text) => Value { making: Making::Decoded, ..letters(text.chars().rev()) },
-            None => Value::list(first?.items.as_ref()?.iter().rev().cloned().collect()),
+            Some(text) if first?.items.is_none() => Value { making: Making::Decoded, ..letters(text.chars().rev()) },
+            _ => Value::list(first?.items.as_ref()?.iter().rev().cloned().collect()),
         },
         "list" | "tuple" | "Array.from" | "sorted" => match text {
-            Some(text) => letters(text.chars()),
-            None => (**first?).clone(),
+            Some(text) if first?.items.is_none() => letters(text.chars()),
+            _ => (**first?).clone(),
         },
         "str.maketrans" | "string.maketrans" | "bytes.maketrans" => return table(args),
         "TextDecoder().decode"

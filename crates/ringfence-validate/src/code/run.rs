@@ -228,7 +228,7 @@ impl Walk<'_, '_> {
         for text in &held.texts {
             for word in text.known_start().split_whitespace().take(4) {
                 let name = word.trim_start_matches("./");
-                if let Some(written) = self.files.get(word).or_else(|| self.files.get(name)).cloned() {
+                if let Some(written) = self.put_there(word).or_else(|| self.put_there(name)) {
                     self.runs_what_came(&written, given.span);
                 }
             }
@@ -297,12 +297,12 @@ impl Walk<'_, '_> {
         let Some((program, place)) = program else { return };
         self.runs_what_came(&program, place.span);
         for word in words.iter().flatten().take(4) {
-            if let Some(written) = word.texts.first().and_then(|text| self.files.get(&text.to_string())).cloned() {
+            if let Some(written) = word.texts.first().and_then(|text| self.put_there(&text.to_string())) {
                 self.runs_what_came(&written, given.span);
             }
         }
         if let Some(written) =
-            program.texts.first().and_then(|text| self.files.get(text.to_string().trim_start_matches("./"))).cloned()
+            program.texts.first().and_then(|text| self.put_there(text.to_string().trim_start_matches("./")))
         {
             self.runs_what_came(&written, given.span);
         }
@@ -326,6 +326,13 @@ impl Walk<'_, '_> {
                 self.started.push(Started::Command { argv: argv.clone(), span, input: input.clone(), directory });
             }
         }
+    }
+
+    /// What the program wrote to a file, or unpacked into one of the folders around it.
+    fn put_there(&self, path: &str) -> Option<Held> {
+        let around =
+            path.match_indices('/').rev().filter_map(|(at, _)| path.get(..at)).filter(|folder| !folder.is_empty());
+        std::iter::once(path).chain(around).find_map(|path| self.files.get(path)).cloned()
     }
 
     /// A command that comes from elsewhere is code from elsewhere.

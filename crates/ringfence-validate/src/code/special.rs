@@ -7,7 +7,7 @@ use super::few::Few;
 use super::fold;
 use super::lists;
 use super::tree::{Arg, Expr, Kind};
-use super::value::{ANY_KEY, Held, ITEMS, Value};
+use super::value::{ANY_KEY, Held, ITEMS, Making, Value};
 use super::walk::Walk;
 use crate::analysis::{Flow, Trick};
 use crate::span::Span;
@@ -15,6 +15,8 @@ use crate::text::{Piece, Text};
 
 /// Items that a function is called for one by one.
 const EACH: usize = 256;
+/// Functions that put two texts together.
+const ADDS: &[&str] = &["operator.add", "operator.concat", "operator.iadd", "operator.iconcat", "str.__add__"];
 /// Calls that make an object of their arguments.
 const CONTAINERS: &[&str] = &[
     "dict",
@@ -87,6 +89,15 @@ impl Walk<'_, '_> {
                     any.functions.clone_from(&first.functions);
                 }
                 Some(given.args.get(1).map_or(any.clone(), |default| any.or(default)))
+            }
+            // Texts that are added up one after the other.
+            "functools.reduce"
+                if first.is_some_and(|sum| ADDS.iter().any(|name| sum.has(name))) && given.args.len() < 4 =>
+            {
+                let items = given.args.get(1)?.items.as_ref()?.iter();
+                let texts: Option<Vec<&str>> =
+                    given.args.get(2).into_iter().chain(items).map(|item| item.as_known()).collect();
+                Some(Value { making: Making::Built, ..Value::known(texts?.concat()) })
             }
             "zip" => {
                 let lists: Vec<_> = given.args.iter().filter_map(|arg| arg.items.as_ref()).collect();

@@ -136,7 +136,8 @@ impl Walk<'_, '_> {
             flows.iter().filter(comes).for_each(|flow| contents.flows.add(flow));
         };
         take(&result.flows);
-        for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)) {
+        // An archive gives what it is made of.
+        for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)).chain(&given.receiver) {
             take(&arg.flows);
         }
         if contents.flows.is_empty() || self.files.len() > 256 {
@@ -196,7 +197,8 @@ fn places_of(held: &Value) -> Vec<Text> {
     let (host, port) = match (&held.items, &held.fields) {
         (Some(items), _) => (items.first().cloned(), items.get(1).cloned()),
         (None, Some(_)) => {
-            let host = ["hostname", "host", "url", "path", "baseURL"].iter().find_map(|name| held.field(name));
+            let host =
+                ["socketPath", "hostname", "host", "url", "path", "baseURL"].iter().find_map(|name| held.field(name));
             (host, held.field("port"))
         }
         (None, None) => return held.readings(),

@@ -97,7 +97,9 @@ fn mktemp(run: &mut Run<'_, '_>, _name: &str) {
     run.output = if name.known_start().is_empty() {
         Stream::from(vec![Flow::Unknown])
     } else {
-        name.append(Text::hole(Hole::Output));
+        // One name for each place that makes one: what is written there is then known where it is read or executed.
+        let made = format!("{}.{}", run.span.start, run.reading.scope.variables.len());
+        name.append(Text::known(made));
         Stream::literal(name)
     };
 }
@@ -154,7 +156,7 @@ fn source(run: &mut Run<'_, '_>, _name: &str) {
         return;
     }
     let known = file.known().map(str::to_owned);
-    let written = known.as_deref().and_then(|path| run.reading.file(path));
+    let written = known.as_deref().and_then(|path| run.put_there(path));
     match written {
         Some(stream) => run.output = run.execute(&stream, Language::Shell, file.span),
         None => {

@@ -6,7 +6,7 @@ use crate::reading::Reading;
 use crate::shell::Value;
 use crate::span::Span;
 use crate::stream::{Argument, Stream};
-use crate::text::Text;
+use crate::text::{Hole, Text};
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
@@ -288,6 +288,13 @@ fn processes(run: &mut Run<'_, '_>, name: &str) {
     };
     if all {
         run.output.add(all_processes());
+    } else if name != "ps"
+        && let Some(process) = rest.iter().filter_map(Argument::known).rfind(|word| !word.starts_with('-'))
+    {
+        // Numbers that are only known when it runs, but of a process with a name: whoever ends them ends that.
+        let mut numbers = Text::hole(Hole::Variable(format!("pid of {process}")));
+        numbers.append(Text::known("\n"));
+        run.output.text = Some(numbers);
     }
 }
 

@@ -88,8 +88,9 @@ fn mv(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(&["-S", "-t", "--target-directory", "--suffix"], Style::Usual);
     let (sources, target) = sources_and_target(&words);
     let mut contents = Stream::default();
+    let nowhere = target.as_ref().and_then(Argument::known) == Some("/dev/null");
     for source in &sources {
-        run.removes(source, Removal::One);
+        run.removes(source, if nowhere { Removal::Tree } else { Removal::One });
         let known = source.known().and_then(|path| run.reading.file(path));
         let path = run.reading.scope.resolve(&source.text).to_string();
         contents.then(known.unwrap_or_else(|| Stream::from(vec![Flow::File { path }])));
@@ -377,15 +378,19 @@ fn tar(run: &mut Run<'_, '_>, _name: &str) {
         }
         return;
     }
-    let mut contents = match file {
-        Some(file) if file.known() != Some("-") => run.reads(&file),
-        _ => run.input.clone(),
+    let archive = file.filter(|file| file.known() != Some("-"));
+    let mut contents = match &archive {
+        Some(file) => run.reads(file),
+        None => run.input.clone(),
     };
     contents.text = None;
     contents.add(Flow::Decoded);
     if words.has(&["-x", "--extract", "--get"]) {
         match words.value(&["-C", "--directory"]) {
-            Some(folder) => run.writes(&folder.clone(), contents.clone()),
+            Some(folder) => {
+                run.writes(folder, contents.clone());
+                super::unpack::note(run, archive.as_ref(), folder, &contents);
+            }
             None => {
                 let span = run.span;
                 let mut here = Argument::new(Text::known("."), span);
@@ -394,6 +399,7 @@ fn tar(run: &mut Run<'_, '_>, _name: &str) {
                     here.text.push(Piece::Known("/".to_owned()));
                 }
                 run.writes(&here, contents.clone());
+                super::unpack::note(run, archive.as_ref(), &here, &contents);
             }
         }
     }

@@ -2,13 +2,19 @@
 
 use super::{Handler, Run};
 use crate::analysis::{Fact, Flow, Removal};
+use crate::path::{PathClass, classify};
 use crate::stream::{Argument, Stream};
 use crate::text::{Piece, Text};
+
+/// Names that are asked for, and folders with them, at most.
+const MOST_NAMES: usize = 8;
+const MOST_HITS: usize = 16;
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "find" | "gfind" => find,
         "fd" | "fdfind" => fd,
+        "locate" | "plocate" | "mlocate" | "slocate" => locate,
         _ => return None,
     })
 }
@@ -47,18 +53,40 @@ fn find(run: &mut Run<'_, '_>, _name: &str) {
     if folders.is_empty() {
         folders.push(Argument::new(Text::known("."), run.span));
     }
-    let names = rest
+    let mut names: Vec<Option<&Argument>> = rest
         .iter()
         .zip(rest.iter().skip(1))
-        .find(|(word, _)| matches!(word.known(), Some("-name" | "-iname" | "-path" | "-wholename")))
-        .map(|(_, name)| name.clone());
+        .filter(|(word, _)| matches!(word.known(), Some("-name" | "-iname" | "-path" | "-wholename")))
+        .map(|(_, name)| Some(name))
+        .take(MOST_NAMES)
+        .collect();
+    // Names that must not be are not what is found.
+    let denies = rest.iter().any(|word| matches!(word.known(), Some("!" | "-not")));
+    if names.is_empty() {
+        names.push(None);
+    } else if denies {
+        names.truncate(1);
+    }
     let mut output = Stream::default();
     for folder in &folders {
         let path = run.reading.scope.resolve(&folder.text);
         run.fact(folder.span, Fact::Reads { path });
     }
     output.add(Flow::Unknown);
-    let hits: Vec<Argument> = folders.iter().map(|folder| found(folder, names.as_ref())).collect();
+    let hits: Vec<Argument> =
+        folders.iter().flat_map(|folder| names.iter().map(|name| found(folder, *name))).take(MOST_HITS).collect();
+    let mut hits = hits;
+    // A name that only tells together with its folder: below a home it may be that one.
+    for folder in &folders {
+        let outside = classify(&run.reading.scope.resolve(&folder.text), run.reading.surroundings);
+        let own = |class: &PathClass| {
+            matches!(class, PathClass::Workspace | PathClass::WholeWorkspace | PathClass::Temporary)
+        };
+        for name in names.iter().flatten().filter_map(|name| name.known()).filter(|_| !outside.iter().any(own)) {
+            let secret = crate::places::secret_called(name).map(|path| Argument::new(Text::known(path), folder.span));
+            hits.extend(secret.map(|path| found(folder, Some(&path))));
+        }
+    }
     let mut at = start + count;
     while let Some(word) = rest.get(at) {
         match word.known() {
@@ -93,10 +121,12 @@ fn find(run: &mut Run<'_, '_>, _name: &str) {
         at += 1;
     }
     // What is found are names: known as far as the pattern says, so that `find … | xargs rm` is seen.
-    if let [hit] = hits.as_slice() {
-        output.text = Some(hit.text.clone());
-    }
-    run.output = output;
+    let mut hits = hits.into_iter().map(|hit| Stream { text: Some(hit.text), ..output.clone() });
+    let first = hits.next().unwrap_or_default();
+    run.output = hits.fold(first, |mut all, hit| {
+        all.or(hit);
+        all
+    });
 }
 
 fn fd(run: &mut Run<'_, '_>, _name: &str) {
@@ -108,7 +138,12 @@ fn fd(run: &mut Run<'_, '_>, _name: &str) {
     let folder = operands.get(1).map_or_else(|| Argument::new(Text::known("."), span), |folder| (*folder).clone());
     let path = run.reading.scope.resolve(&folder.text);
     run.fact(folder.span, Fact::Reads { path });
-    let hit = found(&folder, None);
+    // The pattern stands anywhere in the name, unless it is one for globs.
+    let name = operands.first().and_then(|name| name.known()).filter(|name| !matches!(*name, "." | "")).map(|name| {
+        let plain = name.trim_matches(['^', '$']);
+        Argument::new(Text::known(if plain.contains('*') { plain.to_owned() } else { format!("*{plain}*") }), span)
+    });
+    let hit = found(&folder, name.as_ref());
     if let Some(at) = command_at {
         let mut command: Vec<Argument> =
             rest.iter().skip(at + 1).take_while(|word| word.known() != Some(";")).cloned().collect();
@@ -119,5 +154,17 @@ fn fd(run: &mut Run<'_, '_>, _name: &str) {
         let words = super::wrappers::fill(&command, "{}", &hit);
         run.start_with(words, &Stream::default());
     }
+    run.output = Stream { flows: vec![Flow::Unknown], ..Stream::literal(hit.text) };
+}
+
+/// Names from anywhere on the machine.
+fn locate(run: &mut Run<'_, '_>, _name: &str) {
+    let words = run.words(&["-n", "-l", "-d", "--limit", "--database"], super::Style::Usual);
+    let span = run.span;
+    let root = Argument::new(Text::known("/"), span);
+    let Some(name) = words.operands.first().and_then(Argument::known) else { return };
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let pattern = if name.contains('*') { name.to_owned() } else { format!("*{name}*") };
+    let hit = found(&root, Some(&Argument::new(Text::known(pattern), span)));
     run.output = Stream { flows: vec![Flow::Unknown], ..Stream::literal(hit.text) };
 }

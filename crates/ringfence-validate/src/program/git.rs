@@ -3,6 +3,8 @@
 use super::options::Style;
 use super::{Handler, Run};
 use crate::analysis::{Contact, Fact, Flow, Removal};
+use crate::path::{PathClass, classify};
+use crate::shell::Unpacked;
 use crate::stream::{Argument, Stream};
 use crate::text::Text;
 
@@ -271,13 +273,16 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
                 if let Some(folder) = words.operands.get(1) {
                     run.writes(folder, Stream::from(vec![Flow::Network]));
                 }
+                if known == "clone" {
+                    note_clone(run, &words.operands);
+                }
             } else if known == "remote" || known == "submodule" {
                 match words.operands.first().and_then(Argument::known) {
                     Some("add" | "set-url") => {
                         if let [_, name, url, ..] = words.operands.as_slice()
                             && let Some(name) = name.known()
                         {
-                            run.reading.scope.remotes.insert(name.to_owned(), url.text.clone());
+                            run.reading.scope.notes.remotes.insert(name.to_owned(), url.text.clone());
                         }
                         if let Some(url) =
                             words.operands.last().filter(|url| url.text.known_start().starts_with("ext::")).cloned()
@@ -304,13 +309,17 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
             let mut url = words.value(&["--repo"]).or(words.operands.first()).cloned();
             // A remote that this very text made is its address.
             if let Some(url) = &mut url
-                && let Some(added) = url.known().and_then(|name| run.reading.scope.remotes.get(name))
+                && let Some(added) = url.known().and_then(|name| run.reading.scope.notes.remotes.get(name))
             {
                 url.text = added.clone();
             }
             let url = url.unwrap_or_else(|| Argument::new(Text::known("origin"), span));
-            address(run, &url, Contact::Send, crate::stream::telling(&url.flows));
+            let mut sends = Stream::from(crate::stream::telling(&url.flows));
+            sends.add_all(&run.reading.scope.notes.staged);
+            address(run, &url, Contact::Send, sends.flows);
         }
+        "add" | "stage" if !words.has(&["-n", "--dry-run"]) => stage(run, &words),
+        "commit" if words.has(&["-a", "--all"]) => stage(run, &words),
         "config" => config(
             run,
             &words.operands,
@@ -342,7 +351,8 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
             }
         }
         "bisect" if words.operands.first().and_then(Argument::known) == Some("run") => {
-            run.start(words.operands.into_iter().skip(1).collect());
+            // All that stands behind it is the command's own, options too.
+            run.start(rest.iter().skip_while(|word| word.known() != Some("run")).skip(1).cloned().collect());
         }
         "difftool" | "mergetool" => {}
         "show" | "cat-file" | "diff" | "log" | "blame" | "grep" | "archive" => {
@@ -391,5 +401,73 @@ fn config(run: &mut Run<'_, '_>, operands: &[Argument], asks: bool, global: bool
         {
             run.fact(value.span, Fact::Writes { path: Text::known(file) });
         }
+    }
+}
+
+/// What is added goes out with the next push. Only secrets are remembered, and files into which this very text put some.
+fn stage(run: &mut Run<'_, '_>, words: &super::Words) {
+    let everything = words.operands.is_empty() || words.has(&["-A", "--all", "-a"]);
+    let folder = Argument::new(Text::known("."), run.span);
+    let added = if everything { vec![folder] } else { words.operands.clone() };
+    let mut found = Stream::default();
+    for path in added {
+        let resolved = run.reading.scope.resolve(&path.text);
+        found.add(Flow::File { path: resolved.to_string() });
+        let Some(known) = path.known() else { continue };
+        let key = run.reading.scope.key(known);
+        let below = |written: &str| written == key || written.starts_with(&format!("{}/", key.trim_end_matches('/')));
+        for (_, stream) in run.reading.scope.files.iter().filter(|(path, _)| below(path)) {
+            found.add_all(&stream.flows);
+        }
+    }
+    let surroundings = run.reading.surroundings;
+    let is_secret = |flow: &Flow| match flow {
+        Flow::File { path } => classify(&Text::known(path.as_str()), surroundings).contains(&PathClass::Secret),
+        Flow::Network | Flow::Decoded | Flow::Environment | Flow::Input | Flow::Literal | Flow::Unknown => false,
+    };
+    let mut staged = Stream::from(std::mem::take(&mut run.reading.scope.notes.staged));
+    staged.add_all(found.flows.iter().filter(|flow| is_secret(flow)));
+    run.reading.scope.notes.staged = staged.flows;
+}
+
+/// Hosts of code that others look at too: what is cloned from there and built is a developer's day.
+const FORGES: &[&str] = &[
+    "github.com",
+    "gitlab.com",
+    "bitbucket.org",
+    "codeberg.org",
+    "sr.ht",
+    "kernel.org",
+    "gnu.org",
+    "googlesource.com",
+    "freedesktop.org",
+    "gnome.org",
+    "debian.org",
+    "apache.org",
+    "localhost",
+    "127.0.0.1",
+];
+
+/// What is cloned from an address that nobody knows is like a download once something of it is executed.
+fn note_clone(run: &mut Run<'_, '_>, operands: &[Argument]) {
+    let Some(url) = operands.first().and_then(Argument::known) else { return };
+    let rest = url.split_once("://").map(|(_, rest)| rest);
+    let Some(host) = rest.and_then(|rest| rest.split('/').next()).map(|host| host.rsplit('@').next().unwrap_or(host))
+    else {
+        return;
+    };
+    let host = host.split(':').next().unwrap_or(host);
+    let knows = |forge: &&str| host == *forge || host.strip_suffix(*forge).is_some_and(|start| start.ends_with('.'));
+    if FORGES.iter().any(knows) {
+        return;
+    }
+    let name = url.trim_end_matches('/').rsplit('/').next().unwrap_or(url);
+    let folder = match operands.get(1) {
+        Some(folder) => folder.known(),
+        None => Some(name.strip_suffix(".git").unwrap_or(name)),
+    };
+    if let Some(folder) = folder {
+        let folder = run.reading.scope.key(folder);
+        run.reading.scope.notes.note_unpacked(Unpacked { folder, stem: None, flows: vec![Flow::Network] });
     }
 }

@@ -129,7 +129,7 @@ fn script_file(run: &mut Run<'_, '_>, script: &Argument, language: Language) {
         run.output = run.execute(&input, language, script.span);
         return;
     }
-    let written = known.as_deref().and_then(|path| run.reading.file(path));
+    let written = known.as_deref().and_then(|path| run.put_there(path));
     match written {
         Some(stream) => run.output = run.execute(&stream, language, script.span),
         None => {

@@ -304,6 +304,9 @@ fn runner(run: &mut Run<'_, '_>, name: &str) {
             run.by_the_book(entry);
         }
     }
+    if matches!(name, "npm" | "pnpm" | "yarn") {
+        super::manifest::scripts(run, name, &words.operands);
+    }
     if let Some(code) = words.value(&["-c", "--call"]).filter(|_| name == "npx").cloned() {
         run.shell(&code);
     }

@@ -4,6 +4,7 @@
 
 mod book;
 mod builtins;
+mod by_path;
 mod by_the_book;
 mod clouds;
 mod containers;
@@ -16,6 +17,7 @@ mod find;
 mod git;
 mod interpreters;
 mod launchers;
+mod manifest;
 mod network;
 mod options;
 mod read_only;
@@ -23,6 +25,7 @@ mod scripting;
 mod scripts;
 mod texts;
 mod tools;
+mod unpack;
 mod wrappers;
 
 pub(crate) use environment::{note_processes, poisons, sets_environment};
@@ -176,6 +179,7 @@ fn handler(name: &str) -> Option<Handler> {
         .or_else(|| databases::handler(name))
         .or_else(|| builtins::handler(name))
         .or_else(|| files::handler(name))
+        .or_else(|| unpack::handler(name))
         .or_else(|| find::handler(name))
         .or_else(|| tools::handler(name))
         .or_else(|| editors::handler(name))
@@ -249,6 +253,7 @@ impl Run<'_, '_> {
         environment::look_among(self, name);
         if let Some(handler) = handler(name) {
             handler(self, name);
+            self.keep_names(name);
             return;
         }
         let subcommand = self
@@ -259,7 +264,10 @@ impl Run<'_, '_> {
             .find(|word| !word.starts_with('-') && book().subcommand(name, word).is_some());
         let entry = subcommand.and_then(|word| book().subcommand(name, word)).or_else(|| book().program(name));
         match entry {
-            Some(entry) => self.by_the_book(entry),
+            Some(entry) => {
+                self.by_the_book(entry);
+                self.keep_names(name);
+            }
             None => {
                 self.output = self.input.clone();
                 self.output.text = None;
@@ -268,19 +276,11 @@ impl Run<'_, '_> {
         }
     }
 
-    /// A program that this very text wrote.
-    fn written_program(&mut self, path: &str, span: Span) {
-        if !path.contains('/') {
-            return;
-        }
-        let written = self.reading.file(path);
-        if let Some(stream) = written {
-            self.execute(&stream, Language::Shell, span);
-        }
-    }
-
     /// The program is only known when it runs.
     fn unknown_program(&mut self, first: &Argument) {
+        if self.program_by_pattern(first) {
+            return;
+        }
         self.fact(first.span, Fact::Unknown { unknown: Unknown::Program });
         if first.text.has_pattern() {
             self.fact(first.span, Fact::Tricks { trick: Trick::Obscured });

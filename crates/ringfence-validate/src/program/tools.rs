@@ -149,9 +149,21 @@ fn kill(run: &mut Run<'_, '_>, _name: &str) {
     });
     if !asks && (!own || everything) {
         let span = run.span;
-        let about =
-            if everything { Text::known("-1") } else { rest.last().map(|word| word.text.clone()).unwrap_or_default() };
-        run.fact(span, Fact::System { act: SystemAct::Kill, about });
+        let mut about: Vec<Text> = rest
+            .iter()
+            .filter(|word| !word.text.known_start().starts_with('-'))
+            .map(|word| word.text.clone())
+            .collect();
+        if everything || about.is_empty() {
+            about = vec![if everything {
+                Text::known("-1")
+            } else {
+                rest.last().map(|word| word.text.clone()).unwrap_or_default()
+            }];
+        }
+        for about in about {
+            run.fact(span, Fact::System { act: SystemAct::Kill, about });
+        }
     }
 }
 

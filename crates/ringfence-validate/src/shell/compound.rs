@@ -1,6 +1,7 @@
 //! Groups, branches and loops.
 
-use super::sets::{Sets, floods};
+use super::endless::exhausts;
+use super::sets::Sets;
 use super::several::Held;
 use super::tree::{Arm, Node, Redirect, Then, Turns, Word};
 use super::walk::Walker;
@@ -146,6 +147,7 @@ impl Walker<'_, '_> {
         substituted.append(&mut inner);
         let output = self.deliver(redirection, output);
         facts.append(&mut self.late);
+        substituted.append(&mut self.beside);
         if !facts.is_empty() || !substituted.is_empty() {
             steps.push(Step { span: self.place(place), does: Does::Group, facts, inner: substituted });
         }
@@ -161,19 +163,12 @@ impl Walker<'_, '_> {
                 self.leave_subshell(saved);
                 output
             }
-            Node::Coprocess { body } => {
-                let saved = self.reading.scope.clone();
-                let output = self.node(body, input, steps);
-                self.run_traps(saved.traps.len(), steps);
-                self.leave_subshell(saved);
-                output
-            }
+            Node::Coprocess { name, body } => self.coprocess(name, body, input, steps),
             Node::Group { body, .. } => self.node(body, input, steps),
             Node::If { arms, otherwise, .. } => self.branches(arms, otherwise.as_deref(), input, steps),
-            Node::While { condition, body, .. } => self.rounds(node, steps, |walker, steps| {
-                if floods(condition, body) {
-                    let fact = Fact::System { act: SystemAct::Exhaustion, about: Text::known("a loop without end") };
-                    walker.fact(Span::default(), fact);
+            Node::While { condition, body, redirects, .. } => self.rounds(node, steps, |walker, steps| {
+                if exhausts(Some(condition), body, redirects) {
+                    walker.tell_endless();
                 }
                 let mut output = walker.node(condition, input, steps);
                 let before = walker.reading.scope.clone();
@@ -182,7 +177,10 @@ impl Walker<'_, '_> {
                 output
             }),
             Node::For { variable, words, body, .. } => self.turns(variable, words.as_deref(), node, body, input, steps),
-            Node::ForArithmetic { parts, body, .. } => {
+            Node::ForArithmetic { parts, body, redirects, .. } => {
+                if parts.get(1).is_some_and(|part| part.0.trim().is_empty()) && exhausts(None, body, redirects) {
+                    self.tell_endless();
+                }
                 let place = Word { raw: String::new(), at: 0 };
                 for part in parts {
                     self.within_arithmetic(&part.0, &place);
@@ -390,6 +388,7 @@ impl Walker<'_, '_> {
     fn forget(&mut self, node: &Node) -> bool {
         let mut sets = Sets::default();
         sets.node(node, &self.reading.scope);
+        sets.settle(&self.reading.scope);
         for (name, body) in &sets.functions {
             self.define_perhaps(name, body);
         }
@@ -405,6 +404,11 @@ impl Walker<'_, '_> {
             self.reading.scope.forget_directory();
         }
         sets.anything || sets.directory || !sets.names.is_empty() || !sets.functions.is_empty()
+    }
+
+    fn tell_endless(&mut self) {
+        let fact = Fact::System { act: SystemAct::Exhaustion, about: Text::known("a loop without end") };
+        self.fact(Span::default(), fact);
     }
 
     /// Whether nothing runs behind it: not where these words mean something else.

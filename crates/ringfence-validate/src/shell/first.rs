@@ -284,7 +284,8 @@ impl<'a> Source<'a> {
                 Node::While { condition: self.boxed(&clause.0)?, body: self.boxed(&clause.1.list)?, redirects, place }
             }
             ast::CompoundCommand::Coprocess(process) => {
-                Node::Coprocess { body: Box::new(self.command(&process.body)?) }
+                let name = process.name.as_ref().map_or("COPROC", |name| name.value.as_str()).to_owned();
+                Node::Coprocess { name, body: Rc::new(self.command(&process.body)?) }
             }
         })
     }

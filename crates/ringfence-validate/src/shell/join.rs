@@ -41,8 +41,9 @@ impl Scope {
                 }
             }
         }
-        for (name, url) in other.remotes {
-            self.remotes.entry(name).or_insert(url);
+        self.notes.join(other.notes);
+        for (descriptor, function) in other.coprocesses {
+            self.coprocesses.entry(descriptor).or_insert(function);
         }
         for (descriptor, path) in other.outputs {
             self.outputs.entry(descriptor).or_insert(path);

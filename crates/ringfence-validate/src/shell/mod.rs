@@ -6,10 +6,13 @@ mod arithmetic;
 mod assign;
 mod braces;
 mod compound;
+mod coprocess;
 mod directory;
+mod endless;
 mod expand;
 mod first;
 mod join;
+mod notes;
 mod parameter;
 mod redirect;
 mod scan;
@@ -23,6 +26,7 @@ mod walk;
 mod ways;
 mod word;
 
+pub(crate) use notes::Unpacked;
 pub(crate) use parameter::looks_secret;
 pub(crate) use scope::{Odd, Plainly, Scope};
 pub(crate) use value::Value;
@@ -87,6 +91,8 @@ fn unreadable(why: &str) -> Unknown {
     Unknown::Unreadable { why: why.chars().take(120).collect() }
 }
 
+#[cfg(test)]
+mod left_behind;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

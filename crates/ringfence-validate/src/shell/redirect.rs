@@ -24,9 +24,14 @@ pub(super) struct Redirection {
 
 #[derive(Debug)]
 enum Output {
-    File { path: String, adds: bool },
+    File {
+        path: String,
+        adds: bool,
+    },
     Gone,
     Socket(Span, Text),
+    /// What a coprocess reads.
+    Coprocess(i32),
 }
 
 impl Walker<'_, '_> {
@@ -117,12 +122,33 @@ impl Walker<'_, '_> {
             found.output = Some(Output::File { path: path.clone(), adds: true });
             return;
         }
+        if target > 2
+            && let Some(path) = self.reading.scope.outputs.get(&source).cloned()
+        {
+            self.reading.scope.outputs.insert(target, path);
+        }
+        if let Some(process) = self.reading.scope.coprocesses.get(&source).cloned() {
+            match target {
+                1 => found.output = Some(Output::Coprocess(source)),
+                3.. => {
+                    self.reading.scope.coprocesses.insert(target, process);
+                }
+                _ => {}
+            }
+            return;
+        }
         match (target, stream) {
             (0, Some(stream)) => found.input = Some(stream),
             (1, Some(stream)) if stream.flows.contains(&Flow::Network) => {
                 found.output = Some(Output::Socket(argument.span, Text::known(format!("descriptor {source}"))));
             }
-            (target, Some(stream)) => found.opened.push((target, stream)),
+            (target, Some(stream)) => {
+                // Another number for the same thing, for later commands too.
+                if target > 2 {
+                    self.reading.scope.descriptors.insert(target, stream.clone());
+                }
+                found.opened.push((target, stream));
+            }
             (_, None) => {}
         }
     }
@@ -212,6 +238,10 @@ impl Walker<'_, '_> {
                 if !sends.is_empty() {
                     self.late.push(crate::Act { span, fact: Fact::Contacts { place, contact: Contact::Send, sends } });
                 }
+                Stream::default()
+            }
+            Some(Output::Coprocess(descriptor)) => {
+                self.send_beside(descriptor, &output);
                 Stream::default()
             }
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::directory::Directory;
+use super::notes::Notes;
 use super::several::{Held, Several};
 use super::tree::Node;
 use super::value::Value;
@@ -67,8 +68,10 @@ pub(crate) struct Scope {
     /// Functions that are being walked, to find those that call themselves.
     pub(super) within: Vec<String>,
     pub(crate) aliases: BTreeMap<String, String>,
-    /// Remotes of a repository that the text made.
-    pub(crate) remotes: BTreeMap<String, Text>,
+    /// What stays of commands outside of the shell: what is staged, unpacked.
+    pub(crate) notes: Notes,
+    /// What is written to these descriptors, these commands read; with the descriptor that they are read from.
+    pub(super) coprocesses: BTreeMap<i32, (i32, Rc<Function>)>,
     /// What the text wrote into files.
     pub(crate) files: Rc<BTreeMap<String, Stream>>,
     /// Pipes with a name that the text made.
@@ -346,7 +349,7 @@ impl Scope {
         saved.files = std::mem::take(&mut self.files);
         saved.pipes = std::mem::take(&mut self.pipes);
         saved.called = std::mem::take(&mut self.called);
-        saved.remotes = std::mem::take(&mut self.remotes);
+        saved.notes = std::mem::take(&mut self.notes);
         *self = saved;
     }
 

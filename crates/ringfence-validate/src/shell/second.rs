@@ -189,7 +189,9 @@ fn command(node: &rable::Node) -> Option<Node> {
         NodeKind::BraceGroup { body, redirects: targets } => {
             Node::Group { subshell: false, body: boxed(body)?, redirects: redirects(targets)?, place }
         }
-        NodeKind::Coproc { command: body, .. } => Node::Coprocess { body: Box::new(command(body)?) },
+        NodeKind::Coproc { name, command: body } => {
+            Node::Coprocess { name: name.clone().unwrap_or_else(|| "COPROC".to_owned()), body: Rc::new(command(body)?) }
+        }
         NodeKind::ArithmeticCommand { redirects: targets, raw_content, .. } => {
             Node::Arithmetic { text: Sum(raw_content.clone()), redirects: redirects(targets)?, place }
         }
@@ -223,7 +225,8 @@ pub(super) fn selects(node: &Node, all: &mut Vec<usize>) {
         }
         Node::List(items) => items.iter().for_each(|(node, _)| selects(node, all)),
         Node::Pipeline(nodes, _) => nodes.iter().for_each(|node| selects(node, all)),
-        Node::Group { body, .. } | Node::ForArithmetic { body, .. } | Node::Coprocess { body } => selects(body, all),
+        Node::Group { body, .. } | Node::ForArithmetic { body, .. } => selects(body, all),
+        Node::Coprocess { body, .. } => selects(body, all),
         Node::Function { body, .. } => selects(body, all),
         Node::While { condition, body, .. } => {
             selects(condition, all);

@@ -3,31 +3,10 @@
 use std::rc::Rc;
 
 use super::Scope;
-use super::tree::{Node, Simple, Then, Turns, Word};
+use super::tree::{Node, Simple, Turns, Word};
 
 /// Functions within functions that are looked into.
 const MOST_CALLS: usize = 8;
-
-/// Whether a loop starts programs without end: nothing in a turn waits for the one that it leaves behind.
-pub(super) fn floods(condition: &Node, body: &Node) -> bool {
-    let name = |node: &Node| match node {
-        Node::Simple(simple) => simple.words.first().map(|word| word.raw.clone()),
-        _ => None,
-    };
-    let endless = match condition {
-        Node::List(items) => {
-            matches!(items.as_slice(), [(node, _)] if matches!(name(node).as_deref(), Some(":" | "true" | "[")))
-        }
-        _ => false,
-    };
-    let Node::List(items) = body else { return false };
-    let leaves_behind = items.iter().any(|(node, then)| *then == Then::Background && name(node).is_some());
-    let waits = items.iter().any(|(node, then)| {
-        *then != Then::Background
-            && name(node).is_none_or(|name| !matches!(name.as_str(), "echo" | "printf" | ":" | "true" | "let"))
-    });
-    endless && leaves_behind && !waits
-}
 
 /// What may be set.
 #[derive(Debug, Default)]
@@ -38,6 +17,11 @@ pub(super) struct Sets {
     pub(super) directory: bool,
     pub(super) functions: Vec<(String, Rc<Node>)>,
     calls: Vec<String>,
+    /// Variables whose value is called, and those that a loop gives nothing but paths.
+    called: Vec<String>,
+    paths: Vec<String>,
+    /// The arrays that those come from.
+    arrays: Vec<String>,
 }
 
 impl Sets {
@@ -52,7 +36,11 @@ impl Sets {
                 self.node(body, scope);
                 self.directory = directory;
             }
-            Node::Group { body, .. } | Node::Coprocess { body } => self.node(body, scope),
+            Node::Group { body, .. } => self.node(body, scope),
+            Node::Coprocess { name, body } => {
+                self.names.push(name.clone());
+                self.node(body, scope);
+            }
             Node::If { arms, otherwise, .. } => {
                 for (condition, body) in arms {
                     self.node(condition, scope);
@@ -70,6 +58,10 @@ impl Sets {
                 self.names.push(variable.clone());
                 if *turns == Turns::Chosen {
                     self.names.push("REPLY".to_owned());
+                }
+                if words.as_ref().is_some_and(|words| words.iter().all(|word| only_paths(&word.raw, scope))) {
+                    self.paths.push(variable.clone());
+                    self.arrays.extend(words.iter().flatten().filter_map(|word| array(&word.raw)).map(str::to_owned));
                 }
                 words.iter().flatten().for_each(|word| self.word(word));
                 self.node(body, scope);
@@ -91,6 +83,18 @@ impl Sets {
         }
     }
 
+    /// A word that is a path starts a program, and no command of the shell: it sets nothing.
+    pub(super) fn settle(&mut self, scope: &Scope) {
+        let count = |list: &[String], name: &str| list.iter().filter(|other| *other == name).count();
+        // A function may have a name like a path.
+        self.anything |= !self.called.is_empty() && scope.functions.keys().any(|name| name.contains('/'));
+        self.anything |= !self.called.is_empty() && self.arrays.iter().any(|name| self.names.contains(name));
+        self.anything |= self.called.iter().any(|name| {
+            let set = count(&self.names, name);
+            if set > 0 { set != count(&self.paths, name) } else { !scope.holds_a_path(name) }
+        });
+    }
+
     fn simple(&mut self, simple: &Simple, scope: &Scope) {
         simple.assignments.iter().for_each(|word| self.assigned(word));
         simple.words.iter().for_each(|word| self.word(word));
@@ -108,7 +112,10 @@ impl Sets {
                 self.directory |= words.any(|word| word.raw.contains("cd "));
             }
             name if scope.aliases.contains_key(name) || name.starts_with(['$', '"', '\'', '\\']) => {
-                self.anything = true
+                match plain_variable(name) {
+                    Some(variable) => self.called.push(variable.to_owned()),
+                    None => self.anything = true,
+                }
             }
             name => {
                 let Some(functions) = scope.functions.get(name) else { return };
@@ -151,5 +158,26 @@ impl Sets {
         if word.raw.contains("$((") {
             self.names.extend(super::arithmetic::sets(&word.raw));
         }
+    }
+}
+
+/// The name in `$name`, `"$name"` or `"${name}"`.
+fn plain_variable(raw: &str) -> Option<&str> {
+    let bare = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);
+    let name = bare.strip_prefix("${").and_then(|bare| bare.strip_suffix('}')).or_else(|| bare.strip_prefix('$'))?;
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    (plain && !name.is_empty()).then_some(name)
+}
+
+/// The name in `"${name[@]}"`.
+fn array(raw: &str) -> Option<&str> {
+    raw.strip_prefix("\"${").and_then(|raw| raw.strip_suffix("[@]}\""))
+}
+
+/// Whether a word of a loop is a path, or the elements of an array of them.
+fn only_paths(raw: &str, scope: &Scope) -> bool {
+    match array(raw) {
+        Some(name) => scope.holds_a_path(name),
+        None => raw.contains('/') && !raw.contains(['$', '`', '{', '\\']),
     }
 }

@@ -96,6 +96,16 @@ impl Scope {
         }
     }
 
+    /// Whether all that the variable may hold are paths.
+    pub(super) fn holds_a_path(&self, name: &str) -> bool {
+        let is_path = |value: &Option<Value>| {
+            value.as_ref().is_some_and(|value| {
+                !value.fields.is_empty() && value.fields.iter().all(|field| field.known_start().contains('/'))
+            })
+        };
+        self.held(name).all().iter().all(is_path)
+    }
+
     /// Sets variables for one command, which exports them; what they were.
     pub(crate) fn set_for_one(&mut self, environment: &[(String, Value, Span)]) -> Vec<(String, Held)> {
         let before = environment.iter().map(|(name, _, _)| (name.clone(), self.held(name))).collect();

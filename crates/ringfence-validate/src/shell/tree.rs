@@ -15,13 +15,22 @@ pub(super) struct Word {
 /// Two words are the same if they are written the same; where they stand is not compared, nor where their lines are continued.
 impl PartialEq for Word {
     fn eq(&self, other: &Self) -> bool {
-        self.raw == other.raw || same_joined(&self.raw, &other.raw)
+        self.raw == other.raw || same_joined(&self.raw, &other.raw) || same_array(&self.raw, &other.raw)
     }
 }
 
 /// Whether two texts are the same once continued lines are one: the parsers take them out at different times.
 fn same_joined(one: &str, other: &str) -> bool {
     (one.contains("\\\n") || other.contains("\\\n")) && without_continuations(one) == without_continuations(other)
+}
+
+/// Whether both set the same array to the same elements: one of the parsers takes out line ends and comments between them.
+fn same_array(one: &str, other: &str) -> bool {
+    let array = |raw: &str| {
+        let (name, list) = raw.split_once("=(")?;
+        Some((name.to_owned(), super::assign::elements(list.strip_suffix(')')?)))
+    };
+    array(one).is_some_and(|one| array(other).is_some_and(|other| one == other))
 }
 
 fn without_continuations(text: &str) -> String {
@@ -124,8 +133,10 @@ pub(super) enum Node {
         redirects: Vec<Redirect>,
         place: Place,
     },
+    /// A command beside the shell, and the variable that has its descriptors.
     Coprocess {
-        body: Box<Node>,
+        name: String,
+        body: Rc<Node>,
     },
     Nothing,
 }

@@ -18,7 +18,7 @@ fn passes(line: &str) -> bool {
 }
 
 /// Lines that do not pass, each before a twin that does.
-fn twins(lines: &[(&str, &str)]) {
+pub(super) fn twins(lines: &[(&str, &str)]) {
     let wrong: Vec<String> = lines
         .iter()
         .flat_map(|(hostile, ordinary)| [(*hostile, false), (*ordinary, true)])

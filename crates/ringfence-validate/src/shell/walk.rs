@@ -24,6 +24,8 @@ pub(super) struct Walker<'w, 'a> {
     pub(super) facts: Vec<Act>,
     /// Facts that are only known once a command has run: what it sent.
     pub(super) late: Vec<Act>,
+    /// What a coprocess does with what a command sent to it.
+    pub(super) beside: Vec<Step>,
     /// Steps of the substitutions in those words.
     pub(super) inner: Vec<Step>,
     /// Turns of the loops around, multiplied.
@@ -34,7 +36,16 @@ pub(super) struct Walker<'w, 'a> {
 
 impl<'w, 'a> Walker<'w, 'a> {
     pub(super) fn new(reading: &'w mut Reading<'a>, origin: Origin) -> Self {
-        Self { reading, origin, facts: Vec::new(), late: Vec::new(), inner: Vec::new(), turning: 1, rounds: 0 }
+        Self {
+            reading,
+            origin,
+            facts: Vec::new(),
+            late: Vec::new(),
+            beside: Vec::new(),
+            inner: Vec::new(),
+            turning: 1,
+            rounds: 0,
+        }
     }
 
     /// The whole text; functions that it defines and never calls are walked last, since something else may call them.
@@ -165,7 +176,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         let scope = &mut self.reading.scope;
         saved.files = std::mem::take(&mut scope.files);
         saved.pipes = std::mem::take(&mut scope.pipes);
-        saved.remotes = std::mem::take(&mut scope.remotes);
+        saved.notes = std::mem::take(&mut scope.notes);
         saved.called = std::mem::take(&mut scope.called);
         saved.uncalled = std::mem::take(&mut scope.uncalled);
         for (name, functions) in std::mem::take(&mut scope.functions) {
@@ -222,14 +233,18 @@ impl<'w, 'a> Walker<'w, 'a> {
         for (name, value) in declared {
             self.reading.scope.set(name, value);
         }
-        for word in simple.words.iter().chain(&simple.assignments).filter(|word| word.raw.contains("$((")) {
-            self.set_by_arithmetic(&word.raw);
+        for word in simple.words.iter().chain(&simple.assignments) {
+            // Only from there on: what stands before it, such as the name that is set, is no sum.
+            if let Some(sum) = word.raw.find("$((").and_then(|at| word.raw.get(at..)) {
+                self.set_by_arithmetic(sum);
+            }
         }
         let output = self.deliver(redirection, output);
         let late = std::mem::take(&mut self.late);
         if let Some(step) = steps.last_mut() {
             step.facts.extend(late);
         }
+        steps.append(&mut self.beside);
         output
     }
 

@@ -1,0 +1,63 @@
+//! Programs and scripts that are named by a path: what this very text put there is read, or told where it comes from.
+
+use super::Run;
+use crate::analysis::{Fact, Flow};
+use crate::language::Language;
+use crate::path::{PathClass, classify};
+use crate::span::Span;
+use crate::stream::{Argument, Stream};
+use crate::text::Piece;
+
+/// Programs that give some of the lines that they are given, or all of them in another order.
+const FILTERS: &[&str] =
+    &["head", "tail", "sort", "uniq", "grep", "egrep", "fgrep", "rg", "shuf", "tac", "tee", "sponge", "cat"];
+
+impl Run<'_, '_> {
+    /// What is in a file that is about to be executed, where this text wrote it or unpacked it.
+    pub(super) fn put_there(&mut self, path: &str) -> Option<Stream> {
+        self.reading.file(path).or_else(|| self.reading.scope.unpacked(path).map(Stream::from))
+    }
+
+    /// A program that this very text put there.
+    pub(super) fn written_program(&mut self, path: &str, span: Span) {
+        if path.contains('/')
+            && let Some(stream) = self.put_there(path)
+        {
+            self.execute(&stream, Language::Shell, span);
+        }
+    }
+
+    /// `tests/*.sh`: any program of that folder. Below the workspace that is as good as its name; elsewhere it may be a disguise.
+    pub(super) fn program_by_pattern(&mut self, first: &Argument) -> bool {
+        let text = self.reading.scope.resolve(&first.text);
+        let own = |class: &PathClass| matches!(class, PathClass::Workspace | PathClass::WholeWorkspace);
+        let plain = first.text.pieces().iter().all(|piece| !matches!(piece, Piece::Hole(_)));
+        let Some((folder, _)) = first.text.known_start().rsplit_once('/') else { return false };
+        if !plain || !first.flows.is_empty() || !classify(&text, self.reading.surroundings).iter().all(own) {
+            return false;
+        }
+        self.fact(first.span, Fact::Executes { from: vec![Flow::File { path: text.to_string() }] });
+        // Whatever this text put there may be among them.
+        let below = format!("{}/", self.reading.scope.key(folder).trim_end_matches('/'));
+        let files = self.reading.scope.files.clone();
+        for path in files.keys().filter(|path| path.starts_with(&below)) {
+            self.written_program(path, first.span);
+        }
+        self.written_program(&format!("{below}any"), first.span);
+        self.output = Stream::from(vec![Flow::Unknown]);
+        true
+    }
+
+    /// Names that were found, of which only a pattern is known, are the same names behind a filter.
+    pub(super) fn keep_names(&mut self, name: &str) {
+        let reads = self.facts.iter().any(|act| matches!(act.fact, Fact::Reads { .. }));
+        let found = self.input.text.as_ref().filter(|text| text.has_pattern());
+        if let Some(found) = found
+            && FILTERS.contains(&name)
+            && !reads
+            && self.output.text.is_none()
+        {
+            self.output.text = Some(found.clone());
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `package.json`: scripts that this very text wrote, and that a package manager then runs.
+
+use super::Run;
+use crate::stream::Argument;
+use crate::text::Text;
+
+/// What a package manager runs by itself where it installs, or packs.
+const INSTALLS: &[&str] = &["preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare"];
+const PACKS: &[&str] = &["prepublishOnly", "prepack", "prepare", "postpack", "publish", "postpublish"];
+
+/// The scripts that these words have run, where the text itself wrote them.
+pub(super) fn scripts(run: &mut Run<'_, '_>, name: &str, operands: &[Argument]) {
+    let Some(written) = run.reading.file("package.json") else { return };
+    let Some(scripts) = written
+        .known()
+        .and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok())
+        .and_then(|manifest| manifest.get("scripts").cloned())
+    else {
+        return;
+    };
+    let verb = operands.first().and_then(Argument::known);
+    let wanted: Vec<String> = match (name, verb) {
+        ("yarn", None) | (_, Some("install" | "i" | "ci" | "add" | "install-test" | "it" | "update" | "up")) => {
+            INSTALLS.iter().map(|script| (*script).to_owned()).collect()
+        }
+        (_, Some("publish" | "pack")) => PACKS.iter().map(|script| (*script).to_owned()).collect(),
+        (_, Some("run" | "run-script")) => around(operands.get(1).and_then(Argument::known)),
+        (_, verb) => around(verb),
+    };
+    let span = run.span;
+    for line in wanted.iter().filter_map(|script| scripts.get(script)?.as_str()) {
+        run.shell(&Argument::new(Text::known(line), span));
+    }
+}
+
+/// A script, and what runs before and behind it.
+fn around(script: Option<&str>) -> Vec<String> {
+    let Some(script) = script else { return Vec::new() };
+    ["pre", "", "post"].iter().map(|start| format!("{start}{script}")).collect()
+}

@@ -1,0 +1,76 @@
+//! What commands leave behind outside of the shell, and later ones find there.
+
+use std::collections::BTreeMap;
+
+use super::Scope;
+use crate::analysis::Flow;
+use crate::text::Text;
+
+/// Folders that are remembered, at most.
+const MOST: usize = 64;
+
+/// What is left behind.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Notes {
+    /// Remotes of a repository that the text made.
+    pub(crate) remotes: BTreeMap<String, Text>,
+    /// Secrets that the next commit and push of a repository take along.
+    pub(crate) staged: Vec<Flow>,
+    unpacked: Vec<Unpacked>,
+}
+
+/// A folder that something from elsewhere was unpacked into.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unpacked {
+    /// From the root.
+    pub(crate) folder: String,
+    /// What its parts are called like, where others lie beside them.
+    pub(crate) stem: Option<String>,
+    pub(crate) flows: Vec<Flow>,
+}
+
+impl Unpacked {
+    /// Whether a path, from the root, may have come out of it.
+    fn holds(&self, path: &str) -> bool {
+        let rest = path.strip_prefix(self.folder.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));
+        let first = rest.and_then(|rest| rest.split('/').next()).filter(|first| !first.is_empty());
+        match (first, &self.stem) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(first), Some(stem)) => first.starts_with(stem.as_str()) || stem.starts_with(first),
+        }
+    }
+}
+
+impl Notes {
+    /// Remembers that something from elsewhere was unpacked.
+    pub(crate) fn note_unpacked(&mut self, unpacked: Unpacked) {
+        if self.unpacked.len() < MOST && !self.unpacked.contains(&unpacked) {
+            self.unpacked.push(unpacked);
+        }
+    }
+
+    /// What either of two branches left.
+    pub(super) fn join(&mut self, other: Self) {
+        for (name, url) in other.remotes {
+            self.remotes.entry(name).or_insert(url);
+        }
+        for flow in other.staged {
+            if !self.staged.contains(&flow) {
+                self.staged.push(flow);
+            }
+        }
+        other.unpacked.into_iter().for_each(|unpacked| self.note_unpacked(unpacked));
+    }
+}
+
+impl Scope {
+    /// Where a file comes from that was unpacked with others.
+    pub(crate) fn unpacked(&self, path: &str) -> Option<Vec<Flow>> {
+        if self.notes.unpacked.is_empty() {
+            return None;
+        }
+        let path = self.key(path);
+        self.notes.unpacked.iter().find(|unpacked| unpacked.holds(&path)).map(|unpacked| unpacked.flows.clone())
+    }
+}
