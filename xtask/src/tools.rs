@@ -32,7 +32,8 @@ pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", mini
 pub(crate) type Packages = &'static [(&'static str, &'static str)];
 
 /// Programs that the tests start, and the Debian package that brings each.
-const DEBIAN_PACKAGES: Packages = &[("python3", "python3"), ("bash", "bash"), ("git", "git"), ("c++", "g++")];
+const DEBIAN_PACKAGES: Packages =
+    &[("python3", "python3"), ("bash", "bash"), ("git", "git"), ("tmux", "tmux"), ("c++", "g++")];
 
 /// Parts of the Rust toolchain that a minimal installation leaves out, as cargo calls them and as rustup does.
 const COMPONENTS: &[(&str, &str)] = &[("fmt", "rustfmt"), ("clippy", "clippy")];
