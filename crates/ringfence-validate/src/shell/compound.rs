@@ -1,6 +1,7 @@
 //! Groups, branches and loops.
 
 use super::endless::exhausts;
+use super::leaves::{LEAVE, leaves};
 use super::sets::Sets;
 use super::several::Held;
 use super::tree::{Arm, Node, Redirect, Then, Turns, Word};
@@ -426,9 +427,6 @@ impl Walker<'_, '_> {
     }
 }
 
-/// Commands behind which nothing runs.
-const LEAVE: [&str; 4] = ["exit", "return", "break", "continue"];
-
 /// What holds behind branches, one added after the other.
 #[derive(Debug, Default)]
 struct Ends {
@@ -451,35 +449,6 @@ impl Ends {
             (_, None) => {}
         }
     }
-}
-
-/// Whether nothing runs behind it.
-fn leaves(node: &Node) -> bool {
-    match node {
-        Node::Simple(simple) => simple.words.first().is_some_and(|word| LEAVE.contains(&word.raw.as_str())),
-        Node::Group { subshell: false, body, .. } => leaves(body),
-        Node::List(items) => match items.last() {
-            Some((node, then)) => *then != Then::Background && leaves(node) && sure(items),
-            None => false,
-        },
-        Node::Group { .. }
-        | Node::Pipeline(..)
-        | Node::If { .. }
-        | Node::While { .. }
-        | Node::For { .. }
-        | Node::ForArithmetic { .. }
-        | Node::Case { .. }
-        | Node::Function { .. }
-        | Node::Test { .. }
-        | Node::Arithmetic { .. }
-        | Node::Coprocess { .. }
-        | Node::Nothing => false,
-    }
-}
-
-/// Whether the last command runs whatever the others come to.
-fn sure(items: &[(Node, Then)]) -> bool {
-    items.iter().rev().nth(1).is_none_or(|(_, then)| matches!(then, Then::Next | Then::Background))
 }
 
 /// What all values start with.

@@ -92,6 +92,7 @@ fn unreadable(why: &str) -> Unknown {
 }
 
 #[cfg(test)]
+mod leaves;
 mod left_behind;
 #[cfg(test)]
 mod tests;
