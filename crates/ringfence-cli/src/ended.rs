@@ -4,7 +4,7 @@ use std::io;
 
 use ringfence::run_id::RunId;
 use ringfence::workspace::{AtOnce, Counts};
-use ringfence::{LATER_FILES, Outcome, Status};
+use ringfence::{Outcome, Status};
 
 use crate::args::OutputArgs;
 use crate::run::RunFailure;
@@ -49,9 +49,6 @@ pub(crate) fn finish(outcome: &Outcome, args: OutputArgs, spoken: Spoken) -> Res
         }
         for violation in outcome.violations.iter().filter(|violation| violation.rule == "fs.size") {
             chatter::say(&describe_full(&violation.message));
-        }
-        for violation in outcome.violations.iter().filter(|violation| violation.rule == LATER_FILES) {
-            chatter::say(&format!("{} ({LATER_FILES})", plain_line(violation.message.as_bytes())));
         }
         if let Some(denied) = describe_denied(outcome) {
             chatter::say(&denied);

@@ -1,14 +1,12 @@
 //! Outcomes in words for a model, and as JSON that is not too long for one.
 
-use ringfence::{LATER_FILES, Outcome, Status};
+use ringfence::{Outcome, Status};
 use serde_json::{Value, json};
 
 /// Of each stream, in the text and in the JSON.
 const MOST_STREAM: usize = 16 * 1024;
 /// Of the lists in an outcome.
 const MOST_LISTED: usize = 20;
-/// That a denied file is there is nothing for a model.
-const LATER_FILES_UNNAMED: &str = "files that the policy denies came into the workspace while it ran; the person you work for finds their names in the ledger";
 
 /// The first and the last part of a text that is too long, and how much is missing between them.
 pub(crate) fn head_and_tail(text: &str, most: usize) -> String {
@@ -101,8 +99,7 @@ fn happened(outcome: &Outcome) -> String {
 fn to_do(outcome: &Outcome) -> String {
     let mut text = String::new();
     for violation in outcome.violations.iter().take(MOST_LISTED) {
-        let message = if violation.rule == LATER_FILES { LATER_FILES_UNNAMED } else { &violation.message };
-        text.push_str(&format!("\nviolation: {message} ({})", violation.rule));
+        text.push_str(&format!("\nviolation: {} ({})", violation.message, violation.rule));
     }
     if let Some(counts) = &outcome.changes {
         text.push_str(&format!(
@@ -162,11 +159,6 @@ pub(crate) fn json(outcome: &Outcome) -> Value {
     if let Some(Value::String(file)) = object.get_mut("refusal").and_then(|refusal| refusal.pointer_mut("/place/file"))
     {
         *file = last_name(file).to_owned();
-    }
-    for violation in object.get_mut("violations").and_then(Value::as_array_mut).into_iter().flatten() {
-        if violation["rule"] == LATER_FILES {
-            violation["message"] = LATER_FILES_UNNAMED.into();
-        }
     }
     for name in ["network", "violations", "findings"] {
         if let Some(Value::Array(list)) = object.get_mut(name) {

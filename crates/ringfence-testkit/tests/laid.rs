@@ -61,15 +61,6 @@ fn launcher() -> ringfence_linux::launcher::Launcher {
 }
 
 fn lay(folder: &Path, container: &Container, marker_inode: u64) -> std::io::Result<LaidOut> {
-    lay_as(folder, container, marker_inode, (Access::ReadWrite, Written::Kept))
-}
-
-fn lay_as(
-    folder: &Path,
-    container: &Container,
-    marker_inode: u64,
-    (access, written): (Access, Written),
-) -> std::io::Result<LaidOut> {
     let lower = folder.join("workspace");
     let laying = Laying {
         process: container.0.id().try_into().unwrap(),
@@ -84,8 +75,8 @@ fn lay_as(
                 source: Source::Host(lower),
                 at: folder.join("inside/place"),
                 absent: vec!["secret".into()],
-                access,
-                written,
+                access: Access::ReadWrite,
+                written: Written::Kept,
             },
             Entry::Scratch { at: folder.join("inside/code"), mode: 0o700, size: None },
         ],
@@ -142,29 +133,6 @@ fn a_layer_that_is_laid_from_outside_takes_what_is_written_and_the_host_keeps_wh
     assert_eq!(fs::read_to_string(folder.path().join("workspace/file")).unwrap(), "old");
     assert!(!folder.path().join("workspace/made").exists());
     assert!(fs::read_dir(&place).unwrap().next().is_none(), "the host's own mounts are as they were");
-}
-
-#[test]
-fn what_programs_cannot_write_is_handed_out_so_that_more_can_be_taken_away_from_them() {
-    if !is_root() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let marker = prepare(folder.path());
-    let container = Container::new(folder.path());
-    let laid = lay_as(folder.path(), &container, marker, (Access::ReadOnly, Written::Nothing)).unwrap();
-    let run = |line: &str| container.run(&format!("cd {}; {line}", folder.path().join("inside/place").display()));
-    let seen = run("cat file; echo new > file; echo new > made; rm file; ls");
-    assert!(seen.starts_with("oldfile\n") && seen.matches("Read-only").count() == 3, "{seen}");
-    let (_, merged) = laid.kept.unwrap();
-    let merged = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&merged));
-    fs::write(folder.path().join("workspace/later"), "later").unwrap();
-    assert!(run("ls").contains("later"), "the twin: what the host makes is seen");
-    for name in ["file", "later"] {
-        fs::remove_file(Path::new(&merged).join(name)).unwrap();
-    }
-    assert_eq!(run("ls"), "");
-    assert_eq!(fs::read_to_string(folder.path().join("workspace/later")).unwrap(), "later", "the host has it still");
 }
 
 #[test]

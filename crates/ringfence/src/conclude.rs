@@ -94,7 +94,6 @@ pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPol
     outcome.workspace_changed = watched.layer_changed;
     outcome.resource_usage = watched.usage;
     outcome.violations = watched.violations;
-    outcome.tell_of_later_files(watched.denied.as_deref());
     outcome.network = watched.network.list;
     outcome.network_omitted = watched.network.omitted;
     let wait_status = match (watched.end, watched.ended_by) {

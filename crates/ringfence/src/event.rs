@@ -20,10 +20,6 @@ pub enum Stream {
     Stderr,
 }
 
-/// The rule of a violation that names denied files which came into the workspace while a program ran. Not the guarantee's own
-/// name: whoever tells a model of it leaves out which they are.
-pub const LATER_FILES: &str = "fs.deny.later";
-
 /// Something that policy forbids was tried, or a limit was reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -56,7 +56,7 @@ mod written;
 pub use approve::{Approval, Approver, Ask, Nobody};
 pub use backend::{Backend, Capabilities, StartError, Unavailable};
 pub use engine::Engine;
-pub use event::{Event, LATER_FILES, Stream};
+pub use event::{Event, Stream};
 pub use guarantee::{Evidence, Guarantee, Strength};
 pub use language::Language;
 pub use ledger::Ledger;

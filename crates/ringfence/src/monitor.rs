@@ -50,8 +50,6 @@ pub(crate) struct Watched {
     pub(crate) ended_by: Option<Reason>,
     pub(crate) usage: ResourceUsage,
     pub(crate) violations: Vec<Violation>,
-    /// How denied files were looked for that came while it ran, where they could be seen.
-    pub(crate) denied: Option<String>,
     /// What was wanted of the network, where that is decided host by host.
     pub(crate) network: Contacts,
     pub(crate) stdout: Captured,
@@ -116,9 +114,6 @@ pub(crate) async fn watch(
             message: format!("all of the {size} that may be written was in use at the end, or as many files as may be"),
         });
     }
-    let later = sandbox.later_files();
-    let (later, denied) = later.unzip();
-    seen.violations.extend(later.into_iter().flatten());
     sandbox.close_network().await;
     let network = sandbox.network().map(|log| log.contacts()).unwrap_or_default();
     seen.violations.extend(network.violations());
@@ -136,7 +131,6 @@ pub(crate) async fn watch(
             bytes_written: seen.usage.written_bytes,
         },
         violations: seen.violations,
-        denied,
         network,
         stdout,
         stderr,
@@ -247,9 +241,6 @@ impl Supervision<'_> {
                 Some(wish) = wishes.recv() => self.grant(wish),
                 _ = looks.tick(), if force_at.is_none() => {
                     looks_left -= 1;
-                    if self.started.elapsed() >= LOOK_EVERY && self.sandbox.look_for_later_files().is_err() {
-                        return self.lost();
-                    }
                     if let Some(reason) = self.look(looks_left == 0).await {
                         self.end_for(reason);
                         force_at = Some(self.kill());

@@ -203,14 +203,6 @@ impl Outcome {
         }
     }
 
-    /// Puts in how denied files were looked for that came while the program ran.
-    pub(crate) fn tell_of_later_files(&mut self, how: Option<&str>) {
-        let denied = self.enforced.iter_mut().find(|evidence| evidence.guarantee == Guarantee::FsDeny);
-        if let (Some(evidence), Some(how)) = (denied, how) {
-            evidence.evidence = format!("{}; {how}", evidence.evidence);
-        }
-    }
-
     /// Puts in which image stood inside, also as evidence of what was shown.
     pub(crate) fn name_image(&mut self, image: Option<&str>) {
         let Some(image) = image else { return };

@@ -44,33 +44,6 @@ fn a_session_keeps_files_from_run_to_run_and_its_changes_are_listed_at_the_end()
 }
 
 #[test]
-fn f22_a_denied_file_that_the_host_makes_later_is_absent_in_the_next_run_of_a_container() {
-    for mode in ["review", "read-only"] {
-        for_each_engine(&format!("fs: {{ workspace: {{ mode: {mode} }} }}\n"), |place| {
-            if mode == "read-only" && !place.wall.shows_processes() {
-                // gVisor does not keep it where the workspace is copied in.
-                return;
-            }
-            place.stage.write("note", "a note\n");
-            let session = Session::start(place);
-            session.sh("cat note").expect(0, &[]);
-            for name in [".env", "new/.env", ".ssh/config"] {
-                place.stage.write(name, "a secret\n");
-                place.bare().write(name, "a secret\n");
-            }
-            let script = "cat .env new/.env .ssh/config; cat note";
-            let ended = session.sh(script);
-            assert_eq!(ended.text(), "a note\n", "{mode}: {ended:?}");
-            let stopped = place.ringfence(&["session", "stop", "work"]).run().expect(0, &[]);
-            assert!(!stopped.stderr.contains("change"), "{stopped:?}");
-            assert_eq!(place.stage.read(".env").as_deref(), Some("a secret\n"), "of the host");
-            let twin = place.bare_sh(script, &[]);
-            assert_eq!(twin.text(), "a secret\n".repeat(3), "the probe proves nothing: {twin:?}");
-        });
-    }
-}
-
-#[test]
 fn r11_a_session_whose_keeper_is_killed_leaves_no_container() {
     for_each_engine("", |place| {
         let session = Session::start(place);

@@ -62,24 +62,17 @@ impl PrivateLayer {
 
     /// The layer itself, when it is to be handed to the host.
     pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
-        self.is_handed_out().then(|| self.folder.as_fd())
+        (self.written == Written::Kept).then(|| self.folder.as_fd())
     }
 
     /// What programs see of a layer that is to be handed to the host.
     pub(super) fn shown(&self) -> Option<BorrowedFd<'_>> {
-        self.is_handed_out().then(|| self.merged.as_fd())
-    }
-
-    fn is_handed_out(&self) -> bool {
-        match self.written {
-            Written::Kept | Written::Nothing => true,
-            Written::Forgotten => false,
-        }
+        (self.written == Written::Kept).then(|| self.merged.as_fd())
     }
 
     /// Whether something was written, changed or removed. What cannot be looked at was made so by the program.
     pub(super) fn is_changed(&self) -> bool {
-        self.written != Written::Nothing && content(&self.folder).ok() != Some(self.at_start)
+        content(&self.folder).ok() != Some(self.at_start)
     }
 }
 

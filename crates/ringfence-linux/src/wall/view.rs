@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cover::{mask, show_again};
 use super::layer::{Laid, PrivateLayer};
-use super::mount_api::{
-    INERT, READ_ONLY, clone_below, clone_tree, make_private_with, new_file_system, set_attributes_of_one,
-};
+use super::mount_api::{INERT, READ_ONLY, clone_tree, make_private_with, new_file_system};
 use super::quota::Quota;
 use super::root::Root;
 use super::{SetupError, at, inside_path, os_path, os_paths};
@@ -35,8 +33,6 @@ pub enum Written {
     Kept,
     /// Nobody asks for it.
     Forgotten,
-    /// Programs write nothing to it. It is handed out on demand, so that the host can take more away.
-    Nothing,
 }
 
 /// Where something shown comes from.
@@ -286,25 +282,15 @@ pub(super) fn build(
                 root.show(&inside_path(path), &quota.clone(&name)?, FileType::Directory)?;
             }
             (Entry::CopyOnWrite { at: path, absent, access, written, .. }, Some(tree)) => {
-                let place = inside_path(path);
-                let layer = match (written, access) {
-                    (Written::Nothing, _) => {
-                        let laid = copy_on_write(root, &place, &tree, (absent, &[]), Access::ReadWrite, quota)?;
-                        Some(PrivateLayer::empty(close_to_programs(root, &place, laid)?, *written))
-                    }
-                    (Written::Kept | Written::Forgotten, access) => {
-                        let laid = copy_on_write(root, &place, &tree, (absent, &[]), *access, quota)?;
-                        match (access, absent.as_slice()) {
-                            // What is never written is never looked at.
-                            (Access::ReadOnly, _) => None,
-                            (Access::ReadWrite, []) => Some(PrivateLayer::empty(laid, *written)),
-                            (Access::ReadWrite, _) => {
-                                Some(PrivateLayer::new(laid, *written).map_err(at("look at the private layer"))?)
-                            }
-                        }
-                    }
-                };
-                layers.extend(layer.map(|layer| (path.as_path(), layer)));
+                let laid = copy_on_write(root, &inside_path(path), &tree, (absent, &[]), *access, quota)?;
+                // What is never written is never looked at.
+                if *access == Access::ReadWrite {
+                    let layer = match absent.as_slice() {
+                        [] => PrivateLayer::empty(laid, *written),
+                        _ => PrivateLayer::new(laid, *written).map_err(at("look at the private layer"))?,
+                    };
+                    layers.push((path, layer));
+                }
             }
             (Entry::Masked { at: path }, _) => mask(root, &inside_path(path), quota)?,
             (Entry::Again { from, at: path }, _) => show_again(root, &inside_path(from), &inside_path(path))?,
@@ -328,14 +314,6 @@ pub(super) fn build(
         }
     }
     Ok(layers.into_iter().map(|(_, layer)| layer).collect())
-}
-
-/// Makes what was laid at `path` read-only there. What is kept of it for us stays open, by a mount that is nowhere.
-fn close_to_programs(root: &Root, path: &Path, laid: Laid) -> Result<Laid, SetupError> {
-    let ours = clone_below(root.folder().as_fd(), path).map_err(at(format_args!("hold {}", path.display())))?;
-    set_attributes_of_one(laid.merged.as_fd(), READ_ONLY)
-        .map_err(|source| SetupError::Step { step: format!("make {} read-only", path.display()), source })?;
-    Ok(Laid { merged: ours, ..laid })
 }
 
 fn read_only_if(access: Access) -> u64 {

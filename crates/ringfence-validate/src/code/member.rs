@@ -15,8 +15,6 @@ use crate::text::{Hole, Text};
 
 /// The class of something, by way of an object of it.
 const CLASS: &str = "(class)";
-/// The classes above that one.
-const BASES: &str = "(bases)";
 /// What made something, by way of the thing.
 const MAKER: &str = "(constructor)";
 /// What a function gives that was made of text.
@@ -152,14 +150,11 @@ impl Walk<'_, '_> {
                     found.add_name(MAKER);
                 }
             }
-            _ if self.book.is_inner_chain(attribute) && value.has(BASES) => {
+            // Of a function that stands in this very text it is that function.
+            "__wrapped__" if value.functions.is_empty() => self.trick(Trick::InnerParts, span),
+            _ if (value.has(CLASS) || value.has("type()")) && self.book.is_inner_chain(attribute) => {
                 self.trick(Trick::InnerParts, span);
                 found.add_name(CLASS);
-            }
-            // To show what a class is made of is ordinary; to go on from there is not.
-            _ if self.book.is_inner_chain(attribute) && (value.has(CLASS) || value.has("type()")) => {
-                found.add_name(CLASS);
-                found.add_name(BASES);
             }
             _ if self.book.is_inner(attribute) => {
                 self.trick(Trick::InnerParts, span);
@@ -173,9 +168,6 @@ impl Walk<'_, '_> {
 
     /// What an item of something holds.
     pub(super) fn index_of(&mut self, value: &Value, key: &Value, span: Span) -> Held {
-        if value.has(BASES) {
-            self.trick(Trick::InnerParts, span);
-        }
         if value.names.iter().any(|name| self.book.is_environment(name)) {
             let home = key.as_known().is_some_and(|name| matches!(name, "HOME" | "USERPROFILE"));
             let hole = if home { Hole::Variable("HOME".to_owned()) } else { Hole::Value };

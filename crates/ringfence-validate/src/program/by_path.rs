@@ -27,8 +27,13 @@ impl Run<'_, '_> {
         }
     }
 
-    /// `tests/*.sh`: any program of that folder. Below the workspace that is as good as its name; elsewhere it may be a disguise.
+    /// `tests/*.sh`: any program of that folder. Below the workspace, and told nothing, that is as good as its name; elsewhere it may be a
+    /// disguise, and so it may be where something is read that an interpreter would run.
     pub(super) fn program_by_pattern(&mut self, first: &Argument) -> bool {
+        let told = self.arguments.len() > 1 || self.input != Stream::default();
+        if told {
+            return false;
+        }
         let text = self.reading.scope.resolve(&first.text);
         let own = |class: &PathClass| matches!(class, PathClass::Workspace | PathClass::WholeWorkspace);
         let plain = first.text.pieces().iter().all(|piece| !matches!(piece, Piece::Hole(_)));

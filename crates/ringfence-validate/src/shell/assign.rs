@@ -15,9 +15,9 @@ impl Walker<'_, '_> {
         let (left, adds) = left.strip_suffix('+').map_or((left, false), |left| (left, true));
         let (name, index) = left.split_once('[').map_or((left, None), |(name, index)| (name, Some(index)));
         let span = self.span(word);
-        let mut keys = Vec::new();
+        let mut named = false;
         let mut value = if let Some(list) = right.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
-            self.array(list, word, &mut keys)
+            self.array(list, word, &mut named)
         } else {
             let argument = self.single_of(right, word, Quotes::Mean);
             Value { fields: vec![argument.text], flows: argument.flows }
@@ -25,7 +25,7 @@ impl Walker<'_, '_> {
         if adds || index.is_some() {
             self.reading.settle(name);
         }
-        if let Some(all) = self.placed(name, index, adds, keys, &value, word) {
+        if let Some(all) = self.placed(name, index, adds, named, &value) {
             return Some((name.to_owned(), all, span));
         }
         let before = self.reading.scope.variables.get(name);
@@ -62,71 +62,44 @@ impl Walker<'_, '_> {
         Some((name.to_owned(), value, span))
     }
 
-    /// An array whose elements have keys: those are kept beside it, in the same order. Nothing for others.
-    fn placed(
-        &mut self,
-        name: &str,
-        index: Option<&str>,
-        adds: bool,
-        keys: Vec<Text>,
-        value: &Value,
-        word: &Word,
-    ) -> Option<Value> {
+    /// An array whose elements have names for places: which of them a place means is not followed, only that it is one of them. An array
+    /// that was such a one is one for good. Nothing for others.
+    fn placed(&mut self, name: &str, index: Option<&str>, adds: bool, named: bool, value: &Value) -> Option<Value> {
         let beside = keys_of(name);
-        let known = self.reading.scope.variables.get(&beside).cloned();
+        let known = self.reading.scope.variables.contains_key(&beside);
         let key = index.map(|index| index.trim_end_matches(']'));
-        if index.is_none() && !adds {
-            if keys.is_empty() {
-                if known.is_some() {
-                    self.reading.scope.unset(&beside);
-                }
-                return None;
-            }
-            self.reading.scope.place(beside, Value { fields: keys, flows: Vec::new() });
+        if key.is_none() && !adds && !named {
+            return None;
+        }
+        if !(known || named || key.is_some_and(is_name)) {
+            return None;
+        }
+        self.reading.scope.place(beside, Value::default());
+        if key.is_none() && !adds {
             return Some(value.clone());
         }
-        // A number is a place of an ordinary array, unless it has keys already.
-        let named = key.is_some_and(|key| key.parse::<usize>().is_err()) && !adds;
-        let (Some(key), true) = (key, known.is_some() || named) else {
-            if known.is_some() {
-                self.reading.scope.unset(&beside);
-                return Some(Value { flows: value.flows.clone(), ..Value::hole(name) });
-            }
-            return None;
-        };
+        if adds || !key.is_some_and(is_name) {
+            return Some(Value { flows: value.flows.clone(), ..Value::hole(name) });
+        }
         let mut all = self.reading.scope.variables.get(name).cloned().unwrap_or_default();
-        let mut keys = known.unwrap_or_default();
-        if keys.fields.len() != all.fields.len() {
-            // What was there before has other places: nothing is known any more.
-            self.reading.scope.unset(&beside);
-            return Some(Value { flows: all.flows, ..Value::hole(name) });
-        }
-        let key = self.single_of(key, word, Quotes::Mean).text;
-        if let (Some(at), false) = (keys.fields.iter().position(|other| *other == key), key.has_hole()) {
-            keys.fields.remove(at);
-            all.fields.remove(at);
-        }
-        keys.fields.push(key);
-        all.fields.push(if adds { Text::hole(Hole::Value) } else { value.first() });
+        all.fields.push(value.first());
         all.flows.extend(value.flows.clone());
-        self.reading.scope.place(beside, keys);
         Some(all)
     }
 
     /// The elements of `(a "b c")`.
-    fn array(&mut self, list: &str, word: &Word, keys: &mut Vec<Text>) -> Value {
+    fn array(&mut self, list: &str, word: &Word, named: &mut bool) -> Value {
         let mut value = Value::default();
         let mut odd = false;
         let elements = elements(list);
-        let key_of = |element: &str| element.strip_prefix('[')?.split_once("]=").map(|(key, _)| key.len());
-        let placed = !elements.is_empty() && elements.iter().all(|element| key_of(element).is_some());
+        let value_of = |element: &str| {
+            let (key, value) = element.strip_prefix('[')?.split_once("]=")?;
+            is_name(key).then(|| value.to_owned())
+        };
+        *named = !elements.is_empty() && elements.iter().all(|element| value_of(element).is_some());
         for element in elements {
-            if let (true, Some(length)) = (placed, key_of(&element)) {
-                // `[key]=value`: both stand for one text.
-                let (key, rest) =
-                    (element.get(1..=length).unwrap_or_default(), element.get(length + 3..).unwrap_or_default());
-                keys.push(self.single_of(key, word, Quotes::Mean).text);
-                let argument = self.single_of(rest, word, Quotes::Mean);
+            if let (true, Some(rest)) = (*named, value_of(&element)) {
+                let argument = self.single_of(&rest, word, Quotes::Mean);
                 value.fields.push(argument.text);
                 value.flows.extend(argument.flows);
                 continue;
@@ -147,7 +120,13 @@ impl Walker<'_, '_> {
     }
 }
 
-/// The name under which the keys of an array are kept: none that a text could write.
+/// Whether a place of an array is written as a plain name, which is never reckoned to be another place where the array has names.
+fn is_name(key: &str) -> bool {
+    let letter = |letter: char| letter.is_ascii_alphanumeric() || "_-.".contains(letter);
+    key.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') && key.chars().all(letter)
+}
+
+/// The name under which it is kept that an array's places have names: none that a text could write.
 pub(super) fn keys_of(name: &str) -> String {
     format!("!{name}")
 }

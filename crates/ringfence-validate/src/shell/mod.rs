@@ -12,6 +12,7 @@ mod endless;
 mod expand;
 mod first;
 mod join;
+mod leaves;
 mod notes;
 mod parameter;
 mod redirect;
@@ -92,7 +93,6 @@ fn unreadable(why: &str) -> Unknown {
 }
 
 #[cfg(test)]
-mod leaves;
 mod left_behind;
 #[cfg(test)]
 mod tests;

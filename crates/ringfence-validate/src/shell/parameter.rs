@@ -48,10 +48,7 @@ pub(super) fn expand(
     let mut name = name.to_owned();
     if indirect && matches!(index, Some("@" | "*")) && operation.is_empty() {
         // The places of an array, not what another variable holds.
-        match lookup(walker, &super::assign::keys_of(&name)) {
-            Some(keys) => expansion.each(&keys.fields, quoted),
-            None => expansion.value(&Text::hole(Hole::Value), quoted),
-        }
+        expansion.value(&Text::hole(Hole::Value), quoted);
         return;
     }
     if indirect {
@@ -85,13 +82,8 @@ pub(super) fn expand(
             }
             Some(value.first())
         }
-        (Some(value), Some(index)) if lookup(walker, &super::assign::keys_of(&name)).is_some() => {
-            let keys = lookup(walker, &super::assign::keys_of(&name)).unwrap_or_default();
-            let key = walker.single_of(index, word, Quotes::Mean).text;
-            let at = keys.fields.iter().position(|other| *other == key && !key.has_hole());
-            let found =
-                at.filter(|_| keys.fields.len() == value.fields.len()).and_then(|at| value.fields.get(at).cloned());
-            Some(found.unwrap_or_else(|| Text::hole(Hole::Variable(name.clone()))))
+        (Some(_), Some(_)) if lookup(walker, &super::assign::keys_of(&name)).is_some() => {
+            Some(Text::hole(Hole::Variable(name.clone())))
         }
         (Some(value), Some(index)) => Some(
             index

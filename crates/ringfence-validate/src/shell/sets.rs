@@ -178,6 +178,6 @@ fn array(raw: &str) -> Option<&str> {
 fn only_paths(raw: &str, scope: &Scope) -> bool {
     match array(raw) {
         Some(name) => scope.holds_a_path(name),
-        None => raw.contains('/') && !raw.contains(['$', '`', '{', '\\']),
+        None => raw.contains('/') && !raw.contains(['$', '`', '{', '\\', '"', '\'', ' ', '\t', '\n']),
     }
 }

@@ -96,14 +96,13 @@ impl Scope {
         }
     }
 
-    /// Whether all that the variable may hold are paths.
+    /// Whether all that the variable may hold begin with a path, also where they are split into words.
     pub(super) fn holds_a_path(&self, name: &str) -> bool {
+        let begins = |text: &Text| text.known_start().split_whitespace().next().is_some_and(|word| word.contains('/'));
         let is_path = |value: &Option<Value>| {
-            value.as_ref().is_some_and(|value| {
-                !value.fields.is_empty() && value.fields.iter().all(|field| field.known_start().contains('/'))
-            })
+            value.as_ref().is_some_and(|value| !value.fields.is_empty() && value.fields.iter().all(begins))
         };
-        self.held(name).all().iter().all(is_path)
+        !self.variables.contains_key("IFS") && self.held(name).all().iter().all(is_path)
     }
 
     /// Sets variables for one command, which exports them; what they were.

@@ -28,7 +28,6 @@ mod far;
 mod guest;
 mod inside;
 mod landlock;
-pub(crate) mod later;
 mod lead_out;
 mod native;
 mod none;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringfence_guest::protocol::ONLY;
 use ringfence_guest::{Guest, Order};
@@ -18,11 +18,9 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-use self::later_files::Asked;
 use self::member::{Alone, Member, Screen};
 use super::counters::Counters;
 use super::guest::{self, Link, Proofs};
-use super::later::Later;
 use super::pipes::{Pipes, reader, writer};
 use super::program::Program;
 use super::{FoundImage, Shown, StartError};
@@ -34,7 +32,6 @@ use crate::scratch::Scratch;
 use crate::way_out::WayOut;
 use crate::workspace::layer::{Lower, PrivateLayer};
 
-mod later_files;
 mod member;
 
 pub(super) use self::member::alone;
@@ -72,12 +69,6 @@ pub struct Sandbox {
     pub(super) network: Option<Arc<Log>>,
     /// The workspace, when what is changed of it is kept.
     pub(super) lower: Option<Arc<Lower>>,
-    /// What is denied and comes later, where the host's own folder is shown.
-    pub(super) later: Option<Arc<Later>>,
-    /// When the program was released, after what had come until then was taken away.
-    released: Option<Instant>,
-    /// What the wall of this program alone was asked for.
-    asked: std::sync::Mutex<Asked>,
     /// What the guest of this program alone left, once it is gone.
     left: std::sync::Mutex<Option<guest::Left>>,
     /// The copy of the workspace that the program works in. After the supervisor, as the files are.
@@ -189,9 +180,6 @@ impl Sandbox {
             egress: None,
             network: None,
             lower: None,
-            later: None,
-            released: None,
-            asked: std::sync::Mutex::default(),
             left: std::sync::Mutex::default(),
             copy: std::sync::Mutex::default(),
             is_gone: AtomicBool::new(false),
@@ -210,11 +198,6 @@ impl Sandbox {
 
     /// Executes the program; everything is in force. Returns once its first instruction is about to run.
     pub async fn release(&mut self) -> Result<(), StartError> {
-        // A wall that was raised for this program alone has just been looked at; another may stand for long.
-        if let (Supervisor::Kept(_) | Supervisor::Alone(_), Some(later)) = (&self.supervisor, &self.later) {
-            later.settle()?;
-        }
-        self.released = Some(Instant::now());
         match &mut self.supervisor {
             Supervisor::Keeper { keeper, .. } => keeper.release().map_err(watch)?,
             Supervisor::Guest(link) => link.order(Order::Release).map_err(watch)?,
@@ -311,15 +294,14 @@ impl Sandbox {
                     }
                 }
             },
-            Supervisor::Guest(link) => loop {
-                let Some(mut received) = link.next().await? else { return Ok(None) };
-                if let Some(left) = link.left(&mut received) {
-                    *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+            Supervisor::Guest(link) => match link.next().await? {
+                Some(mut received) => {
+                    if let Some(left) = link.left(&mut received) {
+                        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+                    }
+                    guest::as_keepers(received.report).map(Some)
                 }
-                let report = self.take_workspace(received)?;
-                if let Some(report) = report {
-                    return guest::as_keepers(report).map(Some);
-                }
+                None => Ok(None),
             },
             Supervisor::Kept(program) => program.next_report().await,
             Supervisor::Alone(program) => {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use rustix::fs::{Dir, Mode, OFlags};
 
@@ -20,8 +20,7 @@ pub struct Lower {
     path: PathBuf,
     is: (u64, u64),
     owner: (u32, u32),
-    /// It grows when something is taken away from programs that run.
-    absent: RwLock<Vec<PathBuf>>,
+    absent: Vec<PathBuf>,
     made: Vec<PathBuf>,
 }
 
@@ -69,7 +68,7 @@ impl Lower {
             path,
             is: (stat.st_dev, stat.st_ino),
             owner: (stat.st_uid, stat.st_gid),
-            absent: RwLock::new(plain(absent)),
+            absent: plain(absent),
             made: plain(made),
         })
     }
@@ -77,23 +76,6 @@ impl Lower {
     /// The folder.
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
-    }
-
-    /// Likewise.
-    pub(crate) fn held(&self) -> &OwnedFd {
-        &self.folder
-    }
-
-    fn absent(&self) -> RwLockReadGuard<'_, Vec<PathBuf>> {
-        self.absent.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// From now on `path` counts as taken away: whatever is found there, no program has removed it.
-    pub(crate) fn count_as_absent(&self, path: &Path) {
-        let mut absent = self.absent.write().unwrap_or_else(PoisonError::into_inner);
-        if let Err(place) = absent.binary_search_by(|known| known.as_path().cmp(path)) {
-            absent.insert(place, path.to_owned());
-        }
     }
 
     /// Its real path.
@@ -111,19 +93,19 @@ impl Lower {
         self.owner
     }
 
-    /// Whether `path` was taken away.
+    /// Whether `path` was taken away before a program could see it.
     pub(super) fn is_absent(&self, path: &Path) -> bool {
-        self.absent().binary_search_by(|known| known.as_path().cmp(path)).is_ok()
+        self.absent.binary_search_by(|known| known.as_path().cmp(path)).is_ok()
     }
 
     /// Whether `path`, or a folder that it is in, was.
-    pub(crate) fn is_in_absent(&self, path: &Path) -> bool {
+    pub(super) fn is_in_absent(&self, path: &Path) -> bool {
         path.ancestors().any(|folder| self.is_absent(folder))
     }
 
     /// Whether something in `path` was.
     pub(super) fn holds_absent(&self, path: &Path) -> bool {
-        holds(&self.absent(), path)
+        holds(&self.absent, path)
     }
 
     /// Whether the wall put something of its own at `path`.

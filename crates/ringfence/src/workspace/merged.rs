@@ -22,7 +22,7 @@ use super::objects::Objects;
 
 /// What lays a private layer over a folder.
 const OVERLAY: u64 = 0x794c_7630;
-pub(super) const STRICT: ResolveFlags = ResolveFlags::BENEATH
+const STRICT: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
@@ -56,7 +56,7 @@ pub trait PutBack: fmt::Debug + Send {
 /// A workspace with its private layer, as a guest handed it out.
 #[derive(Debug)]
 pub struct Merged {
-    pub(super) folder: OwnedFd,
+    folder: OwnedFd,
     /// Who its programs are for the kernel, when we are root, who is nobody there.
     identity: Option<(u32, u32)>,
 }
@@ -86,7 +86,7 @@ impl Merged {
     }
 
     /// Does something as the user that programs are.
-    pub(super) fn act<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn act<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match self.identity {
             Some(identity) => ringfence_linux::acting::as_user(identity, act)?,
             None => act(),
@@ -94,7 +94,7 @@ impl Merged {
     }
 
     /// Opens folders that their owner has closed and in which something is to be done; says what they were.
-    pub(super) fn open_up<'a>(&self, steps: &[Step<'a>]) -> Result<BTreeMap<&'a Path, u32>, PutError> {
+    fn open_up<'a>(&self, steps: &[Step<'a>]) -> Result<BTreeMap<&'a Path, u32>, PutError> {
         let above = steps.iter().flat_map(|(place, _)| place.as_path().ancestors().skip(1));
         let folders: BTreeMap<&Path, ()> =
             above.filter(|path| !path.as_os_str().is_empty()).map(|it| (it, ())).collect();
@@ -186,7 +186,7 @@ impl Merged {
     }
 
     /// Gives folders their permissions, deepest first: those of the steps, and those that were opened up.
-    pub(super) fn shut(&self, steps: &[Step<'_>], closed: &BTreeMap<&Path, u32>) -> Result<(), PutError> {
+    fn shut(&self, steps: &[Step<'_>], closed: &BTreeMap<&Path, u32>) -> Result<(), PutError> {
         let mut modes = closed.clone();
         for (place, node) in steps {
             match node {
@@ -205,7 +205,7 @@ impl Merged {
     }
 
     /// The folder that `place` is in; nothing when there is no such folder.
-    pub(super) fn folder_of(&self, place: &Place) -> io::Result<Option<OwnedFd>> {
+    fn folder_of(&self, place: &Place) -> io::Result<Option<OwnedFd>> {
         let parent = place.as_path().parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or_else(|| Path::new("."));
         match rustix::fs::openat2(&self.folder, parent, FOLDER, Mode::empty(), STRICT) {

@@ -29,7 +29,6 @@ mod overlay;
 mod resume;
 pub mod selection;
 mod swap;
-pub(crate) mod take_away;
 pub mod undo;
 pub mod untouched;
 

@@ -123,7 +123,6 @@ impl Backend for Session {
             };
             let mut sandbox = in_session(plan, &self.standing.guest, start)?;
             sandbox.proofs = self.proofs.clone();
-            sandbox.later = self.standing.later.clone();
             sandbox.network = self.standing.egress.as_ref().map(Egress::follow);
             sandbox.image = Some(named(&self.standing.prepared.image));
             sandbox.share(counters(&self.standing)).await;
@@ -180,9 +179,6 @@ impl KeptWall for Session {
     }
 
     fn take_left(&self) -> Left {
-        if let Some(later) = &self.standing.later {
-            later.close();
-        }
         let left = self.standing.guest.take_left();
         let (changed, full) = left.as_ref().map_or((false, false), |left| (left.changed, left.full));
         let layer = match (&self.standing.laid, left) {

@@ -4,7 +4,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use ringfence_linux::wall::{Entry, HOME, Identity, Laying, Marker};
 
@@ -13,8 +12,7 @@ use super::made::FirstProcess;
 use super::places::files;
 use super::standing::LaidWorkspace;
 use crate::backend::inside::CODE;
-use crate::backend::later::Later;
-use crate::backend::native::view::{self, Beneath};
+use crate::backend::native::view;
 use crate::backend::{StartError, WallError};
 use crate::plan::Plan;
 
@@ -27,7 +25,7 @@ pub(super) fn lay(
     plan: &Plan,
     at: &Path,
     first: &FirstProcess,
-) -> Result<(Option<LaidWorkspace>, Option<Arc<Later>>), StartError> {
+) -> Result<Option<LaidWorkspace>, StartError> {
     let process = first.number;
     let map = fs::read_to_string(format!("/proc/{process}/uid_map")).map_err(io("look at the container's users"))?;
     if map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"] {
@@ -40,14 +38,13 @@ pub(super) fn lay(
     let mut trees = view::Trees::default();
     let scratch = |path: &str, mode| Entry::Scratch { at: path.into(), mode, size: None };
     let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
-    let (workspace, shown) = view::workspace(plan, at, identity, &containers.state, &mut trees)?;
+    let (workspace, reviewed) = view::workspace(plan, at, identity, &containers.state, &mut trees)?;
     entries.extend(workspace);
     let mut mounts = view::mounts(plan)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, &containers.state)?;
     entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(plan, &containers.state)?));
     let mut entries = view::without_replaced(entries);
-    let beneath = shown.map(|shown| shown.beneath(plan, at, &entries, &containers.state)).transpose()?;
-    let Beneath { lower, later } = beneath.unwrap_or_default();
+    let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
     // Over the quota's own place, and so the last.
     entries.push(scratch(CODE, 0o700));
     let size = plan.policy().fs.size.value.get();
@@ -63,18 +60,11 @@ pub(super) fn lay(
         writable_files: files(size),
     };
     let laid = containers.launcher.lay(&laying, &trees.held).map_err(io("lay the workspace into the container"))?;
-    let hold = || io("hold the workspace in the container");
-    if let (Some(later), Some((upper, merged))) = (&later, &laid.kept) {
-        let both = (upper.try_clone().map_err(hold())?, merged.try_clone().map_err(hold())?);
-        later.stand(both.0, both.1).map_err(hold())?;
-    }
-    match (laid.kept, lower, &later) {
-        (Some((upper, merged)), Some(lower), _) => Ok((Some(LaidWorkspace { upper, merged, lower }), later)),
-        (Some(_), None, Some(_)) | (None, None, None) => Ok((None, later)),
-        // What a program changes would be lost without a word, or what is denied could not be taken away.
-        (Some(_), None, None) | (None, Some(_), _) | (None, None, Some(_)) => {
-            Err(wall("the private layer of the workspace was not handed over"))
-        }
+    match (laid.kept, lower) {
+        (Some((upper, merged)), Some(lower)) => Ok(Some(LaidWorkspace { upper, merged, lower })),
+        (None, None) => Ok(None),
+        // What a program changes would be lost without a word.
+        (Some(_), None) | (None, Some(_)) => Err(wall("the private layer of the workspace was not handed over")),
     }
 }
 

@@ -9,7 +9,6 @@ use super::facts::{Facts, Limits};
 use super::places;
 use super::ways::Way;
 use crate::backend::Unavailable;
-use crate::backend::later;
 use crate::backend::spawn::kept_by_the_keeper;
 use crate::guarantee::{Guarantee, Strength};
 
@@ -116,7 +115,7 @@ pub(super) fn kept(
             Guarantee::FsDeny,
             Strength::Enforced,
             match way {
-                Way::Laid => later::BY_TAKING_AWAY,
+                Way::Laid => "files that matched at the start are absent",
                 Way::Filled => "files that match are not copied in, nor is what the host makes later",
             },
         ),

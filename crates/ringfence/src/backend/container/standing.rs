@@ -22,7 +22,6 @@ use super::{Containers, Prepared, could_not};
 use crate::backend::copied::{self, Copied};
 use crate::backend::far::FarLink;
 use crate::backend::guest::{Kept, Link, Proofs};
-use crate::backend::later::Later;
 use crate::backend::lead_out::lead_out;
 use crate::backend::{Shown, StartError, WallError};
 use crate::egress::Egress;
@@ -49,8 +48,6 @@ pub(super) struct Standing {
     /// How its image was found.
     pub(super) shown: Shown,
     pub(super) laid: Option<LaidWorkspace>,
-    /// What is denied and comes later, where the host's own folder is shown.
-    pub(super) later: Option<Arc<Later>>,
     /// What a container was filled from, when what differs from it is kept.
     pub(super) copy: Option<Arc<Copy>>,
     /// The way out, where the policy allows one.
@@ -146,9 +143,9 @@ async fn furnish(
             let brought = copy.at_the_end().map_err(io("open the private copy"))?;
             made.far.keep(Box::new(brought)).map_err(io("speak to the guest"))?;
         }
-        let (laid, later) = match &made.first {
+        let laid = match &made.first {
             Some(first) => lay(containers, plan, &workspace, first)?,
-            None => (None, None),
+            None => None,
         };
         // Not before: one that waited for a run has no door until it is known whose it is.
         let way_out = WayOut::prepare(plan.policy(), containers.launcher.threads())?;
@@ -165,10 +162,10 @@ async fn furnish(
             made.far.fill(stream::iter(nodes)).await.map_err(io("fill the workspace of the container"))?;
         }
         drop(held);
-        Ok((proofs, egress, trust, laid, later, copy))
+        Ok((proofs, egress, trust, laid, copy))
     };
     match work.await {
-        Ok((proofs, egress, trust, laid, later, copy)) => {
+        Ok((proofs, egress, trust, laid, copy)) => {
             let Made { far, place, .. } = made;
             let guest = Kept::new(Link::Far(Arc::clone(&far)));
             let shown = Shown::AsAsked;
@@ -180,7 +177,6 @@ async fn furnish(
                 prepared,
                 shown,
                 laid,
-                later,
                 copy,
                 egress,
                 trust,

@@ -42,20 +42,7 @@ pub(super) fn find_in(
 ) -> Result<Vec<PathBuf>, StartError> {
     let root = folder.opened().try_clone();
     let root = root.map_err(|source| StartError::WorkingDirectory { path: folder.path().to_owned(), source })?;
-    walk(folder.path(), &root, Path::new(""), deny, state, SystemTime::now(), &mut |_| {})
-}
-
-/// Likewise, below the folder `from` of the workspace that `root` is. Each folder is told to `each` before it is looked at.
-pub(crate) fn find_from(
-    (workspace, root): (&Path, &OwnedFd),
-    from: &Path,
-    deny: &[Sourced<Glob>],
-    state: Option<&StateFolder>,
-    each: &mut dyn FnMut(&Path),
-) -> Result<Vec<PathBuf>, StartError> {
-    // What is remembered is the whole workspace.
-    let state = state.filter(|_| from.as_os_str().is_empty());
-    walk(workspace, root, from, deny, state, SystemTime::now(), each)
+    walk(folder.path(), root, deny, state, SystemTime::now())
 }
 
 fn find_at(
@@ -66,17 +53,15 @@ fn find_at(
 ) -> Result<Vec<PathBuf>, StartError> {
     let root = rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| StartError::WorkingDirectory { path: workspace.to_owned(), source: errno.into() })?;
-    walk(workspace, &root, Path::new(""), deny, state, now, &mut |_| {})
+    walk(workspace, root, deny, state, now)
 }
 
 fn walk(
     workspace: &Path,
-    root: &OwnedFd,
-    from: &Path,
+    root: OwnedFd,
     deny: &[Sourced<Glob>],
     state: Option<&StateFolder>,
     now: SystemTime,
-    each: &mut dyn FnMut(&Path),
 ) -> Result<Vec<PathBuf>, StartError> {
     if deny.is_empty() {
         return Ok(Vec::new());
@@ -85,19 +70,18 @@ fn walk(
         path: workspace.join(folder),
         source: errno.into(),
     };
-    let place = state.and_then(|state| Place::of(state, workspace, root, deny));
+    let place = state.and_then(|state| Place::of(state, workspace, &root, deny));
     let kept = place.as_ref().map(Place::read).unwrap_or_default();
     let mut known = Known::parse(&kept, now);
-    let mut walk = Walk::from(from);
+    let mut walk = Walk::default();
     // Not written before it is needed: each page of it would be a fault.
     let mut piece = Vec::<u8>::with_capacity(PIECE);
     while let Some((folder, kind)) = walk.left.pop() {
-        each(&folder);
-        if let Some(names) = known.recall(root, &folder) {
+        if let Some(names) = known.recall(&root, &folder) {
             walk.take(&folder, &names)?;
             continue;
         }
-        let opened = match open(root, &folder) {
+        let opened = match open(&root, &folder) {
             Ok(opened) => opened,
             // What is in it is not known. The program may know, or may open it: inside, it is the owner of its copy.
             Err(Errno::ACCESS | Errno::PERM) if !folder.as_os_str().is_empty() => {
@@ -132,7 +116,7 @@ fn walk(
     if let Some(place) = place {
         place.keep(known);
     }
-    let linked = linked::other_names(root, &walk.found).map_err(|error| match error {
+    let linked = linked::other_names(&root, &walk.found).map_err(|error| match error {
         LinksError::TooMany => too_large("more than 200,000 entries in what is denied"),
         LinksError::Folder(folder, errno) => failed(&folder, errno),
     })?;
@@ -156,11 +140,13 @@ struct Walk {
     seen: usize,
 }
 
-impl Walk {
-    fn from(folder: &Path) -> Self {
-        Self { left: vec![(folder.to_owned(), FileType::Directory)], found: Vec::new(), seen: 0 }
+impl Default for Walk {
+    fn default() -> Self {
+        Self { left: vec![(PathBuf::new(), FileType::Directory)], found: Vec::new(), seen: 0 }
     }
+}
 
+impl Walk {
     /// Goes on with what `folder` has.
     fn take(&mut self, folder: &Path, names: &Names<'_>) -> Result<(), StartError> {
         self.seen += names.entries;
@@ -210,12 +196,6 @@ impl Read {
             denied: self.denied.iter().map(Vec::as_slice).collect(),
         }
     }
-}
-
-/// Whether every change of the file system that `root` lies on is made here, so that this kernel knows of it.
-pub(crate) fn is_changed_here_only(root: &OwnedFd) -> bool {
-    let kind = rustix::fs::fstatfs(root).ok().and_then(|stat| u32::try_from(stat.f_type).ok());
-    kind.is_some_and(|kind| known::KEEP_THEIR_TIMES.contains(&kind))
 }
 
 /// Opens a folder below the workspace. No link is followed: one that came in its place since leads elsewhere.

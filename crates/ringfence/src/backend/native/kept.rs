@@ -13,13 +13,11 @@ use ringfence_linux::wall::Entry;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
 use super::image::Root;
-use super::view::Beneath;
 use super::{Native, groups_of, kept, program, trust, view};
 use crate::BoxFuture;
 use crate::backend::counters::Counters;
 use crate::backend::guest::{self, Kept, Link, Proofs};
 use crate::backend::inside::{self, CODE, workspace_at};
-use crate::backend::later::Later;
 use crate::backend::process::in_session;
 use crate::backend::spawn::in_a_session;
 use crate::backend::{
@@ -41,7 +39,6 @@ struct Standing {
     capabilities: Capabilities,
     proofs: Proofs,
     lower: Option<Arc<Lower>>,
-    later: Option<Arc<Later>>,
     // After the guest: the group is removed when what it counts is gone.
     group: Option<Arc<Cgroup>>,
 }
@@ -54,8 +51,8 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
     // Each run has a folder of its own there for its code.
     let code = Entry::Scratch { at: CODE.into(), mode: 0o700, size: None };
     let code = std::iter::once(code).chain(trust::entries(way_out.as_ref(), root.as_ref())).collect();
-    let mut view = view(plan, native, &workspace, root.as_ref(), code)?;
-    let Beneath { lower, later } = std::mem::take(&mut view.beneath);
+    let view = view(plan, native, &workspace, root.as_ref(), code)?;
+    let lower = view.lower.clone();
     let null = File::options()
         .read(true)
         .write(true)
@@ -67,23 +64,14 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
     let (proofs, egress) = link.proven_for(plan, way_out).await?;
     let proofs: Proofs = proofs.into_iter().map(when).collect();
     let groups = groups_of(group.as_ref());
-    let guest = Kept::new(link);
-    if let Some(later) = &later {
-        let behind = async { Ok((guest.layer().await?, guest.workspace().await?)) };
-        let failed = |source| StartError::Io { attempt: "hold the workspace behind the wall", source };
-        let (upper, merged) = behind.await.map_err(failed)?;
-        let (Some(upper), Some(merged)) = (upper, merged) else { return Err(failed(io::ErrorKind::NotFound.into())) };
-        later.stand(upper, merged).map_err(failed)?;
-    }
     Ok(Arc::new(Standing {
-        guest,
+        guest: Kept::new(link),
         egress,
         workspace,
         root,
         capabilities: Capabilities::new(BackendKind::Native, in_a_session(kept(plan.policy(), groups))),
         proofs,
         lower,
-        later,
         group: group.map(Arc::new),
     }))
 }
@@ -112,7 +100,6 @@ impl Backend for Standing {
         Box::pin(async move {
             let mut sandbox = in_session(plan, &self.guest, |number| self.start(plan, number))?;
             sandbox.proofs = self.proofs.clone();
-            sandbox.later = self.later.clone();
             sandbox.network = self.egress.as_ref().map(Egress::follow);
             sandbox.image = self.root.as_ref().map(|root| root.name().to_owned());
             if let Some(group) = &self.group {
@@ -167,9 +154,6 @@ impl KeptWall for Standing {
     }
 
     fn take_left(&self) -> Left {
-        if let Some(later) = &self.later {
-            later.close();
-        }
         let left = self.guest.take_left();
         let (changed, full) = left.as_ref().map_or((false, false), |left| (left.changed, left.full));
         let layer = match (&self.lower, left) {

@@ -30,7 +30,6 @@ pub use self::image::ImageError;
 use super::counters::Counters;
 use super::door;
 use super::inside::{self, CODE, search_path, workspace_at};
-use super::later;
 use super::pipes::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
 use super::{Backend, Capabilities, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError};
@@ -39,6 +38,7 @@ use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::state::StateFolder;
 use crate::way_out::WayOut;
+use crate::workspace::layer::Lower;
 
 /// The guest, and so many more that who counts sees the limit passed, and not only reached, before the kernel stops it.
 const PROCESSES_BEYOND: u64 = 1 + 32;
@@ -179,14 +179,13 @@ impl Native {
         let at = workspace_at(plan)?;
         let mut code = view::files(plan, Path::new(CODE));
         code.extend(trust::entries(way_out.as_ref(), root.as_ref()));
-        let mut view = view(plan, self, &at, root.as_ref(), code)?;
+        let view = view(plan, self, &at, root.as_ref(), code)?;
         let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
-        let beneath = std::mem::take(&mut view.beneath);
+        let lower = view.lower.clone();
         let (guest, group) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)?;
         let mut sandbox = pipes.behind(guest)?;
         sandbox.counters = group.map(|group| Counters::Cgroup(Arc::new(group)));
-        sandbox.lower = beneath.lower;
-        sandbox.later = beneath.later;
+        sandbox.lower = lower;
         sandbox.image = root.map(|root| root.name().to_owned());
         sandbox.proven(plan, way_out).await?;
         self.prepare_again(plan);
@@ -287,7 +286,7 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
         (Guarantee::CleanEnvironment, Strength::Enforced, "made from the pass-list"),
         (Guarantee::FsConfined, Strength::Enforced, "own root by pivot_root, Landlock"),
         (Guarantee::FsQuota, Strength::Enforced, "one tmpfs for all that can be written"),
-        (Guarantee::FsDeny, Strength::Enforced, later::BY_TAKING_AWAY),
+        (Guarantee::FsDeny, Strength::Enforced, "files that matched at the start are absent"),
         (Guarantee::FsWorkspaceMode, Strength::Enforced, "mounts of its own"),
         (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only"),
         (
@@ -341,8 +340,8 @@ struct View {
     system: usize,
     trees: view::Trees,
     writable: Vec<(OsString, Access)>,
-    /// The host's side of the workspace.
-    beneath: view::Beneath,
+    /// The workspace, when what is changed of it is kept.
+    lower: Option<Arc<Lower>>,
 }
 
 fn view(
@@ -367,7 +366,7 @@ fn view(
     }
     let hidden = view::hide(&mut entries, plan.workspace(), at, state)?;
     entries.extend(hidden);
-    let (workspace, shown) = view::workspace(plan, at, identity, state, &mut trees)?;
+    let (workspace, reviewed) = view::workspace(plan, at, identity, state, &mut trees)?;
     entries.extend(workspace);
     let mut mounts = view::mounts(plan)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, state)?;
@@ -378,9 +377,9 @@ fn view(
         entries.insert(0, root.ground(&entries, identity, &mut trees)?);
     }
     let writable = view::writable_paths(&entries);
-    let beneath = shown.map(|shown| shown.beneath(plan, at, &entries, state)).transpose()?.unwrap_or_default();
+    let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
     let wall = wall_for(plan.policy(), identity, entries);
-    Ok(View { wall, system, trees, writable, beneath })
+    Ok(View { wall, system, trees, writable, lower })
 }
 
 /// The program of `plan`, whose code is in the folder `code` inside.

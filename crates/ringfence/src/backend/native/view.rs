@@ -14,7 +14,6 @@ use rustix::fs::FileType;
 
 use super::pinned::Pinned;
 use super::{StartError, deny, wall_error};
-use crate::backend::later::Later;
 use crate::plan::Plan;
 use crate::request::{InputFile, Work};
 use crate::state::StateFolder;
@@ -122,14 +121,14 @@ pub(in crate::backend) struct Trees {
     maps: Vec<OwnerMap>,
 }
 
-/// The workspace, as its mode says; and what of the host lies below it, where that is something.
+/// The workspace, as its mode says.
 pub(in crate::backend) fn workspace(
     plan: &Plan,
     at: &Path,
     identity: Identity,
     state: &StateFolder,
     trees: &mut Trees,
-) -> Result<(Vec<Entry>, Option<ShownFolder>), StartError> {
+) -> Result<(Vec<Entry>, Option<Reviewed>), StartError> {
     let mode = plan.policy().fs.mode.value;
     if mode == WorkspaceMode::Ephemeral {
         return Ok((vec![Entry::Scratch { at: at.to_owned(), mode: 0o755, size: None }], None));
@@ -147,48 +146,28 @@ pub(in crate::backend) fn workspace(
         // Not a bind: a socket of a host's service in it would answer.
         WorkspaceMode::ReadOnly | WorkspaceMode::Ephemeral => Access::ReadOnly,
     };
-    let written = match access {
-        Access::ReadWrite => Written::Kept,
-        Access::ReadOnly if plan.policy().fs.deny.is_empty() => Written::Forgotten,
-        Access::ReadOnly => Written::Nothing,
+    let (written, reviewed) = match access {
+        Access::ReadWrite => (Written::Kept, Some(Reviewed { folder, absent: denied.clone() })),
+        Access::ReadOnly => (Written::Forgotten, None),
     };
-    let shown = ShownFolder { folder, absent: denied.clone(), written };
-    Ok((vec![Entry::CopyOnWrite { source, at: at.to_owned(), absent: denied, access, written }], Some(shown)))
+    Ok((vec![Entry::CopyOnWrite { source, at: at.to_owned(), absent: denied, access, written }], reviewed))
 }
 
-/// A folder of the host that is shown as the workspace.
-pub(in crate::backend) struct ShownFolder {
+/// A workspace whose changes are kept.
+pub(in crate::backend) struct Reviewed {
     folder: Pinned,
     absent: Vec<PathBuf>,
-    written: Written,
 }
 
-/// What a wall has to do with the folder of the host that it shows as the workspace.
-#[derive(Debug, Default)]
-pub(in crate::backend) struct Beneath {
-    /// What a private layer lies over, when what is changed is kept.
-    pub(in crate::backend) lower: Option<Arc<Lower>>,
-    /// What is denied and comes later, when something is denied.
-    pub(in crate::backend) later: Option<Arc<Later>>,
-}
-
-impl ShownFolder {
-    /// What lies below, when the workspace of `plan` is at `at` and all of `entries` are shown.
-    pub(in crate::backend) fn beneath(
-        self,
-        plan: &Plan,
-        at: &Path,
-        entries: &[Entry],
-        state: &StateFolder,
-    ) -> Result<Beneath, StartError> {
+impl Reviewed {
+    /// What a private layer lies over, when the workspace is at `at` and all of `entries` are shown.
+    pub(in crate::backend) fn lower(self, at: &Path, entries: &[Entry]) -> Result<Arc<Lower>, StartError> {
         let below = |path: &Path| path.strip_prefix(at).ok().map(Path::to_owned);
         let made = entries.iter().filter_map(place_of).filter_map(below);
         let made = made.filter(|path| !path.as_os_str().is_empty()).collect();
         let path = self.folder.path().to_owned();
         let lower = Lower::new(self.folder.into_opened(), path, self.absent, made);
-        let lower = lower.map(Arc::new).map_err(|error| wall_error("look at the workspace", &error))?;
-        let later = Later::new(&lower, &plan.policy().fs.deny, state);
-        Ok(Beneath { lower: Some(lower).filter(|_| self.written == Written::Kept), later })
+        lower.map(Arc::new).map_err(|error| wall_error("look at the workspace", &error))
     }
 }
 
