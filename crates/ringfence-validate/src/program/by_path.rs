@@ -30,8 +30,13 @@ impl Run<'_, '_> {
     /// `tests/*.sh`: any program of that folder. Below the workspace, and told nothing, that is as good as its name; elsewhere it may be a
     /// disguise, and so it may be where something is read that an interpreter would run.
     pub(super) fn program_by_pattern(&mut self, first: &Argument) -> bool {
-        let told = self.arguments.len() > 1 || self.input != Stream::default();
-        if told {
+        let plain =
+            |argument: &Argument| argument.known().is_some_and(|word| word.starts_with("--") && !word.contains('='));
+        let reads = self.input.text.is_some() || !self.input.texts.is_empty();
+        if reads
+            || self.input.flows.iter().any(|flow| *flow != Flow::Input)
+            || !self.arguments.iter().skip(1).all(plain)
+        {
             return false;
         }
         let text = self.reading.scope.resolve(&first.text);

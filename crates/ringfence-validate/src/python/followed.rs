@@ -221,6 +221,7 @@ fn modes_archives_and_sums_of_texts_are_followed() {
         Language::Python,
         "import zipfile, subprocess\nzipfile.ZipFile('t.zip').extractall('/tmp/t')\nsubprocess.run(['/tmp/t/go'])",
     );
-    ordinary(Language::Python, "class A: pass\nprint([c.__name__ for c in A.__mro__], A().__class__.__mro__)");
+    check("import functools, os\nfunctools.lru_cache(os.system).__wrapped__('ls')", &["trick InnerParts"]);
+    ordinary(Language::Python, "import functools\n@functools.lru_cache\ndef f(n): return n\nprint(f.__wrapped__(2))");
     check("print(getattr(().__class__.__base__, input()))", &["trick InnerParts"]);
 }

@@ -15,9 +15,9 @@ impl Walker<'_, '_> {
         let (left, adds) = left.strip_suffix('+').map_or((left, false), |left| (left, true));
         let (name, index) = left.split_once('[').map_or((left, None), |(name, index)| (name, Some(index)));
         let span = self.span(word);
-        let mut named = false;
+        let mut keys = Vec::new();
         let mut value = if let Some(list) = right.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
-            self.array(list, word, &mut named)
+            self.array(list, word, &mut keys)
         } else {
             let argument = self.single_of(right, word, Quotes::Mean);
             Value { fields: vec![argument.text], flows: argument.flows }
@@ -25,7 +25,7 @@ impl Walker<'_, '_> {
         if adds || index.is_some() {
             self.reading.settle(name);
         }
-        if let Some(all) = self.placed(name, index, adds, named, &value) {
+        if let Some(all) = self.placed(name, index, adds, keys, &value, word) {
             return Some((name.to_owned(), all, span));
         }
         let before = self.reading.scope.variables.get(name);
@@ -64,41 +64,53 @@ impl Walker<'_, '_> {
 
     /// An array whose elements have names for places: which of them a place means is not followed, only that it is one of them. An array
     /// that was such a one is one for good. Nothing for others.
-    fn placed(&mut self, name: &str, index: Option<&str>, adds: bool, named: bool, value: &Value) -> Option<Value> {
+    fn placed(
+        &mut self,
+        name: &str,
+        index: Option<&str>,
+        adds: bool,
+        mut keys: Vec<Text>,
+        value: &Value,
+        word: &Word,
+    ) -> Option<Value> {
         let beside = keys_of(name);
-        let known = self.reading.scope.variables.contains_key(&beside);
+        let known = self.reading.scope.variables.get(&beside).cloned();
         let key = index.map(|index| index.trim_end_matches(']'));
-        if key.is_none() && !adds && !named {
+        if known.is_none() && keys.is_empty() && !key.is_some_and(is_name) {
             return None;
         }
-        if !(known || named || key.is_some_and(is_name)) {
-            return None;
-        }
-        self.reading.scope.place(beside, Value::default());
+        keys.extend(key.map(|key| self.single_of(key, word, Quotes::Mean).text));
+        let mut places = known.unwrap_or_default();
+        places.fields.extend(keys);
+        self.reading.scope.place(beside, places);
         if key.is_none() && !adds {
             return Some(value.clone());
         }
-        if adds || !key.is_some_and(is_name) {
-            return Some(Value { flows: value.flows.clone(), ..Value::hole(name) });
-        }
         let mut all = self.reading.scope.variables.get(name).cloned().unwrap_or_default();
-        all.fields.push(value.first());
+        all.fields.extend(value.fields.iter().cloned());
+        if adds {
+            all.fields.push(Text::hole(Hole::Value));
+        }
         all.flows.extend(value.flows.clone());
         Some(all)
     }
 
     /// The elements of `(a "b c")`.
-    fn array(&mut self, list: &str, word: &Word, named: &mut bool) -> Value {
+    fn array(&mut self, list: &str, word: &Word, keys: &mut Vec<Text>) -> Value {
         let mut value = Value::default();
         let mut odd = false;
         let elements = elements(list);
-        let value_of = |element: &str| {
+        let placed = |element: &str| {
             let (key, value) = element.strip_prefix('[')?.split_once("]=")?;
-            is_name(key).then(|| value.to_owned())
+            Some((key.to_owned(), value.to_owned()))
         };
-        *named = !elements.is_empty() && elements.iter().all(|element| value_of(element).is_some());
+        let named = elements.iter().all(|element| placed(element).is_some_and(|(key, _)| is_name(&key)));
         for element in elements {
-            if let (true, Some(rest)) = (*named, value_of(&element)) {
+            let place = placed(&element);
+            if let Some((key, _)) = &place {
+                keys.push(self.single_of(key, word, Quotes::Mean).text);
+            }
+            if let (true, Some((_, rest))) = (named, place) {
                 let argument = self.single_of(&rest, word, Quotes::Mean);
                 value.fields.push(argument.text);
                 value.flows.extend(argument.flows);

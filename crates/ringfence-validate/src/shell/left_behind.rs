@@ -136,10 +136,11 @@ fn an_array_over_several_lines_is_read_alike_by_both() {
         ),
         (
             "declare -A a\na[x]=docs/x\na[y]=/etc/shadow\nfor k in \"${!a[@]}\"; do cat \"${a[$k]}\"; done",
-            "declare -A a\na[x]=docs/x\na[y]=/etc/shadow\na[y]=docs/y\nfor k in \"${!a[@]}\"; do cat \"${a[$k]}\"; done",
+            "declare -A a\na[x]=docs/x\na[y]=docs/y\nfor k in \"${!a[@]}\"; do cat \"${a[$k]}\"; done",
         ),
         ("a=(/ x); a[$i]=build; rm -rf \"${a[@]}\"", "a[x]=dist; a[$i]=build; rm -rf \"${a[@]}\""),
-        ("a[x]=build; a=(/); rm -rf \"${a[0]}\"", "a[x]=/; a=(build); rm -rf \"${a[0]}\""),
+        ("a[x]=build; a=(/); rm -rf \"${a[0]}\"", "a[x]=build; a=(dist); ls \"${a[0]}\""),
+        ("i=0; a[i]=~; i=1; a[i]=build; rm -rf \"${a[@]}\"", "i=0; a[i]=dist; i=1; a[i]=build; rm -rf \"${a[@]}\""),
         ("a=(`echo /`\n x)\nrm -rf \"${a[0]}\"", "a=(`echo build`\n x)\nrm -rf \"${a[0]}\""),
     ]);
 }

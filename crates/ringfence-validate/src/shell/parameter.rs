@@ -48,7 +48,7 @@ pub(super) fn expand(
     let mut name = name.to_owned();
     if indirect && matches!(index, Some("@" | "*")) && operation.is_empty() {
         // The places of an array, not what another variable holds.
-        expansion.value(&Text::hole(Hole::Value), quoted);
+        expansion.each(&any_of(lookup(walker, &super::assign::keys_of(&name)), &name), quoted);
         return;
     }
     if indirect {
@@ -83,6 +83,10 @@ pub(super) fn expand(
             Some(value.first())
         }
         (Some(_), Some(_)) if lookup(walker, &super::assign::keys_of(&name)).is_some() => {
+            if operation.is_empty() {
+                expansion.each(&any_of(found, &name), quoted);
+                return;
+            }
             Some(Text::hole(Hole::Variable(name.clone())))
         }
         (Some(value), Some(index)) => Some(
@@ -238,6 +242,13 @@ fn take_name(body: &str) -> (&str, Option<&str>, &str) {
 }
 
 /// What the text says about a variable, or what every shell has.
+/// All that may stand at a place of an array whose places have names, and something else.
+fn any_of(array: Option<Value>, name: &str) -> Vec<Text> {
+    let mut all = array.map(|array| array.fields).unwrap_or_default();
+    all.push(Text::hole(Hole::Variable(name.to_owned())));
+    all
+}
+
 pub(super) fn lookup(walker: &mut Walker<'_, '_>, name: &str) -> Option<Value> {
     walker.reading.settle(name);
     if let Some(value) = walker.reading.scope.variables.get(name) {
