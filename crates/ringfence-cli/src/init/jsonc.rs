@@ -143,6 +143,10 @@ impl Reader<'_> {
 
 fn read(text: &str) -> Result<Node, NotJson> {
     let mut reader = Reader { text, at: 0 };
+    // For some readers a comment ends there, for others it does not.
+    if let Some(at) = text.match_indices('\r').map(|(at, _)| at).find(|at| !text[at + 1..].starts_with('\n')) {
+        return Err(Reader { text, at }.wrong("a line ends with a carriage return alone; end it with a line feed"));
+    }
     reader.skip()?;
     let root = reader.value(0)?;
     reader.skip()?;
@@ -396,8 +400,19 @@ mod tests {
 
     #[test]
     fn what_is_no_json_or_stands_in_the_way_is_an_error() {
-        for bad in ["/*/", "{ /*/ }", "{", "{\"a\" 1}", "[1 2]", "{} x", "{\"a\":1,\"a\":2}", "/* x", "{'a': 1}", "nul"]
-        {
+        for bad in [
+            "{\"a\": 1 // x\r}\n}",
+            "/*/",
+            "{ /*/ }",
+            "{",
+            "{\"a\" 1}",
+            "[1 2]",
+            "{} x",
+            "{\"a\":1,\"a\":2}",
+            "/* x",
+            "{'a': 1}",
+            "nul",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
         assert!(parse(&"[".repeat(100_000)).is_err());
