@@ -15,6 +15,10 @@ pub(crate) struct NotJson {
     what: &'static str,
 }
 
+/// What may stand between values, and of that what does not end a line. Nothing else is a space here, whatever it is elsewhere.
+const SPACES: [char; 5] = [' ', '\t', '\r', '\n', '\u{feff}'];
+const BLANKS: [char; 2] = [' ', '\t'];
+
 /// A value and where it stands.
 #[derive(Debug, Clone)]
 struct Node {
@@ -52,7 +56,7 @@ impl Reader<'_> {
     fn skip(&mut self) -> Result<(), NotJson> {
         loop {
             let rest = self.rest();
-            let spaces = rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n', '\u{feff}']).len();
+            let spaces = rest.len() - rest.trim_start_matches(SPACES).len();
             self.at += spaces;
             let rest = self.rest();
             if rest.starts_with("//") {
@@ -263,7 +267,7 @@ fn put(text: &str, container: &Node, depth: usize, item: Item<'_>) -> String {
         let start = container.span.start + 1;
         let rest = &text[start..];
         // Only spaces up to the end of the container: they go. A comment stays.
-        let blank = rest.len() - rest.trim_start().len();
+        let blank = rest.len() - rest.trim_start_matches(SPACES).len();
         let is_empty = start + blank + 1 == container.span.end;
         let (skip, closing) = match is_empty {
             true => (blank, format!("{end_of_line}{}", unit.repeat(depth))),
@@ -298,16 +302,16 @@ fn after_comma(text: &str, at: usize) -> usize {
 /// A comment on the same line belongs to what stands before it.
 fn end_of_what_belongs(text: &str, at: usize) -> usize {
     let line = text[at..].split(['\n', '\r']).next().unwrap_or_default();
-    let words = line.trim_start();
+    let words = line.trim_start_matches(BLANKS);
     // Behind a comment the container may end.
-    let alone = |end: usize| words.get(end..).is_some_and(|rest| rest.trim().is_empty());
+    let alone = |end: usize| words.get(end..).is_some_and(|rest| rest.trim_matches(BLANKS).is_empty());
     let whole = words.starts_with("//") || (words.starts_with("/*") && end_of_comment(words).is_some_and(alone));
-    if whole { at + line.trim_end().len() } else { at }
+    if whole { at + line.trim_end_matches(BLANKS).len() } else { at }
 }
 
 /// What one level is indented by.
 fn unit(text: &str) -> String {
-    let spaces = |line: &str| line[..line.len() - line.trim_start_matches([' ', '\t']).len()].to_owned();
+    let spaces = |line: &str| line[..line.len() - line.trim_start_matches(BLANKS).len()].to_owned();
     text.lines().map(spaces).find(|indent| !indent.is_empty()).unwrap_or_else(|| "  ".to_owned())
 }
 
@@ -394,6 +398,14 @@ mod tests {
     fn a_comment_ends_where_every_reader_says_and_the_container_may_end_behind_it() {
         let text = "{\"a\":\n[1] /* x */ } /* y */";
         assert_eq!(parse(&set(text, &["b"], &json!(2)).unwrap()).unwrap(), json!({ "a": [1], "b": 2 }));
+        for end in ["\u{b}", "\u{a0}", "\u{2028}", " "] {
+            let text = format!("{{\n \"a\": [1] // x{end}\n}}\n");
+            assert_eq!(
+                parse(&set(&text, &["b"], &json!(2)).unwrap()).unwrap(),
+                json!({ "a": [1], "b": 2 }),
+                "{text:?}"
+            );
+        }
         // For an agent all of this is a comment.
         assert_eq!(parse("{ /*/ \"a\": 1, /*/ \"b\": 2 }").unwrap(), json!({ "b": 2 }));
     }
