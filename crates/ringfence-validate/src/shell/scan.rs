@@ -372,12 +372,20 @@ impl Scanner<'_> {
     }
 
     fn digits(&mut self) -> Result<(), Broken> {
-        let start = self.at;
-        while self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
-            self.at += 1;
+        let mut count = 0;
+        loop {
+            match self.bytes.get(self.at..) {
+                Some([b'0'..=b'9', ..]) => {
+                    count += 1;
+                    self.at += 1;
+                }
+                // The number goes on in the next line.
+                Some([b'\\', b'\n', ..]) => self.at += 2,
+                _ => break,
+            }
         }
         let descriptor = self.bytes.get(self.at).is_some_and(|byte| b"<>".contains(byte));
-        if descriptor && self.at - start > 4 { Err(Broken::Descriptor) } else { Ok(()) }
+        if descriptor && count > 4 { Err(Broken::Descriptor) } else { Ok(()) }
     }
 
     fn brace(&mut self) {
@@ -499,5 +507,6 @@ mod tests {
         let nested = format!("{}a;b{}", "( ".repeat(40), " )".repeat(40));
         assert!(scan(&nested, 0, From::Top).unwrap().cost > 1_000_000_000);
         assert_eq!(scan("99999999999>x", 0, From::Top), Err(Broken::Descriptor));
+        assert_eq!(scan("ls\n66666\\\n66666\\\n>x", 0, From::Top), Err(Broken::Descriptor));
     }
 }
