@@ -270,7 +270,7 @@ impl Scanner<'_> {
                 }
             }
             b'<' if self.bytes.get(self.at..self.at + 3) == Some(b"<<<") => self.at += 3,
-            b'<' if self.next() == Some(b'<') => self.here_document(),
+            b'<' if self.next() == Some(b'<') => self.here_document()?,
             b'\n' if !self.waiting.is_empty() => self.bodies(),
             b'0'..=b'9' if self.starts_word() => self.digits()?,
             b'!' if self.starts_word() => {
@@ -424,7 +424,7 @@ impl Scanner<'_> {
         self.note_depth();
     }
 
-    fn here_document(&mut self) {
+    fn here_document(&mut self) -> Result<(), Broken> {
         self.at += 2;
         let strip_tabs = self.bytes.get(self.at) == Some(&b'-');
         if strip_tabs {
@@ -446,7 +446,12 @@ impl Scanner<'_> {
             }
             self.at += 1;
         }
+        if delimiter.is_empty() {
+            // A parser looks for its end without end.
+            return Err(Broken::Open);
+        }
         self.waiting.push(HereDocument { delimiter, strip_tabs });
+        Ok(())
     }
 
     /// Leaps over the bodies that start on the next line, to the end of the last delimiter.
@@ -507,6 +512,7 @@ mod tests {
         let nested = format!("{}a;b{}", "( ".repeat(40), " )".repeat(40));
         assert!(scan(&nested, 0, From::Top).unwrap().cost > 1_000_000_000);
         assert_eq!(scan("99999999999>x", 0, From::Top), Err(Broken::Descriptor));
+        assert_eq!(scan("cat <<'' ", 0, From::Top), Err(Broken::Open));
         assert_eq!(scan("ls\n66666\\\n66666\\\n>x", 0, From::Top), Err(Broken::Descriptor));
     }
 }
