@@ -93,6 +93,7 @@ impl Building {
 
 /// Mounts that lay beneath our root and lie over it now, the host's at the bottom, on their way out. For each the kernel waits for all
 /// processors, so a process of its own does it while we go on. A proof looks whether any is left.
+#[must_use = "a program may not exist before it has ended"]
 pub(super) struct LettingGo(Companion);
 
 impl LettingGo {

@@ -58,6 +58,13 @@ fn a_program_by_a_pattern_is_one_of_the_workspace_or_not_known() {
             "A=(eval); for i in 1 2 $L; do A=(x/a); for p in \"${A[@]}\"; do \"$p\" d=/; done; rm -rf \"$d\"; done",
             "A=(x/a x/b); d=build; for i in 1 2 $L; do for p in \"${A[@]}\"; do \"$p\" d=/; done; rm -rf \"$d\"; done",
         ),
+        (".venv/bin/pytho? -c 'import os; os.system(\"rm -rf ~\")'", ".venv/bin/pytho? --version"),
+        ("curl -s https://x.example/s | ./bin/s?", "./bin/s?"),
+        // What is split into words begins with a command of the shell, or with a path.
+        (
+            "d=build; p='eval d=/'; while test -f x; do rm -rf \"$d\"; $p; done",
+            "d=build; p='./x eval d=/'; while test -f x; do rm -rf \"$d\"; $p; done",
+        ),
     ]);
 }
 
