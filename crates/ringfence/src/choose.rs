@@ -33,7 +33,7 @@ impl Inner {
                 Err(unavailable) => {
                     reasons.push(format!("{kind}: {}", unavailable.reason));
                     // Who named the tier has accepted its gaps, and wants to know what else is in the way.
-                    own_fix = Some(unavailable.fix).filter(|_| wanted == [BackendKind::Landlock]);
+                    own_fix = (wanted == [BackendKind::Landlock]).then_some(unavailable.fix);
                 }
             }
         }

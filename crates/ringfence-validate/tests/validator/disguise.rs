@@ -32,7 +32,7 @@ const DRESSES: [(&str, Dress); 40] = [
     ("the name by a default value", |line| name_as(line, |name| format!("${{q9:-{name}}}"))),
     ("eval", |line| Some(format!("eval {}", quoted(line)))),
     ("eval of a variable", |line| Some(format!("q9={}; eval \"$q9\"", quoted(line)))),
-    ("sh -c", |line| Some(format!("sh -c {}", quoted(line))).filter(|_| !is_bash_only(line))),
+    ("sh -c", |line| (!is_bash_only(line)).then(|| format!("sh -c {}", quoted(line)))),
     ("bash -c behind env", |line| Some(format!("env -i bash -c {}", quoted(line)))),
     ("env -S", |line| words(line).map(|words| format!("env -S '{}'", words.join(" ")))),
     ("base64 into a shell", |line| Some(format!("echo {} | base64 -d | bash", base64(line.as_bytes())))),
@@ -93,7 +93,7 @@ const DRESSES: [(&str, Dress); 40] = [
         Some(format!("if a9; then set -- {name}; else set -- echo; fi; \"$1\"{rest}"))
     }),
     ("an alias that a branch sets", |line| {
-        Some(format!("if a9; then alias q9={}; fi; q9", quoted(line))).filter(|_| closed(line).is_some())
+        closed(line).map(|_| format!("if a9; then alias q9={}; fi; q9", quoted(line)))
     }),
     ("an exported variable of a child", |line| Some(format!("export q9={}; bash -c 'eval \"$q9\"'", quoted(line)))),
     ("a command of Python", |line| {

@@ -184,7 +184,7 @@ fn a_whiteout_cannot_name_the_folder_above() {
 #[test]
 fn f17_devices_and_pipes_are_left_out_and_no_file_changes_its_user() {
     let ground = Ground::new();
-    let special = [b'3', b'4', b'6'].map(|kind| member(kind, [kind], "", 0o666, ""));
+    let special = (*b"346").map(|kind| member(kind, [kind], "", 0o666, ""));
     let members = [&special[..], &[member(b'0', "su", "", 0o6755, "x"), member(b'5', "tmp", "", 0o3777, "")]].concat();
     assert_eq!(ground.unpack(&[archive(&[file("3", "covered")]), archive(&members)], SMALL).unwrap(), 3);
     assert_eq!(ground.listing(), ["su x", "tmp/"]);

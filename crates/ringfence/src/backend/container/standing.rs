@@ -107,7 +107,7 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
         }
     };
     let standing = furnish(containers, plan, wanted, made, filling).await?;
-    Ok(Standing { from: Some(from).filter(|_| containers.pool.is_used()), ..standing })
+    Ok(Standing { from: containers.pool.is_used().then_some(from), ..standing })
 }
 
 /// Has containers wait for runs of `plan`, and says how many do.

@@ -170,7 +170,7 @@ impl Harvest<'_> {
             Beneath::Beside | Beneath::Hidden => match hold(self.lower.folder(), path) {
                 Ok(lower) => {
                     closed = folder.lower == Beneath::Hidden && stat_of(&lower, OsStr::new(".")).is_err();
-                    Some(lower).filter(|_| !closed)
+                    (!closed).then_some(lower)
                 }
                 Err(Errno::ACCESS) if folder.lower == Beneath::Hidden => {
                     closed = true;
