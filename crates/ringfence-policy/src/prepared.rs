@@ -29,12 +29,19 @@ pub(crate) const fn hash(text: &str) -> u64 {
 
 /// A line: its kind, its mark, and the rest.
 fn line<'t>(lines: &mut Lines<'t>) -> Option<(&'t str, Mark, &'t str)> {
-    let mut words = lines.next()?.splitn(6, ' ');
-    let kind = words.next()?;
-    let mut number = || words.next()?.parse::<u32>().ok();
+    let (kind, mut rest) = lines.next()?.split_once(' ')?;
+    let mut number = || {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let number = rest
+            .bytes()
+            .take(digits)
+            .try_fold(0_u32, |sum, digit| sum.checked_mul(10)?.checked_add(u32::from(digit - b'0')));
+        rest = rest.get(digits..)?.strip_prefix(' ')?;
+        number.filter(|_| digits > 0)
+    };
     let (line, column, start, end) = (number()?, number()?, number()?, number()?);
     let mark = Mark { line, column, start: usize::try_from(start).ok()?, end: usize::try_from(end).ok()? };
-    Some((kind, mark, words.next().unwrap_or_default()))
+    Some((kind, mark, rest))
 }
 
 fn node(lines: &mut Lines<'_>) -> Option<Node> {

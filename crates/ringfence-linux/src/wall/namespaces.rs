@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use libc::c_int;
@@ -95,9 +96,10 @@ impl Raised {
     }
 }
 
-/// Whether this process has one thread, so that a fork of it may go on with ordinary code.
+/// Whether this process has one thread, so that a fork of it may go on with ordinary code. The kernel counts each thread as a link
+/// to their folder, which has two of its own.
 pub fn is_single_threaded() -> io::Result<bool> {
-    Ok(fs::read_dir("/proc/self/task")?.take(2).count() == 1)
+    Ok(fs::metadata("/proc/self/task")?.nlink() == 3)
 }
 
 /// What a new process 1 began to join before anything else: where its processes are counted, and its network.
