@@ -93,7 +93,7 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Judge a tool call of an agent, as its hook: reads the call from standard input and answers in the agent's own format
     Hook(HookArgs),
-    /// Say whether a host would be reached, by which rule, and what would allow it
+    /// Say what a command, a program or a connection would do and what the policy says to it, without running it
     Explain(ExplainArgs),
     /// Propose the least policy that would have let through what a run was denied
     Learn(LearnArgs),

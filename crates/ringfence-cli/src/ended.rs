@@ -53,6 +53,12 @@ pub(crate) fn finish(outcome: &Outcome, args: OutputArgs, spoken: Spoken) -> Res
         if let Some(denied) = describe_denied(outcome) {
             chatter::say(&denied);
         }
+        if let [first, ..] = outcome.unreachable.as_slice() {
+            let hosts = outcome.unreachable.join(", ");
+            chatter::say(&format!(
+                "there is no network inside, so {hosts} cannot be reached; `ringfence explain {first}` says what would allow it"
+            ));
+        }
         match outcome.status {
             Status::TimedOut | Status::OutOfMemory | Status::TooManyProcesses => {
                 let rules: Vec<String> = outcome

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 pub use ringfence_validate::{Analysis, Does, Step, Surroundings};
-use ringfence_validate::{Language as Read, Limits, Subject};
+use ringfence_validate::{Contact, Fact, Language as Read, Limits, Subject};
 
 use crate::language::Language;
 use crate::request::{Request, Work, WorkspaceAt};
@@ -55,6 +55,35 @@ pub fn surroundings(request: &Request, workspace: &Path, home: Option<&Path>) ->
     }
 }
 
+/// Hosts that are told of, at most.
+const MOST_HOSTS: usize = 3;
+
+/// The hosts that a request speaks to by names that stand in it, for a person or a model to read. Nothing is decided by them.
+pub(crate) fn hosts(analysis: &Analysis) -> Vec<String> {
+    let mut hosts: Vec<String> = Vec::new();
+    for act in analysis.facts() {
+        if let Fact::Contacts { place, contact, .. } = &act.fact
+            && *contact != Contact::Listen
+            && let Some(host) = place.as_known().and_then(host)
+            && !hosts.iter().any(|known| known == host)
+        {
+            hosts.push(host.to_owned());
+        }
+    }
+    hosts.truncate(MOST_HOSTS);
+    hosts
+}
+
+/// The name in a host, `HOST:PORT` or URL; none for this machine itself, and for what no name looks like.
+fn host(place: &str) -> Option<&str> {
+    let after_scheme = place.split_once("://").map_or(place, |(_, rest)| rest);
+    let authority = after_scheme.split(['/', '?', '#']).next()?;
+    let after_user = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let name = after_user.split(':').next()?;
+    let is_name = name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    (is_name && name.contains('.') && name.contains(|letter: char| letter.is_ascii_alphabetic())).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +102,22 @@ mod tests {
         assert_eq!(commands(&Work::Shell("make && rm -rf build".to_owned())), ["make", "rm -rf build"]);
         let wrapped = Work::Argv(["/bin/bash", "-ec", "rm -rf /"].map(Into::into).to_vec());
         assert_eq!(commands(&wrapped), ["/bin/bash -ec rm -rf /", "rm -rf /"]);
+    }
+
+    #[test]
+    fn hosts_are_told_by_their_names_and_nothing_else_is() {
+        let told = |line: &str| hosts(&analyse(&Work::Shell(line.to_owned()), &Surroundings::default()));
+        assert_eq!(
+            told("curl -s https://user@api.example.com:8443/v1 | jq . && git clone https://code.example/a/b"),
+            ["api.example.com", "code.example"]
+        );
+        assert_eq!(
+            told("curl http://localhost:3000/; curl http://127.0.0.1/; echo https://only.said.example"),
+            [""; 0]
+        );
+        assert_eq!(told("curl https://$1.example"), [""; 0]);
+        assert_eq!(told("curl a.example; curl b.example; curl c.example; curl d.example").len(), MOST_HOSTS);
+        assert_eq!(host("https://a\u{1b}[2J.example/"), None);
     }
 
     #[test]

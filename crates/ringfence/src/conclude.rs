@@ -1,6 +1,6 @@
 //! Puts an outcome together, with what a model should know about it.
 
-use ringfence_policy::ResolvedPolicy;
+use ringfence_policy::{NetMode, ResolvedPolicy};
 
 use crate::event::Violation;
 use crate::monitor::{End, Reason, Watched};
@@ -36,6 +36,7 @@ pub(crate) fn begin(run_id: RunId, plan: Option<&Plan>, policy: &ResolvedPolicy)
         findings: Vec::new(),
         network: Vec::new(),
         network_omitted: 0,
+        unreachable: Vec::new(),
         refusal: None,
         error: None,
         advice: None,
@@ -88,8 +89,8 @@ pub(crate) fn failed(outcome: Outcome, failure: Failure) -> Outcome {
     }
 }
 
-/// The program ran.
-pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPolicy) -> Outcome {
+/// The program ran. It named these `hosts`.
+pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPolicy, hosts: &[String]) -> Outcome {
     outcome.set_output(&watched.stdout, &watched.stderr);
     outcome.workspace_changed = watched.layer_changed;
     outcome.resource_usage = watched.usage;
@@ -125,6 +126,10 @@ pub(crate) fn ended(mut outcome: Outcome, watched: Watched, policy: &ResolvedPol
     };
     outcome.timed_out = outcome.status == Status::TimedOut;
     outcome.oom_killed = outcome.status == Status::OutOfMemory;
+    let has_failed = outcome.status == Status::Exited && outcome.exit_code != Some(0);
+    if has_failed && policy.net.mode.value == NetMode::None {
+        outcome.unreachable = hosts.to_vec();
+    }
     (outcome.advice, outcome.retryable) = advise(&outcome, policy);
     outcome
 }
@@ -200,6 +205,14 @@ fn advise(outcome: &Outcome, policy: &ResolvedPolicy) -> (Option<String>, bool) 
                 true,
             )
         }
+        Status::Exited if !outcome.unreachable.is_empty() => (
+            Some(format!(
+                "The program failed, and there is no network in its sandbox: {} cannot be reached from there. Do without, or ask \
+                 the person you work for to allow it; there is no other way out.",
+                outcome.unreachable.join(", ")
+            )),
+            true,
+        ),
         Status::Exited => {
             (Some("The program itself failed. Read its output, correct it, and try again.".to_owned()), true)
         }

@@ -282,7 +282,7 @@ impl Inner {
             Err(error) => Err(error),
         };
         let outcome = match released {
-            Err(error) => conclude::failed(outcome, error.failure()),
+            Err(error) => conclude::failed(outcome, error.failure().of(plan.work())),
             Ok(sandbox) => {
                 let entry = self.entry(&run_id, Kind::Started, json!({ "backend": plan.backend() }));
                 if let Err(error) = self.ledger.append(&[entry], Durability::Written) {
@@ -296,7 +296,7 @@ impl Inner {
                     outcome.container = sandbox.container;
                     let mut watched = monitor::watch(sandbox, &plan, events, caller, started).await;
                     let layer = std::mem::replace(&mut watched.layer, Ok(None));
-                    let mut outcome = conclude::ended(outcome, watched, plan.policy());
+                    let mut outcome = conclude::ended(outcome, watched, plan.policy(), cleared.hosts());
                     let subject = judge::describe(plan.work());
                     let about =
                         About { run_id: &run_id, subject: &subject, began, policy: plan.policy(), own: &self.own };

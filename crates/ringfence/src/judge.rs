@@ -28,6 +28,7 @@ const UNKNOWN_WORDS: &str = "commands.unknown-words";
 pub struct Cleared {
     approvals: Vec<Approved>,
     findings: Vec<Finding>,
+    hosts: Vec<String>,
 }
 
 impl Cleared {
@@ -50,6 +51,11 @@ impl Cleared {
     /// What was found and let pass.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
+    }
+
+    /// A few of the hosts that it names, to tell why it may have failed.
+    pub(crate) fn hosts(&self) -> &[String] {
+        &self.hosts
     }
 }
 
@@ -87,7 +93,7 @@ impl Judge<'_> {
             }
         }
         let approvals = self.ask_all(work, questions).await?;
-        Ok(Cleared { approvals, findings })
+        Ok(Cleared { approvals, findings, hosts: crate::analysis::hosts(analysis) })
     }
 
     fn hold_commands<'a>(&'a self, analysis: &'a Analysis) -> Result<Vec<Question<'a>>, Refusal> {

@@ -1,5 +1,7 @@
 //! How a run ended, what it used, what was violated, what was really enforced.
 
+use std::ffi::OsString;
+
 use base64::Engine as _;
 use ringfence_policy::BackendKind;
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,7 @@ use crate::egress::Contact;
 use crate::event::Violation;
 use crate::guarantee::{Evidence, Guarantee};
 use crate::refusal::Refusal;
+use crate::request::Work;
 use crate::run_id::RunId;
 use crate::workspace::{AtOnce, Counts};
 
@@ -146,6 +149,9 @@ pub struct Outcome {
     /// How many different ones are not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub network_omitted: u64,
+    /// A few of the hosts that the request names, where its program failed and there is no network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<String>,
     /// Why it was not run.
     pub refusal: Option<Refusal>,
     /// What we failed at.
@@ -250,6 +256,12 @@ fn text_and_exact(bytes: Vec<u8>) -> (String, Option<String>) {
     }
 }
 
+/// Whether this is one word that has others in it.
+fn is_line(argv: &[OsString]) -> bool {
+    let [word] = argv else { return false };
+    word.to_string_lossy().trim().contains([' ', '\t', '\n', ';', '|', '&'])
+}
+
 impl Failure {
     /// A failure from an error and all its causes.
     pub fn new(kind: FailureKind, error: &dyn std::error::Error) -> Self {
@@ -260,6 +272,17 @@ impl Failure {
             cause = error.source();
         }
         Self { kind, chain, hint: None }
+    }
+
+    /// Knowing what was to be run: a whole line where a program's name was expected is for a shell.
+    #[must_use]
+    pub(crate) fn of(self, work: &Work) -> Self {
+        match work {
+            Work::Argv(argv) if self.kind == FailureKind::NotFound && is_line(argv) => {
+                self.hint("no program has that name: for a line of the shell, use `ringfence run --shell LINE`")
+            }
+            Work::Argv(_) | Work::Shell(_) | Work::Code { .. } | Work::Place => self,
+        }
     }
 
     /// Says what to do about it.

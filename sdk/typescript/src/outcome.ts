@@ -84,6 +84,8 @@ export interface Outcome {
   notEnforced: string[];
   violations: Violation[];
   network?: Contact[];
+  /** Hosts that the request names, where its program failed and there is no network. */
+  unreachable?: string[];
   refusal: Refusal | null;
   error: Failure | null;
   advice: string | null;

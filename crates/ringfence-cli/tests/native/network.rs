@@ -123,3 +123,29 @@ six = socket.create_server(('::1', 0), family=socket.AF_INET6); socket.create_co
     python(&stage, Wall::Bare, code, &[&port]);
     assert!(listener.hits() > 0, "the probe proves nothing: it fails without a wall too");
 }
+
+#[test]
+fn a_program_that_fails_for_want_of_a_network_is_told_so_and_nobody_else_is() {
+    const LINE: &str = "curl -sS https://packages.example.org/a.tar.gz";
+    let Some(stage) = walled() else { return };
+    let run = |flags: &[&str], line: &str| {
+        stage.ringfence([&["run"], flags, &["--backend", "native", "--shell", line]].concat()).run()
+    };
+    let told =
+        run(&[], &format!("{LINE} || exit 6")).expect(6, &["there is no network inside", "packages.example.org"]);
+    assert!(told.stderr.contains("`ringfence explain packages.example.org`"), "{told:?}");
+    let outcome = run(&["--json"], &format!("{LINE} || exit 6")).expect(6, &[]).json();
+    assert_eq!(outcome["unreachable"], serde_json::json!(["packages.example.org"]));
+    assert!(outcome["advice"].as_str().unwrap().contains("packages.example.org cannot be reached"), "{outcome}");
+
+    // One that goes on without, one that names no host, and one that has a network.
+    let lines = [(format!("{LINE} || true"), 0), ("exit 6".to_owned(), 6)];
+    for (line, code) in &lines {
+        assert_eq!(run(&["--json"], line).expect(*code, &[]).json()["unreachable"], serde_json::Value::Null, "{line}");
+    }
+    let Some(stage) = walled_with("net: { mode: allowlist, allow: [{ host: other.example }] }\n") else { return };
+    let line = format!("{LINE} || exit 6");
+    let outcome =
+        stage.ringfence(["run", "--json", "--backend", "native", "--shell", &line]).run().expect(6, &[]).json();
+    assert_eq!(outcome["unreachable"], serde_json::Value::Null);
+}

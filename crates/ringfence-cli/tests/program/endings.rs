@@ -71,6 +71,18 @@ fn a_program_that_does_not_exist_is_127() {
 }
 
 #[test]
+fn a_whole_line_in_place_of_a_program_is_told_to_be_for_a_shell() {
+    let stage = Stage::spawn();
+    stage.ringfence(["run", "--", "echo one; echo two"]).run().expect(127, &["hint:", "--shell"]);
+    let told = stage.ringfence(["run", "--", "no-such-program", "one; two"]).run().expect(127, &["hint:"]);
+    assert!(!told.stderr.contains("--shell"), "{told:?}");
+    assert_eq!(
+        stage.ringfence(["run", "-q", "--shell", "echo one; echo two"]).run().expect(0, &[]).text(),
+        "one\ntwo\n"
+    );
+}
+
+#[test]
 fn a_file_that_cannot_be_executed_is_our_failure_and_says_why() {
     let stage = Stage::spawn();
     stage.write("text", "no program\n");

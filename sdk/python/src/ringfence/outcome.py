@@ -118,6 +118,8 @@ class Outcome:
     not_enforced: Tuple[str, ...]
     violations: Tuple[Violation, ...]
     network: Tuple[Contact, ...]
+    #: Hosts that the request names, where its program failed and there is no network.
+    unreachable: Tuple[str, ...]
     refusal: Optional[Refusal]
     error: Optional[Failure]
     advice: Optional[str]
@@ -253,6 +255,7 @@ def _outcome(said: Dict[str, Any]) -> Outcome:
             Contact(one["host"], one["port"], one["allowed"], one.get("rule") or "", one["count"])
             for one in said.get("network", ())
         ),
+        unreachable=tuple(said.get("unreachable", ())),
         refusal=_refusal(said["refusal"]),
         error=_failure(said["error"]),
         advice=_maybe(said, "advice", str),
