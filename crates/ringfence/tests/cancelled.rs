@@ -1,6 +1,6 @@
 //! A run that nobody wants any more is not judged any further, nobody is asked about it any longer, and it never starts.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so by a panic")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by a panic")]
 
 use std::future::pending;
 use std::path::Path;
