@@ -25,11 +25,7 @@ static WORK: LazyLock<PathBuf> = LazyLock::new(|| {
 
 static JUDGES: LazyLock<Vec<(Agent, Judge)>> = LazyLock::new(|| {
     let own = WORK.join("sandbox.policy.yaml");
-    let sources = Sources {
-        project: Project::File(own.clone()),
-        workspace: Some(WORK.clone()),
-        ..Sources::default()
-    };
+    let sources = Sources { project: Project::File(own.clone()), workspace: Some(WORK.clone()), ..Sources::default() };
     let loaded = layers::load(&sources).expect("the policy is one");
     let judge = |agent| {
         let ground = Ground {
