@@ -41,7 +41,7 @@ python_tests() {
     echo "== python: $(python3 --version)"
     local frameworks=$folder/frameworks
     if ! [ -d "$frameworks" ] &&
-        ! python3 -m pip install --quiet --no-compile --target "$frameworks" "${FRAMEWORKS[@]}" >"$state/pip" 2>&1; then
+        ! python3 -m pip install --quiet --no-compile --only-binary=:all: --target "$frameworks" "${FRAMEWORKS[@]}" >"$state/pip" 2>&1; then
         rm -rf "$frameworks"
         skip frameworks "pip could not fetch ${FRAMEWORKS[*]}"
     fi
@@ -81,9 +81,10 @@ typescript_tests() {
             skip agent "npm could not fetch $AGENT_SDK"
         fi
     fi
-    # Nor is this one a part of it: whoever uses it has it.
-    if ! [ -e node_modules/ai ] && ! npm install --no-save --no-package-lock --no-audit --no-fund --prefer-offline "ai@$AI_SDK_VERSION" \
-        "$AGENT_SDK@$AGENT_SDK_VERSION" >"$state/npm" 2>&1; then
+    # Whoever uses this one has it. In a folder of its own, so that what a lock file brought stays as it is; nothing of it is run to install it.
+    if ! [ -e ai/node_modules/ai ] && ! npm install --prefix "$folder/ai" --ignore-scripts --no-save --no-package-lock --no-audit \
+        --no-fund --prefer-offline "ai@$AI_SDK_VERSION" >"$state/npm" 2>&1; then
+        rm -rf ai
         skip frameworks "npm could not fetch ai"
     fi
     "$binary" mcp --help >/dev/null 2>&1 || skip agent "this binary has no \`ringfence mcp\`: only what needs none of it is tried"
@@ -91,6 +92,7 @@ typescript_tests() {
     # A copy of the sources, from where modules are looked for in this folder.
     rm -rf typescript
     mkdir typescript
+    if [ -d ai ]; then ln -s ../ai/node_modules typescript/node_modules; fi
     (cd "$here/typescript" && cp -R src tests package.json tsconfig.json tsconfig.tests.json "$folder/typescript")
     cd typescript
     tsc=$folder/node_modules/.bin/tsc

@@ -4,7 +4,7 @@ import asyncio
 import importlib.util
 import json
 import unittest
-from typing import Any, List
+from typing import Any, Callable, List, TypeVar
 
 from ringfence import CodingTools
 from ringfence.frameworks import functions, langchain_tools, openai_agents_tools, pydantic_ai_tools
@@ -24,7 +24,10 @@ NAMES = [
 ]
 
 
-def needs(module: str) -> Any:
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def needs(module: str) -> Callable[[Test], Test]:
     missing = importlib.util.find_spec(module) is None
     return unittest.skipIf(missing, f"SKIPPED LOUDLY: {module} is not installed")
 
