@@ -3,12 +3,14 @@
 #
 # What npm and pip fetch and the compiler makes lies in FOLDER, target/sdk unless said otherwise; nothing is written beside the
 # sources. What cannot be run here is named at the end. With CI set, or where RINGFENCE_SDK_REQUIRE lists it (python, typescript,
-# agent, with commas), that is a failure. The network is used only to fetch what is not in FOLDER yet.
+# agent, with commas; frameworks only where it is listed), that is a failure. The network is used only to fetch what is not in FOLDER yet.
 set -euo pipefail
 
 AGENT_SDK=@anthropic-ai/claude-agent-sdk
 AGENT_SDK_VERSION=0.3.325
 MYPY_VERSION=2.4.1
+AI_SDK_VERSION=7.0.169
+FRAMEWORKS=(langchain-core==1.7.2 openai-agents==0.24.0 pydantic-ai-slim==2.66.0)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ $# -eq 1 ] || [ $# -eq 2 ] || { echo "usage: sdk/test.sh BINARY [FOLDER]" >&2; exit 2; }
@@ -37,7 +39,14 @@ python_tests() {
         return
     fi
     echo "== python: $(python3 --version)"
-    (cd "$here/python" && RINGFENCE_BIN=$binary PYTHONDONTWRITEBYTECODE=1 python3 -m unittest) || failed+=(python)
+    local frameworks=$folder/frameworks
+    if ! [ -d "$frameworks" ] &&
+        ! python3 -m pip install --quiet --no-compile --only-binary=:all: --target "$frameworks" "${FRAMEWORKS[@]}" >"$state/pip" 2>&1; then
+        rm -rf "$frameworks"
+        skip frameworks "pip could not fetch ${FRAMEWORKS[*]}"
+    fi
+    (cd "$here/python" && RINGFENCE_BIN=$binary PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$frameworks python3 -m unittest) ||
+        failed+=(python)
     local types=$folder/mypy
     if ! [ -d "$types" ] && ! python3 -m pip install --quiet --no-compile --target "$types" "mypy==$MYPY_VERSION" >"$state/pip" 2>&1; then
         rm -rf "$types"
@@ -72,11 +81,18 @@ typescript_tests() {
             skip agent "npm could not fetch $AGENT_SDK"
         fi
     fi
+    # Whoever uses this one has it. In a folder of its own, so that what a lock file brought stays as it is; nothing of it is run to install it.
+    if ! [ -e ai/node_modules/ai ] && ! npm install --prefix "$folder/ai" --ignore-scripts --no-save --no-package-lock --no-audit \
+        --no-fund --prefer-offline "ai@$AI_SDK_VERSION" >"$state/npm" 2>&1; then
+        rm -rf ai
+        skip frameworks "npm could not fetch ai"
+    fi
     "$binary" mcp --help >/dev/null 2>&1 || skip agent "this binary has no \`ringfence mcp\`: only what needs none of it is tried"
     echo "== typescript: node $(node --version)"
     # A copy of the sources, from where modules are looked for in this folder.
     rm -rf typescript
     mkdir typescript
+    if [ -d ai ]; then ln -s ../ai/node_modules typescript/node_modules; fi
     (cd "$here/typescript" && cp -R src tests package.json tsconfig.json tsconfig.tests.json "$folder/typescript")
     cd typescript
     tsc=$folder/node_modules/.bin/tsc

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 
 import { model, type Model, type Step } from '../../sdk/typescript/tests/model.ts';
-import { SECRET, asReadmeSays, fetched, missing, project, run, type Project } from './surroundings.ts';
+import { NOBODY_PUSHES, SECRET, asReadmeSays, didAll, fetched, missing, project, run, type Project } from './surroundings.ts';
 
 const claude = fetched('@anthropic-ai', 'claude-agent-sdk-linux-x64', 'claude');
 const skip = missing('Claude Code', claude);
@@ -14,12 +14,7 @@ const skip = missing('Claude Code', claude);
 const POLICY = `version: 1
 fs:
   deny: ["**/.env"]
-commands:
-  - deny: ["git", "push"]
-    why: "nobody pushes from here"
-    matches: ["git push"]
-    rejects: ["git status"]
-`;
+${NOBODY_PUSHES}`;
 
 /** Lets the scripted model do its steps, and returns what it was told. */
 async function ask(t: TestContext, where: Project, steps: Step[], flags: string[] = []): Promise<Model> {
@@ -33,8 +28,7 @@ async function ask(t: TestContext, where: Project, steps: Step[], flags: string[
     IS_SANDBOX: '1',
   };
   const ended = await run(claude!, ['-p', 'go', '--output-format', 'json', ...flags], { cwd: where.work, env });
-  assert.equal(ended.code, 0, ended.stdout + ended.stderr);
-  assert.equal(scripted.results.length, steps.length, ended.stdout + ended.stderr);
+  didAll(ended, scripted.results, steps);
   return scripted;
 }
 

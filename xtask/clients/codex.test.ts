@@ -6,18 +6,13 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 
 import { model, type Model, type Step } from './responses.ts';
-import { SECRET, asReadmeSays, fetched, missing, project, run, type Project } from './surroundings.ts';
+import { NOBODY_PUSHES, SECRET, asReadmeSays, didAll, fetched, missing, project, run, type Project } from './surroundings.ts';
 
 const codex = fetched('@openai', 'codex-linux-x64', 'vendor', 'x86_64-unknown-linux-musl', 'bin', 'codex');
 const skip = missing('Codex', codex);
 
 const POLICY = `version: 1
-commands:
-  - deny: ["git", "push"]
-    why: "nobody pushes from here"
-    matches: ["git push"]
-    rejects: ["git status"]
-`;
+${NOBODY_PUSHES}`;
 
 /** What follows in a file of settings was there before. */
 const MARK = '# before\n';
@@ -46,8 +41,7 @@ ${MARK}${there}`,
   // The last flag is for a person who looked at the hooks; its own sandbox is not what is tested.
   const flags = ['--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox', '--dangerously-bypass-hook-trust'];
   const ended = await run(codex!, ['exec', '--json', ...flags, 'go'], { cwd: where.work, env: where.env });
-  assert.equal(ended.code, 0, ended.stdout + ended.stderr);
-  assert.equal(scripted.results.length, steps.length, ended.stdout + ended.stderr);
+  didAll(ended, scripted.results, steps);
   return scripted;
 }
 

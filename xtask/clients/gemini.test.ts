@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 
 import { model, type Model, type Step } from './generate.ts';
-import { SECRET, fetched, missing, project, run, type Project } from './surroundings.ts';
+import { NOBODY_PUSHES, SECRET, didAll, fetched, missing, project, run, type Project } from './surroundings.ts';
 
 const gemini = fetched('@google', 'gemini-cli', 'bundle', 'gemini.js');
 const skip = missing('Gemini CLI', gemini);
@@ -14,12 +14,7 @@ const skip = missing('Gemini CLI', gemini);
 const POLICY = `version: 1
 fs:
   deny: ["**/.env"]
-commands:
-  - deny: ["git", "push"]
-    why: "nobody pushes from here"
-    matches: ["git push"]
-    rejects: ["git status"]
-`;
+${NOBODY_PUSHES}`;
 
 /** Lets the scripted model do its steps, and returns what it was told. */
 async function ask(t: TestContext, where: Project, steps: Step[]): Promise<Model> {
@@ -31,8 +26,7 @@ async function ask(t: TestContext, where: Project, steps: Step[]): Promise<Model
   const env = { ...where.env, GEMINI_API_KEY: 'made-up', GOOGLE_GEMINI_BASE_URL: scripted.url, GEMINI_CLI_TRUST_WORKSPACE: 'true' };
   const flags = ['-p', 'go', '--output-format', 'json', '-m', 'gemini-2.5-flash', '--approval-mode', 'yolo'];
   const ended = await run(process.execPath, [gemini!, ...flags], { cwd: where.work, env });
-  assert.equal(ended.code, 0, ended.stdout + ended.stderr);
-  assert.equal(scripted.results.length, steps.length, ended.stdout + ended.stderr);
+  didAll(ended, scripted.results, steps);
   return scripted;
 }
 

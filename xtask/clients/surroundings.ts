@@ -12,6 +12,14 @@ const PATIENCE_MS = 60_000;
 /** In the environment of every client. */
 export const SECRET = 's3cret-of-the-host';
 
+/** What every client is kept from, as a part of a policy. */
+export const NOBODY_PUSHES = `commands:
+  - deny: ["git", "push"]
+    why: "nobody pushes from here"
+    matches: ["git push"]
+    rejects: ["git status"]
+`;
+
 export interface Project {
   work: string;
   home: string;
@@ -73,6 +81,12 @@ export async function run(program: string, args: string[], options: { cwd: strin
     child.on('close', resolve);
   });
   return ended;
+}
+
+/** Fails where a client failed, or left out a step of its model. */
+export function didAll(ended: Ended, results: unknown[], steps: unknown[]): void {
+  assert.equal(ended.code, 0, ended.stdout + ended.stderr);
+  assert.equal(results.length, steps.length, ended.stdout + ended.stderr);
 }
 
 /** Runs the README's own line for this agent. */

@@ -29,6 +29,7 @@ mod session;
 mod setup;
 mod stdin;
 mod stop_signals;
+mod streams;
 mod terminal;
 mod told;
 mod undo;

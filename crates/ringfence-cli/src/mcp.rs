@@ -15,7 +15,7 @@ use ringfence_policy::Mount;
 use crate::args::{McpArgs, NamesArg};
 use crate::setup::Context;
 use crate::stop_signals::StopSignals;
-use crate::{Done, Fatal, chatter, setup};
+use crate::{Done, Fatal, chatter, setup, streams};
 
 const MOST_TOKENS: u64 = 64 * 1024;
 /// Requests wait for the disk while others go on.
@@ -118,8 +118,8 @@ async fn serve(server: Setup, http: Option<(SocketAddr, (Tokens, Option<String>)
     };
     match http {
         None => {
-            let served = serve_streams(server, tokio::io::stdin(), tokio::io::stdout(), stop).await;
-            served.map_err(McpFailure::Serve)
+            let (input, output, _changed) = streams::standard().map_err(McpFailure::Serve)?;
+            serve_streams(server, input, output, stop).await.map_err(McpFailure::Serve)
         }
         Some((address, (tokens, token))) => {
             let listening = |here: SocketAddr| {

@@ -141,7 +141,11 @@ impl Engine {
         let (inner, approver) = (Arc::clone(&self.0), Arc::clone(&self.1));
         tokio::spawn(async move {
             let active = match &session {
-                Some(session) => Some(Active::begin(session, &id, &request.work).await),
+                Some(session) => tokio::select! {
+                    biased;
+                    () = until_cancelled(caller.cancel.clone()) => None,
+                    active = Active::begin(session, &id, &request.work) => Some(active),
+                },
                 None => None,
             };
             let outcome = inner.carry_out(session, id, request, events.clone(), caller, approver).await;
@@ -153,19 +157,13 @@ impl Engine {
 
     /// Raises a wall that is kept for many runs, or says in an outcome why there is none.
     pub async fn open_session(&self, request: SessionRequest) -> Result<Session, Box<Outcome>> {
-        let run_id = match RunId::generate() {
-            Ok(run_id) => run_id,
-            Err(error) => return Err(Box::new(self.0.failed_without_id(&error))),
-        };
+        let run_id = RunId::generate().map_err(|error| Box::new(self.0.failed_without_id(&error)))?;
         self.0.open_session(run_id, request, &self.1).await.map_err(Box::new)
     }
 
     /// The plan that `request` would run by, or why it would not. Starts nothing and asks nobody.
     pub async fn dry_run(&self, request: Request) -> Result<Plan, Box<Outcome>> {
-        let run_id = match RunId::generate() {
-            Ok(run_id) => run_id,
-            Err(error) => return Err(Box::new(self.0.failed_without_id(&error))),
-        };
+        let run_id = RunId::generate().map_err(|error| Box::new(self.0.failed_without_id(&error)))?;
         let Prepared { plan, chosen, .. } = self
             .0
             .prepare(Place::Fresh, run_id, request, &self.1)
@@ -225,13 +223,20 @@ impl Inner {
     ) -> Outcome {
         let place = session.as_deref().map_or(Place::Fresh, Place::In);
         let requested = self.entry(&run_id, Kind::Requested, requested_body(&request, place.session()));
-        let prepared = match self.prepare(place, run_id.clone(), request, &approver).await {
+        let cancelled = caller.cancel.clone();
+        let prepared = tokio::select! {
+            biased;
+            // Nobody is asked any more about what nobody wants any more.
+            () = until_cancelled(cancelled.clone()) => {
+                Err(Stopped { outcome: conclude::cancelled(conclude::begin(run_id.clone(), None, self.bound(place))) })
+            }
+            prepared = self.prepare(place, run_id.clone(), request, &approver) => prepared,
+        };
+        let Prepared { mut plan, chosen, cleared } = match prepared {
             Ok(prepared) => prepared,
             Err(stopped) => return self.write_stopped(&run_id, requested, stopped),
         };
-        let Prepared { mut plan, chosen, cleared } = prepared;
         plan.tell(events.clone());
-        let cancelled = caller.cancel.clone();
         let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
         outcome.fell_back = chosen.fell_back.clone();
         outcome.findings = cleared.findings().to_vec();
@@ -267,9 +272,9 @@ impl Inner {
         };
         let (raised, known) = tokio::select! {
             biased;
-            both = both => both,
             // A wall that is being raised is dropped, and with it all that was made for it.
             () = until_cancelled(cancelled) => return self.write_end(&run_id, conclude::cancelled(outcome)),
+            both = both => both,
         };
         let image = match known {
             Ok(image) => image,
@@ -399,20 +404,6 @@ impl Inner {
         [requested, self.entry(run_id, Kind::Judged, judged), self.entry(run_id, Kind::Planned, planned)]
     }
 
-    /// Writes down a request that goes no further.
-    fn write_stopped(&self, run_id: &RunId, requested: Entry, stopped: Stopped) -> Outcome {
-        let judged = json!({ "verdict": "deny", "refusal": &stopped.outcome.refusal, "error": &stopped.outcome.error });
-        let entries = [
-            requested,
-            self.entry(run_id, Kind::Judged, judged),
-            self.entry(run_id, Kind::Ended, ended_body(&stopped.outcome, None)),
-        ];
-        match self.ledger.append(&entries, Durability::Written) {
-            Ok(()) => stopped.outcome,
-            Err(error) => conclude::failed(stopped.outcome, ledger_failure(&error)),
-        }
-    }
-
     pub(crate) fn append(&self, entries: &[Entry], durability: Durability) -> Result<(), LedgerError> {
         self.ledger.append(entries, durability)
     }
@@ -443,10 +434,7 @@ impl Inner {
         approver: &Arc<dyn Approver>,
     ) -> Result<Prepared<'a>, Stopped> {
         let stop = |outcome| Stopped { outcome };
-        let bound = match place {
-            Place::Fresh | Place::ToKeep => &self.policy,
-            Place::In(session) => &session.with.policy,
-        };
+        let bound = self.bound(place);
         let nothing_yet = || conclude::begin(run_id.clone(), None, bound);
         let checked = request.check().and_then(|()| match place {
             Place::Fresh => request.check_fresh(),
@@ -485,6 +473,14 @@ impl Inner {
         let host = Host { workspace: &self.workspace, environment: &self.environment, in_session, approver };
         let plan = plan(run_id.clone(), request, &cleared, policy, &chosen.capabilities, host).map_err(refuse)?;
         Ok(Prepared { plan, chosen, cleared })
+    }
+
+    /// The policy that holds there.
+    fn bound<'a>(&'a self, place: Place<'a>) -> &'a ResolvedPolicy {
+        match place {
+            Place::Fresh | Place::ToKeep => &self.policy,
+            Place::In(session) => &session.with.policy,
+        }
     }
 
     pub(crate) fn entry(&self, run_id: &RunId, kind: Kind, body: Value) -> Entry {

@@ -32,6 +32,7 @@ pub mod loop_guard;
 pub mod mask;
 mod monitor;
 pub mod outcome;
+pub mod plain;
 pub mod plan;
 mod pump;
 mod redact;

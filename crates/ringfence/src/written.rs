@@ -3,13 +3,32 @@
 use ringfence_policy::{Grant, ResolvedPolicy};
 use serde_json::{Value, json};
 
+use crate::conclude;
+use crate::engine::{Inner, Stopped};
 use crate::judge::{Cleared, describe};
-use crate::ledger::LedgerError;
-use crate::outcome::{Failure, FailureKind, FellBack, Outcome};
+use crate::ledger::{Durability, Entry, Kind, LedgerError};
+use crate::outcome::{Failure, FailureKind, FellBack, Outcome, Status};
 use crate::plan::Plan;
 use crate::request::Request;
 use crate::run_id::RunId;
 use crate::workspace::Counts;
+
+impl Inner {
+    /// Writes down a request that goes no further. One that was taken back was not judged.
+    pub(crate) fn write_stopped(&self, run_id: &RunId, requested: Entry, stopped: Stopped) -> Outcome {
+        let mut entries = vec![requested];
+        if stopped.outcome.status != Status::Cancelled {
+            let Outcome { refusal, error, .. } = &stopped.outcome;
+            let judged = json!({ "verdict": "deny", "refusal": refusal, "error": error });
+            entries.push(self.entry(run_id, Kind::Judged, judged));
+        }
+        entries.push(self.entry(run_id, Kind::Ended, ended_body(&stopped.outcome, None)));
+        match self.ledger.append(&entries, Durability::Written) {
+            Ok(()) => stopped.outcome,
+            Err(error) => conclude::failed(stopped.outcome, ledger_failure(&error)),
+        }
+    }
+}
 
 /// How it will be run.
 pub(crate) fn planned_body(plan: &Plan, fell_back: Option<&FellBack>, image: Option<&str>, grants: &Value) -> Value {

@@ -1,5 +1,6 @@
 export { findBinary } from './binary.js';
 export { BinaryNotFound, CouldNotRun, ProtocolError, Refused, RingfenceError } from './errors.js';
+export { aiSdkTools, type AiSdk, type Told } from './frameworks.js';
 export { getSandboxExecutor, type ExecuteResult, type ExecutorOptions, type SandboxExecutor } from './executor.js';
 export {
   STATUSES,

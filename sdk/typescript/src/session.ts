@@ -50,7 +50,10 @@ export class Session implements AsyncDisposable {
     const file = new PolicyFile(options.policy);
     try {
       const reply = await call(binary, ['session', 'start', '--json', ...words, ...option('policy', file.path)]);
-      if (reply.code !== 0) throw fromTalk(reply.code, reply.stderr);
+      if (reply.code !== 0) {
+        raiseForStatus(outcomeOf(reply));
+        throw fromTalk(reply.code, reply.stderr);
+      }
       const said = object(reply.stdout);
       const { name, id } = said;
       if (typeof name !== 'string' || !/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/.test(name) || typeof id !== 'string') {

@@ -33,10 +33,11 @@ const ROOMS: &[Room] = &[
         tests_use: &["ringfence-testkit"],
         purity: Purity::Worldly,
     },
+    Room { name: "ringfence-hook", uses: &["ringfence", "ringfence-policy"], tests_use: &[], purity: Purity::Worldly },
     Room { name: "ringfence-mcp", uses: &["ringfence", "ringfence-policy"], tests_use: &[], purity: Purity::Worldly },
     Room {
         name: "ringfence-cli",
-        uses: &["ringfence", "ringfence-mcp", "ringfence-policy"],
+        uses: &["ringfence", "ringfence-hook", "ringfence-mcp", "ringfence-policy"],
         tests_use: &["ringfence-testkit"],
         purity: Purity::Worldly,
     },

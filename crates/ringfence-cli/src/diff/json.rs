@@ -12,7 +12,7 @@ use ringfence::workspace::{Before, Node};
 use serde_json::{Map, Value, json};
 
 use super::View;
-use super::page::{Depth, word};
+use super::page::Depth;
 
 /// Of what is written here.
 const VERSION: u32 = 1;
@@ -59,7 +59,7 @@ fn one(view: &View<'_>, row: &Row, body: &Body, depth: Depth) -> Value {
     let mut object = Map::new();
     let Some(change) = view.change(row) else { return Value::Object(object) };
     put_path(&mut object, "path", change.place.as_path());
-    object.insert("kind".to_owned(), word(row.kind).into());
+    object.insert("kind".to_owned(), row.kind.word().into());
     let before = row.from.and_then(|from| view.set.changes.get(from)).unwrap_or(change);
     if let Some(from) = view.from(row) {
         put_path(&mut object, "from", from.as_path());

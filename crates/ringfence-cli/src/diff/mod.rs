@@ -5,15 +5,14 @@ mod json;
 mod page;
 mod paint;
 
-use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 
 use ringfence::state::StateError;
 use ringfence::workspace::change::Change;
-use ringfence::workspace::diff::{Body, Contents, Effort, HostFiles, MOST_BYTES, Row, compare, rows};
-use ringfence::workspace::flag::{Judgement, judge};
+use ringfence::workspace::diff::{Body, Contents, Effort, LookedAt, Row, compare, look_at};
+use ringfence::workspace::flag::Judgement;
 use ringfence::workspace::selection::{NotAmongThem, Selection};
-use ringfence::workspace::{ChangeSet, Node, ObjectId, Objects, Place, Stamp};
+use ringfence::workspace::{ChangeSet, Node, Objects, Place};
 
 use crate::terminal::plain_path;
 use crate::{Done, Fatal, chosen, setup};
@@ -91,25 +90,10 @@ fn here() -> Result<std::path::PathBuf, DiffFailure> {
 /// Shows `set`, whose contents are in `objects`.
 pub(crate) fn show_set(set: &ChangeSet, objects: &Objects, args: &DiffArgs) -> Done {
     let chosen = Selection::of(set, &args.paths, &here()?).map_err(DiffFailure::Selection)?;
-    let host = HostFiles::open(&set.workspace, set.workspace_is);
-    // All are judged and paired before some are chosen: what a file means can depend on its neighbours.
-    let judgements = judge(set, objects);
-    let is_denied = |(_, judgement): &(&Change, &Judgement)| matches!(judgement, Judgement::Denied(_));
-    let denied: HashSet<&Place> =
-        set.changes.iter().zip(&judgements).filter(is_denied).map(|(change, _)| &change.place).collect();
-    let from_kept = |id: ObjectId| objects.bytes(id, MOST_BYTES).ok().flatten();
-    let from_host = |place: &Place, stamp: &Stamp| {
-        // What the program could not see is not printed for it, either: our output may be what it reads next.
-        let host = host.as_ref().filter(|_| !denied.contains(place))?;
-        host.read(place, stamp, MOST_BYTES)
-    };
-    let contents = Contents { kept: &from_kept, host: &from_host };
-    let is_chosen = |change: usize| set.changes.get(change).is_some_and(|change| chosen.has(&change.place));
-    let mut rows = rows(set, &contents);
-    rows.retain(|row| is_chosen(row.change) || row.from.is_some_and(is_chosen));
-    let view = View { set, judgements: &judgements, rows: &rows, contents: &contents };
-    let mut out = BufWriter::new(io::stdout().lock());
-    let shown = show(&view, args, &mut out).and_then(|()| out.flush());
+    let shown = look_at(set, objects, &chosen, |&LookedAt { judgements, rows, contents }| {
+        let mut out = BufWriter::new(io::stdout().lock());
+        show(&View { set, judgements, rows, contents }, args, &mut out).and_then(|()| out.flush())
+    });
     match shown {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(DiffFailure::Output(error).into()),
         Ok(()) | Err(_) => Ok(0),

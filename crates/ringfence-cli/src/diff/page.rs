@@ -42,18 +42,6 @@ pub(super) fn write(view: &View<'_>, depth: Depth, paint: Paint, out: &mut dyn W
     Ok(())
 }
 
-pub(super) fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Added => "added",
-        Kind::Changed => "changed",
-        Kind::Removed => "removed",
-        Kind::Renamed { .. } => "renamed",
-        Kind::Mode => "mode",
-        Kind::Link => "link",
-        Kind::Type => "type",
-    }
-}
-
 fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -69,7 +57,7 @@ fn summary(view: &View<'_>, paint: Paint, out: &mut dyn Write) -> io::Result<()>
     let kinds = ["added", "changed", "removed", "renamed", "mode", "link", "type"];
     let parts: Vec<String> = kinds
         .iter()
-        .map(|kind| (kind, view.rows.iter().filter(|row| word(row.kind) == *kind).count()))
+        .map(|kind| (kind, view.rows.iter().filter(|row| row.kind.word() == *kind).count()))
         .filter(|(_, count)| *count > 0)
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
@@ -193,7 +181,7 @@ fn list(view: &View<'_>, paint: Paint, out: &mut dyn Write) -> io::Result<()> {
         let kind = match row.kind {
             Kind::Added => paint.tone(Tone::Added, "added  "),
             Kind::Removed => paint.tone(Tone::Removed, "removed"),
-            kind => format!("{:<7}", word(kind)),
+            kind => format!("{:<7}", kind.word()),
         };
         let gap = " ".repeat(widest.saturating_sub(name.chars().count()));
         let facts = facts(view, row);
@@ -336,9 +324,9 @@ fn one(view: &View<'_>, row: &Row, body: &Body, paint: Paint, out: &mut dyn Writ
     let (added, removed) = body.lines();
     let name = name(view, row);
     let counts = if added + removed > 0 { format!(" +{added} -{removed}") } else { String::new() };
-    let used = 4 + word(row.kind).len() + 1 + name.chars().count() + 1 + counts.chars().count();
+    let used = 4 + row.kind.word().len() + 1 + name.chars().count() + 1 + counts.chars().count();
     let rule = "─".repeat(paint.width.saturating_sub(used).max(3));
-    let title = paint.tone(Tone::Heading, &format!("{} {name}", word(row.kind)));
+    let title = paint.tone(Tone::Heading, &format!("{} {name}", row.kind.word()));
     writeln!(out, "\n{} {title} {}{counts}", paint.tone(Tone::Quiet, "───"), paint.tone(Tone::Quiet, &rule))?;
     match view.judgement(row) {
         Judgement::Free => {}

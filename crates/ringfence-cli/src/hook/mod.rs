@@ -1,39 +1,20 @@
-//! `ringfence hook`: judges what an agent's own tools are about to do.
+//! `ringfence hook`: what an agent's own tools are about to do is read from standard input and answered on standard output.
 //!
-//! An agent asks before each tool call, in its own format: one JSON object on standard input, one on standard output. Each agent has a
-//! file that translates; what is allowed is decided in one place, by the policy. Whatever fails denies: exit code 2, which every one of
+//! What is allowed is decided by `ringfence-hook`; here it is told where it is. Whatever fails denies: exit code 2, which every one of
 //! these agents takes for a no, with the reason on standard error.
 
-mod after;
-mod agent;
-mod call;
-mod claude_code;
-mod codex;
-mod cursor;
-mod files;
-mod gemini;
-mod input;
-mod judge;
-mod names;
-mod paths;
-mod search;
-mod shell;
-mod web;
+mod record;
 
-#[cfg(test)]
-mod hostile;
-#[cfg(test)]
-mod tests;
-
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use ringfence::StateFolder;
+use ringfence::mask::Mask;
+use ringfence_hook::{Agent, Event, Ground, Judge, MOST_BYTES, NotJudged, Wall};
 use serde_json::{Map, Value};
 
-pub(crate) use self::agent::Agent;
-use self::call::{Answer, Event};
-use self::judge::Judge;
-pub(crate) use self::shell::joined;
 use crate::args::LayerArgs;
 use crate::setup::Context;
 use crate::{chatter, setup};
@@ -48,20 +29,15 @@ const BLOCKED: u8 = 2;
 Exit codes: 0 it was answered, on standard output; 2 it was denied, for the reason on standard error.")]
 pub(crate) struct HookArgs {
     /// Whose call it is
+    #[arg(value_parser = agents())]
     pub(crate) agent: Agent,
     #[command(flatten)]
     pub(crate) layers: LayerArgs,
 }
 
-/// Why a call could not be judged, which denies it.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct NotJudged(String);
-
-impl NotJudged {
-    fn because(reason: impl Into<String>) -> Self {
-        Self(reason.into())
-    }
+fn agents() -> impl TypedValueParser<Value = Agent> {
+    let names = Agent::ALL.map(|agent| PossibleValue::new(agent.name()).help(agent.title()));
+    PossibleValuesParser::new(names).try_map(|name| Agent::named(&name).ok_or("there is no such agent"))
 }
 
 pub(crate) fn hook(args: &HookArgs) -> u8 {
@@ -70,7 +46,7 @@ pub(crate) fn hook(args: &HookArgs) -> u8 {
         chatter::say(&format!("the call could not be judged, so it is denied: {panic}"));
         std::process::exit(i32::from(BLOCKED));
     }));
-    let answered = input::read(std::io::stdin().lock()).and_then(|input| answer(args, &input));
+    let answered = read(std::io::stdin().lock()).and_then(|input| answer(args, &input));
     let told = answered.and_then(|answer| {
         let text = answer.to_string();
         chatter::data(&format!("{text}\n"))
@@ -85,21 +61,34 @@ pub(crate) fn hook(args: &HookArgs) -> u8 {
     }
 }
 
+/// One byte more than is taken, so that what is longer is known for it.
+fn read(from: impl Read) -> Result<Map<String, Value>, NotJudged> {
+    let mut bytes = Vec::new();
+    from.take(MOST_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| NotJudged::because(format!("it could not be read: {error}")))?;
+    ringfence_hook::parse(&bytes)
+}
+
 /// What is said to `input`.
 fn answer(args: &HookArgs, input: &Map<String, Value>) -> Result<Value, NotJudged> {
-    let agent = args.agent;
+    let agent = args.agent.speaking(input);
     let event = agent.read(input)?;
     go_to_project(agent, input, &args.layers)?;
     let context = setup::load(&args.layers, Vec::new()).map_err(|error| NotJudged::because(in_full(&error)))?;
     let state = setup::state().map_err(|error| NotJudged::because(error.to_string()))?;
     match event {
         Event::Before(call) => {
-            let judge = Judge::new(agent, &args.layers, &context, Some(state.clone()));
+            let judge = Judge::new(ground(agent, &args.layers, context, state.clone())?);
             let answer = judge.judge(&call)?;
-            after::record_before(agent, &state, &call, &answer)?;
+            record::before(agent, &state, &call, &answer)?;
             Ok(agent.answer(&call, answer))
         }
-        Event::After(returned) => after::after(agent, &state, &returned),
+        Event::After(returned) => {
+            record::after(agent, &state, &returned)?;
+            let masked = returned.masked(&Mask::of(std::env::vars_os()));
+            Ok(agent.answer_after(&returned, masked))
+        }
     }
 }
 
@@ -115,6 +104,38 @@ fn go_to_project(agent: Agent, input: &Map<String, Value>, layers: &LayerArgs) -
         .map_err(|error| NotJudged::because(format!("the project {} cannot be entered: {error}", project.display())))
 }
 
+fn ground(agent: Agent, layers: &LayerArgs, context: Context, state: StateFolder) -> Result<Ground, NotJudged> {
+    let program =
+        std::env::current_exe().map_err(|error| NotJudged::because(format!("nobody knows where we are: {error}")))?;
+    let backend = layers.named_backend();
+    let wall = if backend.is_some() { Wall::ByHook } else { Wall::ByPolicy };
+    let mut flags: Vec<String> = backend.map(|backend| format!("--backend={backend}")).into_iter().collect();
+    flags.extend(layers.runtime.as_ref().map(|runtime| format!("--runtime={runtime}")));
+    flags.extend(layers.image.as_ref().map(|image| format!("--image={image}")));
+    for file in &layers.grant_file {
+        flags.push(format!("--grant-file={}", real(file)?));
+    }
+    Ok(Ground {
+        agent,
+        loaded: context.loaded,
+        workspace: context.workspace,
+        own: context.own,
+        state: Some(state),
+        program,
+        flags,
+        wall,
+        home: std::env::var_os("HOME").map(PathBuf::from),
+        path: std::env::var_os("PATH").unwrap_or_default(),
+        user: rustix::process::getuid().as_raw(),
+    })
+}
+
+/// The real path of a file, as a text that can stand in a command.
+fn real(file: &Path) -> Result<String, NotJudged> {
+    let real = file.canonicalize().map_err(|error| NotJudged::because(format!("{}: {error}", file.display())))?;
+    real.into_os_string().into_string().map_err(|_| NotJudged::because(format!("{} is no text", file.display())))
+}
+
 /// An error with its causes and, of a policy, with what is wrong in it.
 fn in_full(error: &dyn crate::Fatal) -> String {
     let mut text = error.to_string();
@@ -128,14 +149,3 @@ fn in_full(error: &dyn crate::Fatal) -> String {
     }
     text
 }
-
-/// Where the project is and what its policy says, for the parts of a judgement.
-#[derive(Clone, Copy)]
-struct Ground<'a> {
-    agent: Agent,
-    layers: &'a LayerArgs,
-    context: &'a Context,
-}
-
-/// What one part of a judgement says: nothing, where nothing speaks against it.
-type Objection = Option<Answer>;

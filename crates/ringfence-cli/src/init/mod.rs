@@ -16,7 +16,6 @@ use ringfence_policy::BackendChoice;
 
 use self::journal::{Edit, Journal, JournalError};
 use self::target::Target;
-pub(crate) use self::target::is_us;
 use crate::args::LayerArgs;
 use crate::question::{self, Answer, QuestionFailure};
 use crate::terminal::harmless;

@@ -1,12 +1,10 @@
 //! What each agent reads, and what has to stand in it: the hooks, and the MCP server.
 
-use std::path::Path;
-
 use clap::ValueEnum;
+use ringfence_hook::{Agent, is_us, joined};
 use serde_json::{Value, json};
 
 use super::jsonc::{self, NotJson};
-use crate::hook::{Agent, joined};
 
 /// Something that runs what a model writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -143,6 +141,7 @@ impl Target {
                     "beforeShellExecution",
                     "beforeMCPExecution",
                     "beforeReadFile",
+                    "beforeTabFileRead",
                     "postToolUse",
                     "afterFileEdit",
                 ];
@@ -303,13 +302,6 @@ fn gemini(event: &'static str, program: &str) -> Piece {
 fn cursor(event: &'static str, program: &str) -> Piece {
     let value = json!({ "command": line(program, Agent::Cursor), "timeout": 30, "failClosed": true });
     Piece::Hook { path: vec!["hooks", event], value, agent: Agent::Cursor }
-}
-
-/// Whether a program is called as we are: by our name on `PATH`, or by a path from the root. One that is meant from the project is whatever
-/// the project has there.
-pub(crate) fn is_us(program: &str) -> bool {
-    let path = Path::new(program);
-    program == "ringfence" || path.is_absolute() && path.file_name().is_some_and(|name| name == "ringfence")
 }
 
 fn starts_server(found: &Value) -> bool {

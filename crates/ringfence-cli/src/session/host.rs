@@ -63,7 +63,8 @@ pub(super) fn keep(args: &SessionStartArgs) -> Done {
         let session = match engine.open_session(wanted).await {
             Ok(session) => session,
             Err(outcome) => {
-                finish(&outcome, OutputArgs::default(), Spoken::All)?;
+                let output = OutputArgs { json: args.json, ..OutputArgs::default() };
+                finish(&outcome, output, Spoken::All)?;
                 return Ok(outcome.conventional_exit_code());
             }
         };

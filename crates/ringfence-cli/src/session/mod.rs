@@ -22,8 +22,8 @@ use crate::{Done, Fatal, chatter, ended, render, setup};
 use store::Info;
 use wire::Call;
 
-/// What a process says about the session that it opened, at most.
-const MOST_INFO: u64 = 64 * 1024;
+/// What a process says about the session that it opened, or of why there is none, at most.
+const MOST_INFO: u64 = 1024 * 1024;
 const MOST_NAME: usize = 40;
 
 /// A session's name: a plain word, which is also a folder's name.
@@ -154,7 +154,8 @@ fn start(args: &SessionStartArgs) -> Done {
         stdout.take(MOST_INFO).read_to_end(&mut said).map_err(spawn)?;
     }
     let Ok(info) = serde_json::from_slice::<Info>(&said) else {
-        // It has said itself what went wrong.
+        // It has said itself what went wrong; what is data comes by way of us.
+        chatter::data(&String::from_utf8_lossy(&said)).map_err(SessionFailure::Output)?;
         let status = child.wait().map_err(spawn)?;
         return Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(crate::OUR_FAILURE));
     };

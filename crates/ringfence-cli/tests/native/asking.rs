@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 use crate::origin::{FETCH, Origin};
-use crate::probe::{Wall, interpreter, python, run, walled_with};
+use crate::probe::{Wall, asking_about_hosts, interpreter, python, run, walled_with};
 use crate::sitting::{END, QUESTION, QUESTION_OF_A_RULE, Sitting};
 use crate::stage::{SOON, Stage};
 
@@ -15,12 +15,7 @@ pub(crate) const UNKNOWN: &str = "http://93.184.216.34/x";
 /// A stage that asks, and the proxy above ours, which answers every request itself.
 pub(crate) fn asking(net: &str) -> Option<(Stage, Origin)> {
     let above = Origin::start();
-    let stage = walled_with(&format!("net: {{ mode: allowlist, unknown: ask, {net} }}\n"))?;
-    // A repository does not choose it.
-    let folder = stage.path().join("home/.config/ringfence");
-    std::fs::create_dir_all(&folder).unwrap();
-    let text = format!("version: 1\nnet: {{ upstream: \"http://127.0.0.1:{}\" }}\n", above.port);
-    std::fs::write(folder.join("policy.yaml"), text).unwrap();
+    let stage = asking_about_hosts(net, above.port)?;
     Some((stage, above))
 }
 

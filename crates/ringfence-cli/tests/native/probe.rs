@@ -46,6 +46,17 @@ pub(crate) fn walled_with(policy: &str) -> Option<Stage> {
     is_there.then_some(stage)
 }
 
+/// A stage that asks about hosts which no rule names. What answers for them is the proxy above ours, at a port of the host.
+pub(crate) fn asking_about_hosts(net: &str, above: u16) -> Option<Stage> {
+    let stage = walled_with(&format!("net: {{ mode: allowlist, unknown: ask, {net} }}\n"))?;
+    // A repository does not choose it.
+    let folder = stage.path().join("home/.config/ringfence");
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = format!("version: 1\nnet: {{ upstream: \"http://127.0.0.1:{above}\" }}\n");
+    std::fs::write(folder.join("policy.yaml"), text).unwrap();
+    Some(stage)
+}
+
 /// Likewise, with the folder beside the workspace at `/deps`.
 pub(crate) fn walled_with_deps() -> Option<Stage> {
     let stage = walled()?;

@@ -208,7 +208,11 @@ fn a_name_belongs_to_one_session_and_to_one_user() {
     stage.ringfence(["session", "stop", made_up.trim()]).run().expect(0, &[]);
     // A wall that cannot be had opens nothing.
     stage.ringfence(["session", "start", "other", "--backend", "spawn"]).run().expect(125, &["has no sessions"]);
-    stage.ringfence(["session", "start", "other", "--memory", "500GiB"]).run().expect(126, &["more than the policy"]);
+    let too_much = ["session", "start", "other", "--memory", "500GiB"];
+    stage.ringfence(too_much).run().expect(126, &["more than the policy"]);
+    let refused = stage.ringfence([&too_much[..], &["--json"]].concat()).run().expect(126, &[]);
+    assert_eq!(refused.json()["status"], "refused", "{refused:?}");
+    assert!(refused.json()["refusal"]["rule"].is_string(), "{refused:?}");
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
 }
 

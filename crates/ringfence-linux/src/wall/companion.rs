@@ -53,13 +53,25 @@ impl Companion {
         if libc::WIFEXITED(status) { Ok(libc::WEXITSTATUS(status)) } else { Err(io::Error::other("it was killed")) }
     }
 
-    /// Ends it and waits until it is gone.
-    pub(super) fn kill(self) -> io::Result<()> {
+    /// Kills it, and does not wait.
+    pub(super) fn kill(&self) -> io::Result<()> {
         // SAFETY: no memory is involved. Nobody else waits for it, so the number is still its own.
-        if unsafe { libc::kill(self.pid, libc::SIGKILL) } < 0 {
-            return Err(io::Error::last_os_error());
+        if unsafe { libc::kill(self.pid, libc::SIGKILL) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Puts it away when it is gone; gives it back when it is not yet. Where it cannot be waited for, its stack is not given back.
+    pub(super) fn put_away(mut self) -> Option<Self> {
+        let mut status = 0;
+        // SAFETY: `status` is valid for writing. `__WALL`, because its end sends no signal.
+        match unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
+            0 => Some(self),
+            gone if gone > 0 => {
+                // SAFETY: the process that ran on it is gone, and the value is not used again.
+                unsafe { ManuallyDrop::drop(&mut self.stack) };
+                None
+            }
+            _ => None,
         }
-        self.end().map(|_| ())
     }
 
     fn end(mut self) -> io::Result<c_int> {

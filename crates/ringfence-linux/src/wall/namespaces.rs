@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use libc::c_int;
 use serde::{Deserialize, Serialize};
@@ -251,15 +252,15 @@ pub fn user_namespace(disk: (u32, u32), host: (u32, u32)) -> io::Result<OwnerMap
     fs::write(folder.join("gid_map"), format!("{} {} 1\n", disk.1, host.1))?;
     fs::write(folder.join("uid_map"), format!("{} {} 1\n", disk.0, host.0))?;
     let namespace = fs::File::open(folder.join("ns/user"))?.into();
-    Ok(OwnerMap { namespace, _holder: holder })
+    // The descriptor keeps the namespace from here on.
+    drop(holder);
+    Ok(OwnerMap { namespace })
 }
 
-/// Who owns files on disk, as mounts are to show them. Dropping it waits for the end of a process, for which there is time once
-/// somebody else works.
+/// Who owns files on disk, as mounts are to show them.
 #[derive(Debug)]
 pub struct OwnerMap {
     namespace: OwnedFd,
-    _holder: Holder,
 }
 
 impl AsFd for OwnerMap {
@@ -271,19 +272,27 @@ impl AsFd for OwnerMap {
 /// The process that a namespace was made with. It is taken out when it ends.
 struct Holder(Option<Companion>);
 
-impl std::fmt::Debug for Holder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Holder")
-    }
-}
+/// Holders that were killed and were not gone yet. On a busy machine that takes milliseconds, for which no start has to wait.
+static LEAVING: Mutex<Vec<Companion>> = Mutex::new(Vec::new());
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        if let Some(holder) = self.0.take() {
-            let pid = holder.pid();
-            // Where it cannot be waited for, its stack is not given back.
-            holder.kill().ok();
-            crate::orphans::remove_keeper(pid);
+        let Some(holder) = self.0.take() else { return };
+        // What cannot be killed ends with us, by its own wish.
+        holder.kill().ok();
+        put_away(Some(holder));
+    }
+}
+
+/// Puts away `another` and the earlier ones, as far as they are gone.
+fn put_away(another: Option<Companion>) {
+    let mut leaving = LEAVING.lock().unwrap_or_else(PoisonError::into_inner);
+    let all: Vec<Companion> = leaving.drain(..).chain(another).collect();
+    for one in all {
+        let pid = one.pid();
+        match one.put_away() {
+            Some(one) => leaving.push(one),
+            None => crate::orphans::remove_keeper(pid),
         }
     }
 }

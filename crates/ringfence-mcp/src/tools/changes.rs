@@ -1,17 +1,17 @@
 //! What was changed in a workspace: showing it, and bringing it to the host when a person agrees.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
 use ringfence::workspace::apply::{self, Expected, Flagged, Left, Proposal, Site, Step, Why};
 use ringfence::workspace::beneath::Held;
 use ringfence::workspace::change::Change;
-use ringfence::workspace::diff::{Body, Contents, Effort, HostFiles, Hunk, Kind, MOST_BYTES, Row, Sign, compare, rows};
-use ringfence::workspace::flag::{Judgement, judge};
+use ringfence::workspace::diff::{Body, Effort, Hunk, LookedAt, Row, Sign, compare, look_at};
+use ringfence::workspace::flag::Judgement;
 use ringfence::workspace::kept::{self, Kept};
 use ringfence::workspace::selection::Selection;
-use ringfence::workspace::{ChangeSet, ObjectId, Place, Stamp};
+use ringfence::workspace::{ChangeSet, Place};
 use ringfence::{Approval, Ask, Ledger, StateFolder};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -94,28 +94,16 @@ pub(super) async fn diff(call: &Call, which: Which) -> Result<Said, Problem> {
 
 fn show(found: &Found) -> Said {
     let Found { kept, set, selection } = found;
-    let objects = kept.objects();
-    let host = HostFiles::open(&set.workspace, set.workspace_is);
-    // All are judged and paired before some are chosen: what a file means can depend on its neighbours.
-    let judgements = judge(set, &objects);
-    let is_denied = |(_, judgement): &(&Change, &Judgement)| matches!(judgement, Judgement::Denied(_));
-    let denied: HashSet<&Place> =
-        set.changes.iter().zip(&judgements).filter(is_denied).map(|(change, _)| &change.place).collect();
-    let from_kept = |id: ObjectId| objects.bytes(id, MOST_BYTES).ok().flatten();
-    let from_host = |place: &Place, stamp: &Stamp| {
-        // What the program could not see is not shown to whoever wrote it, either.
-        let host = host.as_ref().filter(|_| !denied.contains(place))?;
-        host.read(place, stamp, MOST_BYTES)
-    };
-    let contents = Contents { kept: &from_kept, host: &from_host };
-    let is_chosen = |change: usize| set.changes.get(change).is_some_and(|change| selection.has(&change.place));
-    let mut rows = rows(set, &contents);
-    rows.retain(|row| is_chosen(row.change) || row.from.is_some_and(is_chosen));
+    look_at(set, &kept.objects(), selection, |seen| tell_of(set, seen))
+}
+
+fn tell_of(set: &ChangeSet, seen: &LookedAt<'_>) -> Said {
+    let LookedAt { judgements, rows, contents } = seen;
     let mut effort = Effort::default();
     let (mut text, mut listed, mut is_cut) = (String::new(), Vec::new(), rows.len() > MOST_LISTED);
     for row in rows.iter().take(MOST_LISTED) {
         let Some(change) = set.changes.get(row.change) else { continue };
-        let body = if text.len() < MOST_DIFF { compare(set, row, &contents, &mut effort) } else { Body::TooLarge };
+        let body = if text.len() < MOST_DIFF { compare(set, row, contents, &mut effort) } else { Body::TooLarge };
         let judgement = judgements.get(row.change);
         listed.push(one(change, row, &body, judgement, set));
         page(&mut text, change, row, &body, judgement);
@@ -134,18 +122,6 @@ fn show(found: &Found) -> Said {
     Said::well(said, structured)
 }
 
-fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Added => "added",
-        Kind::Changed => "changed",
-        Kind::Removed => "removed",
-        Kind::Renamed { .. } => "renamed",
-        Kind::Mode => "mode",
-        Kind::Link => "link",
-        Kind::Type => "type",
-    }
-}
-
 fn held_back(judgement: Option<&Judgement>) -> Option<String> {
     match judgement {
         Some(Judgement::Free) => None,
@@ -160,7 +136,7 @@ fn one(change: &Change, row: &Row, body: &Body, judgement: Option<&Judgement>, s
     let from = row.from.and_then(|from| set.changes.get(from)).map(|change| shown(&change.place));
     json!({
         "path": shown(&change.place),
-        "kind": word(row.kind),
+        "kind": row.kind.word(),
         "from": from,
         "linesAdded": added,
         "linesRemoved": removed,
@@ -173,7 +149,7 @@ fn shown(place: &Place) -> String {
 }
 
 fn page(text: &mut String, change: &Change, row: &Row, body: &Body, judgement: Option<&Judgement>) {
-    text.push_str(&format!("\n{} {}\n", word(row.kind), shown(&change.place)));
+    text.push_str(&format!("\n{} {}\n", row.kind.word(), shown(&change.place)));
     if let Some(why) = held_back(judgement) {
         text.push_str(&format!("  held back until a person looks at it: {why}\n"));
     }

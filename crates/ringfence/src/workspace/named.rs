@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use ringfence_policy::{FsPolicy, Glob, Sourced};
 
 use super::change::Place;
-use super::flag::{Patterns, asked_about};
+use super::flag::{Patterns, asked_about, copied};
 
 /// The patterns of `fs.deny` and `fs.protect`, ready to be held against paths.
 pub struct Named {
@@ -28,24 +28,30 @@ impl Named {
         let written = |globs: &[Sourced<Glob>]| -> Vec<String> {
             globs.iter().map(|glob| glob.value.as_str().to_owned()).collect()
         };
-        Self { deny: Patterns::of(&written(&policy.deny)), protect: Patterns::of(&written(&policy.protect)) }
+        Self { deny: Patterns::of(&written(&policy.deny)), protect: Patterns::of_protect(&written(&policy.protect)) }
     }
 
-    /// The pattern of `fs.deny` that names `path`, whatever its letters' case.
+    /// The pattern of `fs.deny` that names `path`, whatever its letters' case. A file in a copy of the project is named as the project's.
     pub fn denied(&self, path: &Path, meant: Meant) -> Option<String> {
-        self.deny.naming_any(&plain(path), meant == Meant::Folder)
+        in_project(plain(path)).find_map(|path| self.deny.naming_any(&path, meant == Meant::Folder))
     }
 
     /// Why a person looks first before `path` is changed: a pattern of `fs.protect`, or what the host would do with a file of such a name.
     /// Files that daily work changes are free, as are those whose contents would have to be known.
     pub fn asked_about(&self, path: &Path) -> Option<String> {
         let plain = plain(path);
-        let by_policy = self.protect.naming_any(&plain, false).map(|glob| format!("`fs.protect` names it by `{glob}`"));
-        by_policy.or_else(|| {
+        let by_policy = in_project(plain.clone()).find_map(|path| self.protect.naming_any(&path, false));
+        by_policy.map(|glob| format!("`fs.protect` names it by `{glob}`")).or_else(|| {
             let rule = asked_about(&Place::new(plain).ok()?)?;
             Some(format!("{} ({})", rule.why, rule.id))
         })
     }
+}
+
+/// A path, and the one in the project that it stands for.
+fn in_project(path: PathBuf) -> impl Iterator<Item = PathBuf> {
+    let copied = Place::new(path.clone()).ok().and_then(|place| copied(&place));
+    std::iter::once(path).chain(copied)
 }
 
 /// The names of a path without its root: patterns are relative.
@@ -100,6 +106,21 @@ mod tests {
         }
         for free in ["src/main.rs", "README.md", "kept.rs", "src/cmd.rs", "bash", ""] {
             assert_eq!(named.asked_about(Path::new(free)), None, "{free}");
+        }
+    }
+
+    #[test]
+    fn a_file_in_a_copy_of_the_project_is_named_as_the_projects() {
+        let named = named();
+        let copy = |path: &str| format!(".claude/worktrees/x/{path}");
+        assert_eq!(named.asked_about(Path::new(&copy("src/main.rs"))), None);
+        for kept in [".envrc", ".claude/settings.json", "a/kept.txt", ".git/hooks/pre-commit"] {
+            assert!(named.asked_about(Path::new(&copy(kept))).is_some(), "{kept}");
+        }
+        assert!(named.denied(Path::new(&copy("secrets/x")), Meant::File).is_some());
+        assert_eq!(named.denied(Path::new(&copy("src/secrets.rs")), Meant::File), None);
+        for settings in [".claude/settings.json", ".claude/worktrees/x", ".claude/x/worktrees/a/b"] {
+            assert!(named.asked_about(Path::new(settings)).is_some(), "{settings}");
         }
     }
 }

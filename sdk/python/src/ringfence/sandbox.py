@@ -98,6 +98,7 @@ class Sandbox:
         try:
             reply = Call().run(self._binary, self._start)
             if reply.code != 0:
+                outcome_of(reply).raise_for_status()
                 raise from_talk(reply.code, reply.stderr)
             said = _json(reply.stdout)
             name, run_id = said.get("name"), said.get("id")

@@ -2,6 +2,7 @@
 //! to it. Contents are compared on demand, within a bounded effort, and what is too much is said to be too much.
 
 mod host;
+mod looked_at;
 mod renames;
 mod text;
 
@@ -9,6 +10,7 @@ use super::change::{Before, Change, ChangeSet, Node, Place, Stamp, WasKind};
 use super::objects::ObjectId;
 
 pub use self::host::HostFiles;
+pub use self::looked_at::{LookedAt, look_at};
 pub use self::text::{Effort, Hunk, Sign};
 
 /// Contents that are larger are not compared line by line.
@@ -85,6 +87,21 @@ pub enum Kind {
     Link,
     /// It is something of another type.
     Type,
+}
+
+impl Kind {
+    /// In one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+            Self::Renamed { .. } => "renamed",
+            Self::Mode => "mode",
+            Self::Link => "link",
+            Self::Type => "type",
+        }
+    }
 }
 
 /// One line of the list.

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ringfence_policy::Glob;
 use serde::Serialize;
@@ -23,7 +23,7 @@ use serde::Serialize;
 use self::contents::{Check, Text, counts, is_git_config};
 use self::links::{Leads, Nodes, leads};
 pub(crate) use self::patterns::{Denied, Patterns};
-use self::rules::{Fit, under};
+use self::rules::{Fit, in_copy, under};
 use super::change::{Before, Change, ChangeSet, Node, Place, WasKind};
 use super::objects::{ObjectId, Objects};
 
@@ -78,7 +78,7 @@ pub fn judge(set: &ChangeSet, objects: &Objects) -> Vec<Judgement> {
 pub fn judge_by(set: &ChangeSet, read: &dyn Fn(ObjectId) -> Option<Vec<u8>>) -> Vec<Judgement> {
     let court = Court {
         deny: Patterns::of(&set.deny),
-        protect: Patterns::of(&set.protect),
+        protect: Patterns::of_protect(&set.protect),
         own: set.own.iter().map(names::folded).collect(),
         nodes: links::nodes(&set.changes),
         bare: Bare::find(&set.changes),
@@ -103,6 +103,11 @@ pub fn protected_by(place: &Place) -> Option<&'static Rule> {
 pub fn asked_about(place: &Place) -> Option<&'static Rule> {
     let fitting = under(&names::folded(place)).into_iter().filter(|(_, fit)| *fit >= Fit::Name);
     fitting.map(|(rule, _)| rule).find(|rule| rule.protected || rule.check == Check::Name && !rule.daily)
+}
+
+/// The place in the project that one within a copy of it stands for, by a folded name; nothing where it lies in none.
+pub(crate) fn copied(place: &Place) -> Option<PathBuf> {
+    in_copy(&names::folded(place)).map(|names| names.iter().collect())
 }
 
 struct Court<'a> {
@@ -275,7 +280,7 @@ impl Court<'_> {
     }
 
     fn by_policy(&self, path: &Path, becomes: Becomes, folded: &[String], flags: &mut Vec<Flag>) {
-        let folded_path: std::path::PathBuf = folded.iter().collect();
+        let folded_path: PathBuf = folded.iter().collect();
         if let Some(rule) = Patterns::naming(&self.deny.folded, &folded_path, becomes.is_folder()) {
             let reason = "on a file system that folds case this is a file that the policy denies";
             let detail = Some(rule.as_str().to_owned());
@@ -288,7 +293,9 @@ impl Court<'_> {
             flags.push(Flag { protected: true, ..flag("ringfence.own", reason) });
         }
         let exact = Patterns::naming(&self.protect.exact, path, becomes.is_folder());
-        let rule = exact.or_else(|| Patterns::naming(&self.protect.folded, &folded_path, becomes.is_folder()));
+        let by_fold = |path: &Path| Patterns::naming(&self.protect.folded, path, becomes.is_folder());
+        let rule =
+            exact.or_else(|| by_fold(&folded_path)).or_else(|| by_fold(&in_copy(folded)?.iter().collect::<PathBuf>()));
         let rule = rule.map(Glob::as_str).or(self.protect.unreadable.as_deref());
         // What a rule of ours says already is not said again in the policy's words.
         if let Some(rule) = rule.filter(|_| !flags.iter().any(|flag| flag.protected)) {

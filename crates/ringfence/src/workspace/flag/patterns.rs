@@ -24,6 +24,10 @@ impl Denied {
     }
 }
 
+/// What the built-in `fs.protect` says of an agent's settings. A rule of ours says the same, and knows which copies of the project lie
+/// among them.
+const SAID_BY_A_RULE: &str = "**/.claude/**";
+
 /// Patterns of a policy, as written and without regard to case.
 pub(crate) struct Patterns {
     pub(super) exact: Vec<Glob>,
@@ -44,6 +48,12 @@ impl Patterns {
             patterns.folded.extend(text.to_lowercase().parse::<Glob>().ok());
         }
         patterns
+    }
+
+    /// Those of `fs.protect`, which stand beside our own rules.
+    pub(crate) fn of_protect(written: &[String]) -> Self {
+        let written: Vec<String> = written.iter().filter(|text| *text != SAID_BY_A_RULE).cloned().collect();
+        Self::of(&written)
     }
 
     /// The pattern that names `path` in any case, something above it, or all below it; all of them where one means nothing.

@@ -24,10 +24,35 @@ pub struct Rule {
     pub(super) daily: bool,
     pub(super) check: Check,
     names: Vec<Pattern>,
+    /// Folders of copies of the project.
+    copies: Vec<Vec<&'static str>>,
     #[cfg(test)]
     matches: Vec<&'static str>,
     #[cfg(test)]
     rejects: Vec<&'static str>,
+}
+
+impl Rule {
+    /// How it fits a path from this name on, where `fit` is how its patterns do. The folder of copies and a copy's own folder hold nothing
+    /// that is obeyed, as long as they are folders.
+    fn but_for_copies(&self, path: &[String], fit: Fit) -> Option<Fit> {
+        let leads = |copies: &&Vec<&str>| path.len() >= copies.len() && copies.iter().zip(path).all(|(a, b)| a == b);
+        match self.copies.iter().find(leads) {
+            Some(copies) if path.len() > copies.len() + 1 => None,
+            Some(_) => Some(fit.min(Fit::Name)),
+            None => Some(fit),
+        }
+    }
+}
+
+/// The path in the project that a path within one of its copies stands for, by folded names; nothing where it lies in none.
+pub(super) fn in_copy(path: &[String]) -> Option<&[String]> {
+    let copies = || rules().iter().flat_map(|rule| &rule.copies);
+    (0..path.len()).rev().find_map(|start| {
+        let rest = path.get(start..)?;
+        let copies = copies().find(|copies| copies.iter().zip(rest).filter(|(a, b)| a == b).count() == copies.len())?;
+        rest.get(copies.len() + 1..).filter(|rest| !rest.is_empty())
+    })
 }
 
 /// All rules.
@@ -107,6 +132,7 @@ impl Rules {
             match rules.last_mut() {
                 Some(rule) if indented => match word {
                     "names" => rule.names.extend(rest.split_whitespace().map(Pattern::parse)),
+                    "copies" => rule.copies.extend(rest.split_whitespace().map(|folder| folder.split('/').collect())),
                     "why" => rule.why = rest,
                     "check" => rule.check = Check::named(rest),
                     #[cfg(test)]
@@ -124,6 +150,7 @@ impl Rules {
                     daily: rest.split_whitespace().any(|word| word == "daily"),
                     check: Check::Name,
                     names: Vec::new(),
+                    copies: Vec::new(),
                     #[cfg(test)]
                     matches: Vec::new(),
                     #[cfg(test)]
@@ -152,8 +179,9 @@ pub(super) fn under(path: &[String]) -> Vec<(&'static Rule, Fit)> {
         let rest = path.get(start..).unwrap_or_default();
         let by_name = rest.first().and_then(|name| RULES.by_first.get(name.as_str()));
         for (rule, pattern) in by_name.into_iter().flatten().chain(&RULES.starred) {
-            let pattern = RULES.rules.get(*rule).and_then(|rule| rule.names.get(*pattern));
-            if let Some(fit) = pattern.and_then(|pattern| pattern.fit(rest)) {
+            let Some(known) = RULES.rules.get(*rule) else { continue };
+            let fit = known.names.get(*pattern).and_then(|pattern| pattern.fit(rest));
+            if let Some(fit) = fit.and_then(|fit| known.but_for_copies(rest, fit)) {
                 found.push((*rule, fit));
             }
         }
@@ -181,7 +209,7 @@ mod tests {
             let mut words = line.split_whitespace();
             let first = words.next().unwrap();
             if line.starts_with(' ') {
-                assert!(["names", "why", "check", "matches", "rejects"].contains(&first), "{line}");
+                assert!(["names", "copies", "why", "check", "matches", "rejects"].contains(&first), "{line}");
             } else {
                 assert!(first.contains('.'), "{line}");
                 assert!(words.all(|word| ["protected", "gone", "daily"].contains(&word)), "{line}");

@@ -168,6 +168,41 @@ fn f21_what_the_host_would_execute_is_flagged_at_any_depth() {
 }
 
 #[test]
+fn f21_an_agents_work_trees_are_judged_like_the_project_and_its_settings_are_flagged() {
+    for (place, rules) in [
+        (".claude/worktrees/x/src/main.rs", &[][..]),
+        ("sub/.Claude/worktrees/x/README.md", &[]),
+        (".claude/worktrees/x/.claude/settings.json", &["agent.settings"]),
+        (".claude/worktrees/x/CLAUDE.md", &["agent.instructions"]),
+        (".claude/worktrees/x/Makefile", &["make.file"]),
+        (".claude/worktrees/x/.git/hooks/pre-commit", &["git.hooks"]),
+        (".claude/worktrees/x", &["agent.settings"]),
+        (".claude/worktrees", &["agent.settings"]),
+        (".claude/commands/x.md", &["agent.settings"]),
+        (".claude/skills/.claude/worktrees/x/y", &["agent.settings"]),
+        (".git/hooks/.claude/worktrees/x/y", &["git.hooks"]),
+    ] {
+        check(place, "x", rules);
+    }
+}
+
+#[test]
+fn f21_what_protects_an_agents_settings_leaves_its_work_trees_and_other_patterns_do_not() {
+    let mut case = Case { protect: vec!["**/.claude/**".to_owned(), "deploy/**".to_owned()], ..Case::default() };
+    for place in ["src/a.rs", "deploy/a", ".claude/settings.json"] {
+        case = case.adds(&format!(".claude/worktrees/x/{place}"), "x");
+    }
+    case = case.with(".claude/worktrees", Before::Nothing, Some(Node::Folder { mode: 0o755 }));
+    case = case.with(".claude/worktrees/x", Before::Nothing, Some(Node::Folder { mode: 0o755 }));
+    case = case.links(".claude/worktrees/y", "x").adds(".claude/agents/a.md", "x");
+    let rules = case.rules();
+    let settings = vec!["agent.settings"];
+    assert_eq!(rules[..5], [vec![], vec!["policy.protect"], settings.clone(), vec![], vec![]]);
+    assert!(rules[5].contains(&"agent.settings"), "{rules:?}");
+    assert_eq!(rules[6], settings);
+}
+
+#[test]
 fn daily_work_is_free() {
     for place in [
         "src/main.rs",
