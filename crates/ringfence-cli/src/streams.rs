@@ -22,7 +22,7 @@ pub(crate) struct Changed(Vec<(BorrowedFd<'static>, OFlags)>);
 impl Drop for Changed {
     /// Whoever has them after us expects that they wait, as they did.
     fn drop(&mut self) {
-        for (stream, flags) in self.0.drain(..) {
+        for (stream, flags) in self.0.drain(..).rev() {
             // Nothing of ours depends on it where that fails.
             fcntl_setfl(stream, flags).ok();
         }

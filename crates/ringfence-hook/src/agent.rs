@@ -50,18 +50,14 @@ impl Agent {
         }
     }
 
-    /// Who it is that asks in the words of `input`. Cursor runs the hooks of Claude Code as well, and says itself who it is; by no argument of
-    /// a call can a model say so.
-    pub fn speaking(self, input: &Map<String, Value>) -> Self {
-        match self {
-            Self::ClaudeCode if input.contains_key("cursor_version") => Self::Cursor,
-            agent => agent,
-        }
-    }
-
-    /// What it tells us of.
+    /// What it tells us of. Cursor can run the hooks of Claude Code as well, and says itself who it is. Which answers it takes there nobody
+    /// promises, and some of its calls it only describes to hooks of its own: none of them is judged by halves.
     pub fn read(self, input: &Map<String, Value>) -> Result<Event, NotJudged> {
         match self {
+            Self::ClaudeCode if input.contains_key("cursor_version") => Err(NotJudged::because(
+                "Cursor asks by the hook of Claude Code: give it its own by `ringfence init --agent cursor`, and switch hooks of \
+                 third parties off in its settings",
+            )),
             Self::ClaudeCode => claude_code::read(input),
             Self::Codex => codex::read(input),
             Self::Gemini => gemini::read(input),

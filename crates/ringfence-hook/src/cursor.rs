@@ -14,6 +14,7 @@ use crate::call::{
 };
 use crate::head::unknown_event;
 use crate::input::{first_text, list, object, only_one, optional, paths, some_paths, text, texts, unknown};
+use crate::judge::OURS;
 use crate::names::{CURSOR_TALK, OUR_SERVER, is_us};
 use crate::shell::unknown_argument;
 
@@ -93,11 +94,11 @@ pub(crate) fn read(input: &Map<String, Value>) -> Result<Event, NotJudged> {
 /// is, and is started by something else, is not ours.
 fn server(input: &Map<String, Value>) -> Result<Option<String>, NotJudged> {
     let named = first_text(input, &["mcp_server_name", "server", "server_name", "mcp_server"]);
-    let command = optional(input, "command")?.filter(|command| !command.is_empty());
-    Ok(match command {
-        Some(command) if runs_us(command) => Some(OUR_SERVER.to_owned()),
-        Some(_) => named.filter(|name| *name != OUR_SERVER).map(str::to_owned),
-        None => named.map(str::to_owned),
+    let said = |name| Ok(optional(input, name)?.filter(|text| !text.is_empty()));
+    Ok(match (said("command")?, said("url")?) {
+        (Some(command), None) if runs_us(command) => Some(OUR_SERVER.to_owned()),
+        (None, None) => named.map(str::to_owned),
+        (_, _) => named.filter(|name| !OURS.contains(name)).map(str::to_owned),
     })
 }
 

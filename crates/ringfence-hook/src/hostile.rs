@@ -302,6 +302,10 @@ fn a_server_with_our_name_that_something_else_starts_is_not_ours() {
     check(&project, Agent::Cursor, &call("walls", Some("/usr/bin/ringfence mcp --http 127.0.0.1:1")), true, "");
     check(&project, Agent::Cursor, &call("ringfence", None), true, "");
     check(&project, Agent::Cursor, &call("ringfence", Some("node ./ringfence.js mcp")), false, "tools.mcp");
+    check(&project, Agent::Cursor, &call("plugin:ringfence:ringfence", Some("node evil.js")), false, "tools.mcp");
+    let mut by_address = call("ringfence", None);
+    by_address["url"] = "https://elsewhere.example/mcp".into();
+    check(&project, Agent::Cursor, &by_address, false, "tools.mcp");
     check(&project, Agent::Cursor, &call("other", None), false, "tools.mcp");
     let listed = Project::new("version: 1\ntools: { allow: [mcp__github] }\n");
     check(&listed, Agent::Cursor, &call("github", Some("npx github")), true, "");
@@ -345,21 +349,19 @@ fn cursor_names_the_folder_of_a_command_by_either_word_and_its_waiting_time_is_n
 }
 
 #[test]
-fn cursor_that_runs_the_hook_of_claude_code_is_answered_as_cursor_and_nobody_else_is() {
+fn cursor_that_runs_the_hook_of_claude_code_is_denied_and_told_of_its_own() {
     let project = Project::new(PLAIN);
-    let cursor = json!({ "hook_event_name": "preToolUse", "tool_name": "Shell", "tool_input": { "command": "ls" }, "cursor_version": "3.9.16" });
-    let agent = Agent::ClaudeCode.speaking(cursor.as_object().unwrap());
-    assert_eq!(agent, Agent::Cursor);
-    let (_, told) = project.answer(agent, cursor.as_object().unwrap()).unwrap().unwrap();
-    assert_eq!(told["permission"], "allow");
+    let cursor = |tool: &str| json!({ "hook_event_name": "preToolUse", "tool_name": tool, "tool_input": { "command": "ls" }, "cursor_version": "3.9.16" });
+    for tool in ["Shell", "MCP:run_shell", "Read"] {
+        let asked = cursor(tool);
+        let denied = Agent::ClaudeCode.read(asked.as_object().unwrap()).unwrap_err();
+        assert!(denied.to_string().contains("ringfence init --agent cursor"), "{tool}: {denied}");
+    }
+    let (_, told) = project.answer(Agent::Cursor, cursor("Shell").as_object().unwrap()).unwrap().unwrap();
     assert!(told["updated_input"]["command"].as_str().unwrap().contains(" --shell=ls"), "{told}");
     // What a model writes stands in the arguments.
     let claude = call("PreToolUse", "Bash", json!({ "command": "ls", "cursor_version": "3.9.16" }));
-    assert_eq!(Agent::ClaudeCode.speaking(claude.as_object().unwrap()), Agent::ClaudeCode);
     check(&project, Agent::ClaudeCode, &claude, false, "hook.argument");
-    for other in [Agent::Codex, Agent::Gemini, Agent::Cursor] {
-        assert_eq!(other.speaking(cursor.as_object().unwrap()), other);
-    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::paths::{resolve, spellings};
 use crate::{Agent, NotJudged, files, search, shell, web};
 
 /// The server whose tools are our own, by the names that settings and the plugin give it.
-const OURS: [&str; 3] = [OUR_SERVER, "plugin_ringfence_ringfence", "plugin:ringfence:ringfence"];
+pub(crate) const OURS: [&str; 3] = [OUR_SERVER, "plugin_ringfence_ringfence", "plugin:ringfence:ringfence"];
 
 /// Where calls are judged. None of it comes from a model, or from a call.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ringfence::Refusal;
+use ringfence_policy::Sourced;
 use serde_json::Value;
 
 use crate::NotJudged;
@@ -124,9 +125,12 @@ fn any_case(glob: &str) -> String {
     while let Some(letter) = letters.next() {
         match letter {
             '[' => {
-                let set: String = letters.by_ref().take_while(|letter| *letter != ']').collect();
-                let more = if set.starts_with(['!', '^']) { String::new() } else { in_other_case(&set) };
-                out.push_str(&format!("[{set}{more}]"));
+                let set = set(&mut letters);
+                match in_other_case(&set) {
+                    Some(other) => out.push_str(&format!("[{set}{other}]")),
+                    // The bytes of others differ in number.
+                    None => out.push(if set.is_ascii() { '?' } else { '*' }),
+                }
             }
             '\\' => match letters.next() {
                 Some(next) if next.is_alphanumeric() => push_any_case(&mut out, next),
@@ -136,6 +140,18 @@ fn any_case(glob: &str) -> String {
         }
     }
     out
+}
+
+/// What stands in a set, whose first character does not end it.
+fn set(letters: &mut std::str::Chars<'_>) -> String {
+    let mut set = String::new();
+    for letter in letters {
+        if letter == ']' && !["", "!", "^"].contains(&set.as_str()) {
+            break;
+        }
+        set.push(letter);
+    }
+    set
 }
 
 fn push_any_case(out: &mut String, letter: char) {
@@ -149,21 +165,29 @@ fn push_any_case(out: &mut String, letter: char) {
     }
 }
 
-/// The letters of a set in their other case; nothing where its ranges would not be ranges any more, as in `A-z`.
-fn in_other_case(set: &str) -> String {
+/// The letters of a set in their other case; nothing where it is no plain set, or its ranges would not be ranges any more, as in `A-z`.
+fn in_other_case(set: &str) -> Option<String> {
     let other = |letter: char| match letter {
         _ if letter.is_ascii_lowercase() => letter.to_ascii_uppercase(),
         _ => letter.to_ascii_lowercase(),
     };
     let swapped: Vec<char> = set.chars().map(other).collect();
+    let is_plain = set.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     let is_range = |three: &[char]| three[1] != '-' || three[0] <= three[2];
-    if swapped.windows(3).all(is_range) { swapped.into_iter().collect() } else { String::new() }
+    let is_known = is_plain && !set.is_empty() && !set.starts_with('-') && !set.ends_with('-');
+    (is_known && swapped.windows(3).all(is_range)).then(|| swapped.into_iter().collect())
 }
 
 /// Where nothing can be left out, nothing denied may be there.
 fn none_denied(judge: &Judge, call: &Call, folders: &[&String]) -> Result<Answer, NotJudged> {
     let policy = &judge.ground.loaded.policy.fs;
-    let found = ringfence::backend::denied_below(&judge.ground.workspace, &policy.deny, judge.ground.state.as_ref())
+    // A copy of the project has its files, too.
+    let in_copies = policy.deny.iter().filter_map(|rule| {
+        let value = format!("**/.claude/worktrees/*/{}", rule.value.as_str().trim_start_matches('/')).parse().ok()?;
+        Some(Sourced { value, origin: rule.origin.clone() })
+    });
+    let deny: Vec<_> = policy.deny.iter().cloned().chain(in_copies).collect();
+    let found = ringfence::backend::denied_below(&judge.ground.workspace, &deny, judge.ground.state.as_ref())
         .map_err(|error| NotJudged::because(format!("nobody knows what is denied in the workspace: {error}")))?;
     let reals: Vec<_> = folders.iter().flat_map(|path| reals(judge, call, path)).collect();
     let shows = |denied: &Path| reals.iter().any(|real| judge.ground.workspace.join(denied).starts_with(real));
@@ -209,6 +233,14 @@ mod tests {
         }
         check("key[0-9a-f]", "keyz", false);
         check("x[A-z]", "xQ", true);
+        check("x[Z-a]", "xz", true);
+        for name in ["keyx", "KEYX", "key]"] {
+            check("key[]x]", name, true);
+        }
+        check("key[!]a]", "keyB", true);
+        check("key[a-]", "KEYA", true);
+        check("key[-a]", "key-", true);
+        check("key[\u{fc}]", "KEY\u{dc}", true);
         check("id_*", "ID_RSA", true);
         check("gr\u{fc}n", "GR\u{dc}N", true);
         check("**/.ssh/**", "a/.SSH/config", true);

@@ -271,10 +271,11 @@ impl Inner {
             }
         };
         let (raised, known) = tokio::select! {
+            // First, so that what was asked for stands in the ledger before its end does.
             biased;
+            both = both => both,
             // A wall that is being raised is dropped, and with it all that was made for it.
             () = until_cancelled(cancelled) => return self.write_end(&run_id, conclude::cancelled(outcome)),
-            both = both => both,
         };
         let image = match known {
             Ok(image) => image,

@@ -72,7 +72,7 @@ fn read(from: impl Read) -> Result<Map<String, Value>, NotJudged> {
 
 /// What is said to `input`.
 fn answer(args: &HookArgs, input: &Map<String, Value>) -> Result<Value, NotJudged> {
-    let agent = args.agent.speaking(input);
+    let agent = args.agent;
     let event = agent.read(input)?;
     go_to_project(agent, input, &args.layers)?;
     let context = setup::load(&args.layers, Vec::new()).map_err(|error| NotJudged::because(in_full(&error)))?;

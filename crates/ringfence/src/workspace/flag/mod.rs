@@ -162,6 +162,10 @@ impl Court<'_> {
             return Judgement::Denied(rule.as_str().to_owned());
         }
         let folded = names::folded(&change.place);
+        let copied: Option<PathBuf> = in_copy(&folded).map(|names| names.iter().collect());
+        if let Some(rule) = copied.and_then(|path| Patterns::naming(&self.deny.folded, &path, becomes.is_folder())) {
+            return Judgement::Denied(rule.as_str().to_owned());
+        }
         let mut flags = self.by_rules(change, becomes, &folded);
         self.by_git(change, becomes, &folded, &mut flags);
         self.by_policy(path, becomes, &folded, &mut flags);
