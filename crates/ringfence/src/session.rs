@@ -340,8 +340,9 @@ impl Open {
 
     /// Why `work` may not start here any more, if so: the wall is older than something that is denied, and shows it. Asked as
     /// late as it can be, after every question that had to be waited for.
-    pub(crate) async fn look_again(&self, work: &Work) -> Option<Refusal> {
-        self.with.wall.live()?.refusal(&judge::describe(work)).await
+    pub(crate) async fn look_again(&self, work: &Work) -> Result<(), Refusal> {
+        let Some(live) = self.with.wall.live() else { return Ok(()) };
+        live.refusal(&judge::describe(work)).await.map_or(Ok(()), Err)
     }
 
     /// Which watched limit everything behind the wall is over together.

@@ -32,6 +32,8 @@ pub(super) struct Ground<'a> {
     pub(super) path: &'a Path,
     pub(super) root: &'a OwnedFd,
     pub(super) mounted: Mounted,
+    /// What of it nobody sees, sorted: it is not looked into.
+    pub(super) hidden: &'a [PathBuf],
 }
 
 /// What becomes of something that is mounted in it.
@@ -115,7 +117,7 @@ fn find_below(
     state: Option<&StateFolder>,
     now: SystemTime,
 ) -> Result<Vec<PathBuf>, StartError> {
-    let ground = Ground { path, root, mounted: Mounted::Entered };
+    let ground = Ground { path, root, mounted: Mounted::Entered, hidden: &[] };
     let memory = state.map(|state| Memory { state, most_bytes: known::MOST_BYTES });
     at_once(walk(ground, deny, memory, now, &mut Pace::to_the_end())).map_err(|error| error.at_the_start(path))
 }
@@ -146,6 +148,9 @@ pub(super) async fn walk(
     let mut piece = Vec::<u8>::with_capacity(PIECE);
     while let Some((folder, kind)) = walk.left.pop() {
         pace.next_folder().await?;
+        if ground.hides(&folder) {
+            continue;
+        }
         if let Some(names) = known.recall(ground.root, &folder) {
             walk.take(&folder, &names)?;
             continue;
@@ -270,6 +275,11 @@ pub(super) fn open(ground: Ground<'_>, folder: &Path) -> rustix::io::Result<Owne
 }
 
 impl Ground<'_> {
+    /// Whether nobody sees what is at `path`.
+    pub(super) fn hides(self, path: &Path) -> bool {
+        self.hidden.binary_search_by(|known| known.as_path().cmp(path)).is_ok()
+    }
+
     /// How names in it are looked up.
     pub(super) fn resolve(self) -> ResolveFlags {
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;

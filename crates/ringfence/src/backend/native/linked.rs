@@ -94,7 +94,7 @@ pub(super) async fn other_names(
     let denied: HashSet<&Path> = denied.iter().map(PathBuf::as_path).collect();
     let closed = look_through(ground, vec![PathBuf::new()], &mut entries, pace, |folder, believed, entry| {
         let path = folder.join(OsStr::from_bytes(entry.name));
-        if denied.contains(path.as_path()) {
+        if denied.contains(path.as_path()) || ground.hides(&path) {
             return Ok(Next::Over);
         }
         let is_other = match believed {

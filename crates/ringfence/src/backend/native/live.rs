@@ -57,12 +57,13 @@ pub(in crate::backend) struct LiveFolder {
 }
 
 impl LiveFolder {
-    /// A folder that is held, without what is `absent` of it, below a layer that shows nothing that is mounted in it. It is
-    /// called by its place inside, or is the workspace.
+    /// A folder that is held, without what is `absent` of it, below a layer. It is called by its place inside, or is the
+    /// workspace, which nothing was mounted in when the wall was raised.
     pub(super) fn below_a_layer(folder: &Pinned, at: Option<&Path>, mut absent: Vec<PathBuf>) -> io::Result<Self> {
         absent.sort();
         let (path, root) = (folder.path().to_owned(), folder.opened().try_clone()?);
-        Ok(Self { path, root, at: at.map(Path::to_owned), absent, mounted: Mounted::Refused })
+        let mounted = if at.is_some() { Mounted::Entered } else { Mounted::Refused };
+        Ok(Self { path, root, at: at.map(Path::to_owned), absent, mounted })
     }
 
     /// The workspace at `path`, held by `root`, as the host itself sees it.
@@ -191,7 +192,8 @@ impl Live {
 
     /// What is denied in a folder now.
     async fn denied_in(&self, folder: &LiveFolder, until: Instant, limit: Duration) -> Result<Vec<PathBuf>, Unknown> {
-        let ground = Ground { path: &folder.path, root: &folder.root, mounted: folder.mounted };
+        let (path, root, hidden) = (&folder.path, &folder.root, &folder.absent);
+        let ground = Ground { path, root, mounted: folder.mounted, hidden };
         let memory = Memory { state: &self.state, most_bytes: MOST_REMEMBERED };
         let mut tries = TRIES;
         loop {
@@ -291,6 +293,19 @@ mod tests {
         fs::remove_file(path(".env")).unwrap();
         fs::create_dir_all(path(".env/inner")).unwrap();
         fs::write(path(".env/inner/.env"), "").unwrap();
+        assert_eq!(named(&scene).await, [] as [&str; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_was_taken_away_without_a_rule_is_not_looked_into() {
+        let mut scene = scene(None);
+        let path = |name: &str| scene.workspace.join(name);
+        fs::create_dir_all(path("state/runs")).unwrap();
+        fs::write(path("state/runs/.env"), "").unwrap();
+        // Another name of what was taken away, where nobody sees it.
+        fs::hard_link(path(".env"), path("state/other")).unwrap();
+        assert_eq!(named(&scene).await.len(), 2, "the twin");
+        scene.live.folders[0].absent.push("state".into());
         assert_eq!(named(&scene).await, [] as [&str; 0]);
     }
 
