@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ringfence::event::Violation;
 use ringfence::run_id::RunId;
 use ringfence::workspace::{AtOnce, Counts};
 use ringfence::{Outcome, Status};
@@ -37,6 +38,10 @@ pub(crate) fn finish(outcome: &Outcome, args: OutputArgs, spoken: Spoken) -> Res
     if let Some(error) = &outcome.error {
         chatter::say_raw(&render::failure(error));
     }
+    // Also for who wants to hear only what went wrong: a secret may have been read.
+    for violation in outcome.violations.iter().filter(|violation| is_of_later_files(violation)) {
+        chatter::say(&describe_later(violation));
+    }
     if !args.quiet {
         if outcome.output_truncated {
             chatter::say("some output was left out; the policy's proc.output is the cap");
@@ -64,6 +69,7 @@ pub(crate) fn finish(outcome: &Outcome, args: OutputArgs, spoken: Spoken) -> Res
                 let rules: Vec<String> = outcome
                     .violations
                     .iter()
+                    .filter(|violation| !is_of_later_files(violation))
                     .map(|violation| format!("{} ({})", violation.message, violation.rule))
                     .collect();
                 chatter::say(&format!("stopped: {}", rules.join("; ")));
@@ -129,6 +135,16 @@ pub(crate) fn describe_changes(counts: Counts, applied: Option<&AtOnce>, id: &Ru
         ));
     }
     text
+}
+
+/// Whether it is about denied files that came after the start.
+fn is_of_later_files(violation: &Violation) -> bool {
+    violation.rule.starts_with("fs.deny.")
+}
+
+/// What came after the start that is denied, or that it is not known.
+pub(crate) fn describe_later(violation: &Violation) -> String {
+    format!("{} ({})", plain_line(violation.message.as_bytes()), violation.rule)
 }
 
 /// That there was no room, and how to get more.

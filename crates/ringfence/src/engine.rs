@@ -457,6 +457,7 @@ impl Inner {
         let cleared = judge.judge(&request.work, &analysis).await.map_err(refuse)?;
         let chosen = match place {
             Place::In(session) => {
+                session.look_again(&request.work).await.map_err(refuse)?;
                 request.workspace_at = session.with.workspace_at.clone();
                 let capabilities = session.with.capabilities.clone();
                 Chosen { backend: &*session.with.wall, capabilities, fell_back: session.with.fell_back.clone() }

@@ -100,6 +100,8 @@ pub(crate) async fn watch(
     };
     let (stdout, stderr, ()) = tokio::join!(stdout, stderr, supervise);
     let mut seen = supervision.seen;
+    // Nothing of it reads any more, and what is left of its place goes away meanwhile.
+    seen.violations.extend(sandbox.came_later().await);
     seen.take_counters(sandbox.counted().await, sandbox.is_alone());
     if seen.survivors {
         seen.violations.push(Violation {

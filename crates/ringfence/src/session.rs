@@ -17,10 +17,12 @@ use crate::backend::{Capabilities, InUse, KeptWall};
 use crate::checkpoint::{Runs, Shelf};
 use crate::conclude;
 use crate::engine::Inner;
+use crate::event::Violation;
 use crate::guarantee::{Evidence, Guarantee, Strength};
 use crate::judge;
 use crate::ledger::{Durability, Kind};
 use crate::outcome::{Failure, FellBack, Outcome};
+use crate::refusal::Refusal;
 use crate::request::{Metadata, Request, Work, WorkspaceAt};
 use crate::run::Run;
 use crate::run_id::{NoRandomness, RunId};
@@ -111,6 +113,9 @@ pub struct SessionEnded {
     pub applied: Option<AtOnce>,
     /// At its end, nothing more could have been written.
     pub full: bool,
+    /// What came into the host's folders that is denied, and may have been read by what was left running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub violation: Option<Violation>,
     /// Why what was changed could not be kept.
     pub error: Option<Failure>,
 }
@@ -284,6 +289,7 @@ impl Session {
             changes: None,
             applied: None,
             full: false,
+            violation: None,
             error: None,
         })
     }
@@ -330,6 +336,13 @@ impl Open {
             known.get_or_insert(reason);
         });
         self.with.wall.end();
+    }
+
+    /// Why `work` may not start here any more, if so: the wall is older than something that is denied, and shows it. Asked as
+    /// late as it can be, after every question that had to be waited for.
+    pub(crate) async fn look_again(&self, work: &Work) -> Result<(), Refusal> {
+        let Some(live) = self.with.wall.live() else { return Ok(()) };
+        live.refusal(&judge::describe(work)).await.map_or(Ok(()), Err)
     }
 
     /// Which watched limit everything behind the wall is over together.
@@ -387,6 +400,10 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
             break;
         }
     }
+    let violation = match open.with.wall.live() {
+        Some(live) => live.violation().await,
+        None => None,
+    };
     let left = open.with.wall.take_left();
     let kept = waiting(|| {
         let _one = open.keeping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -416,6 +433,7 @@ async fn watch_over(open: Arc<Open>, engine: Arc<Inner>) {
         changes,
         applied,
         full: left.full,
+        violation,
         error,
     };
     let listed = found.map(|found| changes_body(found.set.counts(), Some(&found.list)));

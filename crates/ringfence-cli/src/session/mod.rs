@@ -231,6 +231,9 @@ fn stop(names: Vec<SessionName>, all: bool) -> Done {
                          in the policy"
                     ));
                 }
+                if let Some(violation) = &ended.violation {
+                    chatter::say(&format!("{name}: {}", ended::describe_later(violation)));
+                }
                 if let Some(error) = &ended.error {
                     chatter::say_raw(&render::failure(error));
                     code = crate::OUR_FAILURE;

@@ -44,6 +44,25 @@ fn a_session_keeps_files_from_run_to_run_and_its_changes_are_listed_at_the_end()
 }
 
 #[test]
+fn s02_a_denied_file_that_comes_later_stops_a_session_that_would_show_it_and_no_other() {
+    for_each_engine("", |place| {
+        let session = Session::start(place);
+        place.stage.write("notes", "a note\n");
+        // Where the workspace lies below a layer it is seen, and in a copy it is not.
+        let is_live = session.sh("cat notes; true").expect(0, &[]).text() == "a note\n";
+        place.stage.write(".env", "hidden-text");
+        let ended = session.sh("cat .env; echo ran");
+        assert!(!ended.text().contains("hidden-text"), "{ended:?}");
+        match is_live {
+            true => drop(ended.expect(126, &["fs.deny.came-later", "`.env`"])),
+            false => assert_eq!(ended.text(), "ran\n", "{ended:?}"),
+        }
+        std::fs::remove_file(place.stage.work().join(".env")).unwrap();
+        session.sh("true").expect(0, &[]);
+    });
+}
+
+#[test]
 fn r11_a_session_whose_keeper_is_killed_leaves_no_container() {
     for_each_engine("", |place| {
         let session = Session::start(place);

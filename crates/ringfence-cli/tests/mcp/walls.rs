@@ -49,6 +49,35 @@ fn what_a_program_writes_stays_in_its_sandbox() {
 }
 
 #[test]
+fn s02_nothing_is_run_in_a_sandbox_that_is_older_than_a_denied_file() {
+    let Some(stage) = walled() else { return };
+    let hidden = secret().unwrap();
+    for protocol in BOTH {
+        let mut client = Connection::open(&stage, protocol);
+        let sandbox = client.sandbox();
+        let cat = |name: &str| json!({ "command": format!("cat {name}"), "sandboxId": sandbox });
+        stage.write("notes", "a note\n");
+        assert_eq!(stdout(&client.call("sandboxed_code_run", cat("notes"))), "a note\n", "the twin: it would come in");
+        stage.write(".env", &hidden);
+        let result = client.call("sandboxed_code_run", cat(".env"));
+        assert_eq!((&result["structuredContent"]["status"], &result["isError"]), (&json!("refused"), &json!(true)));
+        let said = text(&result);
+        for part in ["fs.deny.came-later", "`.env`", "instead: Nothing can be started in this sandbox any more"] {
+            assert!(said.contains(part), "`{part}` is not in {said}");
+        }
+        let read = client.call("files_read", json!({ "path": ".env", "sandboxId": sandbox }));
+        assert_eq!(read["isError"], true, "{read}");
+        assert!(![&result, &read].iter().any(|answer| answer.to_string().contains(&hidden)), "{result} {read}");
+        let closed = client.call("sandbox_close", json!({ "sandboxId": sandbox }));
+        assert!(text(&closed).contains("fs.deny.came-later"), "{closed}");
+        let young = client.sandbox();
+        let result = client.call("sandboxed_code_run", json!({ "command": "ls -A", "sandboxId": young }));
+        assert!(stdout(&result).contains("notes") && !stdout(&result).contains(".env"), "{result}");
+        std::fs::remove_file(stage.work().join(".env")).unwrap();
+    }
+}
+
+#[test]
 fn there_is_no_network_unless_the_policy_says_so() {
     let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

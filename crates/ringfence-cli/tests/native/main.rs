@@ -24,6 +24,7 @@ mod image;
 mod inspected;
 mod kernel;
 mod languages;
+mod later;
 mod names;
 mod network;
 #[allow(dead_code, reason = "shared with the tests of engines, which use the rest of it")]

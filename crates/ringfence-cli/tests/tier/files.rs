@@ -1,11 +1,13 @@
 //! F rows: files of the host behind Landlock.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use ringfence_testkit::canary::{FileCanary, secret};
+use ringfence_testkit::canary::{FileCanary, secret, until};
 
 use crate::probe::{Wall, fenced, fenced_with, outside, python, run, sh, text};
+use crate::stage::{Ended, SOON};
 
 #[test]
 fn f13_a_file_outside_cannot_be_read_by_any_way_to_it() {
@@ -122,6 +124,30 @@ fn f19_a_file_that_is_made_later_beside_a_denied_one_stays_closed() {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("let in") && !text.contains("beside"), "{text}");
+}
+
+#[test]
+fn s02_a_denied_file_that_came_while_a_program_ran_is_told() {
+    let Some(stage) = fenced() else { return };
+    let word = secret().unwrap();
+    stage.write("sub/plain", "");
+    let script = "read line; cat sub/.env";
+    let meanwhile = |act: &dyn Fn()| {
+        let argv = ["run", "--stdin", "--json", "--backend", "landlock", "--", "sh", "-c", script];
+        let started = || fs::read_to_string(stage.ledger()).unwrap_or_default().matches("\"started\"").count();
+        let before = started();
+        let mut child = stage.ringfence(argv).stdin_from(std::process::Stdio::piped()).start();
+        assert!(until(SOON, || started() > before), "it did not start");
+        act();
+        child.stdin.take().unwrap().write_all(b"now\n").unwrap();
+        Ended::from(child.wait_with_output().unwrap()).json()
+    };
+    let outcome = meanwhile(&|| drop(stage.write("sub/.env", &word)));
+    assert_eq!(outcome["stdout"], word, "it is told because it can be read: {outcome:#}");
+    assert_eq!(outcome["violations"][0]["rule"], "fs.deny.came-later", "{outcome:#}");
+    assert!(outcome["violations"][0]["message"].as_str().unwrap().contains("`sub/.env`"), "{outcome:#}");
+    let twin = meanwhile(&|| {});
+    assert_eq!((&twin["stdout"], &twin["violations"]), (&"".into(), &serde_json::json!([])), "{twin:#}");
 }
 
 #[test]

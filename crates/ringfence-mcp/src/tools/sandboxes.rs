@@ -110,6 +110,9 @@ pub(super) async fn close(call: &Call, arguments: Close) -> Result<Said, Problem
         }
         (None, _) => text.push_str(" It changed nothing in the workspace."),
     }
+    if let Some(violation) = &ended.violation {
+        text.push_str(&format!("\nviolation: {} ({})", violation.message, violation.rule));
+    }
     if let Some(error) = &ended.error {
         text.push_str(&format!("\nWhat it changed could not be kept: {}", error.chain.join(": ")));
     }

@@ -57,7 +57,7 @@ pub fn readable(path: &std::ffi::OsStr, workspace: &std::path::Path) -> Vec<Path
 pub use container::Containers;
 pub use landlock::Landlock;
 pub(crate) use native::presume;
-pub use native::{ImageError, Native};
+pub use native::{ImageError, Live, Native};
 pub use none::NoWall;
 pub use process::Sandbox;
 pub use spawn::Spawn;
@@ -100,6 +100,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
 pub trait KeptWall: Backend {
     /// What was seen from inside when it was raised: names of guarantees, and what was found.
     fn proofs(&self) -> &[(String, String)];
+    /// The folders that stay the host's own behind it, where something in them is denied.
+    fn live(&self) -> Option<&Arc<Live>>;
     /// What is in use behind it, as the guest counts it.
     fn measure(&self) -> BoxFuture<'_, io::Result<InUse>>;
     /// Likewise, as the host sees it, without asking anybody.

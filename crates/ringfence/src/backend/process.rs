@@ -23,8 +23,9 @@ use super::counters::Counters;
 use super::guest::{self, Link, Proofs};
 use super::pipes::{Pipes, reader, writer};
 use super::program::Program;
-use super::{FoundImage, Shown, StartError};
+use super::{FoundImage, Live, Shown, StartError};
 use crate::egress::{Egress, Log};
+use crate::event::Violation;
 use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
 use crate::request::TerminalSize;
@@ -69,6 +70,8 @@ pub struct Sandbox {
     pub(super) network: Option<Arc<Log>>,
     /// The workspace, when what is changed of it is kept.
     pub(super) lower: Option<Arc<Lower>>,
+    /// The folders that stay the host's own, where something in them is denied.
+    pub(super) live: Option<Arc<Live>>,
     /// What the guest of this program alone left, once it is gone.
     left: std::sync::Mutex<Option<guest::Left>>,
     /// The copy of the workspace that the program works in. After the supervisor, as the files are.
@@ -180,6 +183,7 @@ impl Sandbox {
             egress: None,
             network: None,
             lower: None,
+            live: None,
             left: std::sync::Mutex::default(),
             copy: std::sync::Mutex::default(),
             is_gone: AtomicBool::new(false),
@@ -311,6 +315,11 @@ impl Sandbox {
                 report
             }
         }
+    }
+
+    /// What has to be told of the host's folders when the program has ended.
+    pub(crate) async fn came_later(&self) -> Option<Violation> {
+        self.live.as_ref()?.violation().await
     }
 
     /// Holds a layer that the program writes to, until it is asked for.

@@ -3,6 +3,7 @@
 use ringfence_linux::{Privileges, Rlimit, RlimitKind, tree};
 use ringfence_policy::{BackendKind, ProcPolicy, ResolvedPolicy};
 
+use super::native::{LATER_ONES_ARE_TOLD, LATER_ONES_STOP};
 use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, process, program};
 use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
@@ -87,6 +88,8 @@ pub(super) fn in_a_session(
         match guarantee {
             Guarantee::TimeLimit => *by = "the supervisor's clock, then SIGTERM, then SIGKILL to the program's session",
             Guarantee::PromptReturn => *by = "a run ends with its program",
+            // A copy has nothing that came later.
+            Guarantee::FsDeny if *by == LATER_ONES_ARE_TOLD => *by = LATER_ONES_STOP,
             _ => {}
         }
     }

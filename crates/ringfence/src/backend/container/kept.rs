@@ -23,7 +23,7 @@ use crate::backend::inside::{self, env_with_image, interpreters};
 use crate::backend::process::in_session;
 use crate::backend::spawn::in_a_session;
 use crate::backend::{
-    Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable,
+    Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Live, Sandbox, Settled, StartError, Unavailable,
 };
 use crate::egress::{Contacts, Egress};
 use crate::plan::Plan;
@@ -123,6 +123,7 @@ impl Backend for Session {
             };
             let mut sandbox = in_session(plan, &self.standing.guest, start)?;
             sandbox.proofs = self.proofs.clone();
+            sandbox.live = self.standing.live.clone();
             sandbox.network = self.standing.egress.as_ref().map(Egress::follow);
             sandbox.image = Some(named(&self.standing.prepared.image));
             sandbox.share(counters(&self.standing)).await;
@@ -134,6 +135,10 @@ impl Backend for Session {
 impl KeptWall for Session {
     fn proofs(&self) -> &[(String, String)] {
         &self.proofs
+    }
+
+    fn live(&self) -> Option<&Arc<Live>> {
+        self.standing.live.as_ref()
     }
 
     fn measure(&self) -> BoxFuture<'_, io::Result<InUse>> {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use ringfence_linux::wall::{Entry, HOME, Identity, Laying, Marker};
 
@@ -13,19 +14,23 @@ use super::places::files;
 use super::standing::LaidWorkspace;
 use crate::backend::inside::CODE;
 use crate::backend::native::view;
-use crate::backend::{StartError, WallError};
+use crate::backend::{Live, StartError, WallError};
 use crate::plan::Plan;
 
 /// What the kernel shows of itself and of cgroups.
 const KERNELS_OWN: &str = "/sys";
 
+/// What is in the container then.
+#[derive(Debug, Default)]
+pub(super) struct Laid {
+    /// The workspace, when what is changed of it is kept.
+    pub(super) workspace: Option<LaidWorkspace>,
+    /// What stays the host's own, where something in it is denied.
+    pub(super) live: Option<Arc<Live>>,
+}
+
 /// Lays all that can be written into the container whose first process is `first`.
-pub(super) fn lay(
-    containers: &Containers,
-    plan: &Plan,
-    at: &Path,
-    first: &FirstProcess,
-) -> Result<Option<LaidWorkspace>, StartError> {
+pub(super) fn lay(containers: &Containers, plan: &Plan, at: &Path, first: &FirstProcess) -> Result<Laid, StartError> {
     let process = first.number;
     let map = fs::read_to_string(format!("/proc/{process}/uid_map")).map_err(io("look at the container's users"))?;
     if map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"] {
@@ -40,7 +45,7 @@ pub(super) fn lay(
     let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
     let (workspace, reviewed) = view::workspace(plan, at, identity, &containers.state, &mut trees)?;
     entries.extend(workspace);
-    let mut mounts = view::mounts(plan)?;
+    let mut mounts = view::mounts(plan, &mut trees)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, &containers.state)?;
     entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(plan, &containers.state)?));
     let mut entries = view::without_replaced(entries);
@@ -60,12 +65,15 @@ pub(super) fn lay(
         writable_files: files(size),
     };
     let laid = containers.launcher.lay(&laying, &trees.held).map_err(io("lay the workspace into the container"))?;
-    match (laid.kept, lower) {
-        (Some((upper, merged)), Some(lower)) => Ok(Some(LaidWorkspace { upper, merged, lower })),
-        (None, None) => Ok(None),
+    let workspace = match (laid.kept, lower) {
+        (Some((upper, merged)), Some(lower)) => Some(LaidWorkspace { upper, merged, lower }),
+        (None, None) => None,
         // What a program changes would be lost without a word.
-        (Some(_), None) | (None, Some(_)) => Err(wall("the private layer of the workspace was not handed over")),
-    }
+        (Some(_), None) | (None, Some(_)) => {
+            return Err(wall("the private layer of the workspace was not handed over"));
+        }
+    };
+    Ok(Laid { workspace, live: trees.live(&plan.policy().fs.deny, &containers.state) })
 }
 
 fn io(attempt: &'static str) -> impl Fn(io::Error) -> StartError {

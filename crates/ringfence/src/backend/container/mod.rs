@@ -245,7 +245,7 @@ impl Containers {
         let layer = layer.map_err(|source| StartError::Io { attempt: "open the private layer", source })?;
         let (proofs, image, guest) = (standing.proofs.clone(), named(&standing.prepared.image), standing.guest.clone());
         let (counters, from, egress) = (kept::counters(&standing), standing.from, standing.egress.take());
-        let (trust, shown) = (standing.trust.take(), standing.shown);
+        let (trust, shown, live) = (standing.trust.take(), standing.shown, standing.live.take());
         // Only what is told at the end is of interest: it goes with its layer.
         standing.copy = None;
         let start = |number| {
@@ -256,6 +256,7 @@ impl Containers {
         sandbox.proofs = proofs;
         sandbox.image = Some(image);
         sandbox.shown = shown;
+        sandbox.live = live;
         sandbox.container = from;
         sandbox.counters = Some(counters);
         sandbox.lead_out(egress);

@@ -13,7 +13,7 @@ use super::attached::Complaint;
 use super::brought::Copy;
 use super::engine::{Ended, State};
 use super::labels::ContainerKind;
-use super::laying::lay;
+use super::laying::{Laid, lay};
 use super::made::{Made, MadePlace};
 use super::room::Room;
 use super::wanted::Wanted;
@@ -23,7 +23,7 @@ use crate::backend::copied::{self, Copied};
 use crate::backend::far::FarLink;
 use crate::backend::guest::{Kept, Link, Proofs};
 use crate::backend::lead_out::lead_out;
-use crate::backend::{Shown, StartError, WallError};
+use crate::backend::{Live, Shown, StartError, WallError};
 use crate::egress::Egress;
 use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
@@ -48,6 +48,8 @@ pub(super) struct Standing {
     /// How its image was found.
     pub(super) shown: Shown,
     pub(super) laid: Option<LaidWorkspace>,
+    /// What stays the host's own, where something in it is denied.
+    pub(super) live: Option<Arc<Live>>,
     /// What a container was filled from, when what differs from it is kept.
     pub(super) copy: Option<Arc<Copy>>,
     /// The way out, where the policy allows one.
@@ -145,7 +147,7 @@ async fn furnish(
         }
         let laid = match &made.first {
             Some(first) => lay(containers, plan, &workspace, first)?,
-            None => None,
+            None => Laid::default(),
         };
         // Not before: one that waited for a run has no door until it is known whose it is.
         let way_out = WayOut::prepare(plan.policy(), containers.launcher.threads())?;
@@ -176,7 +178,8 @@ async fn furnish(
                 workspace,
                 prepared,
                 shown,
-                laid,
+                laid: laid.workspace,
+                live: laid.live,
                 copy,
                 egress,
                 trust,

@@ -8,7 +8,7 @@ mod shown;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use ringfence_linux::fence::{FILES_SINCE, Fence, SIGNALS_SINCE};
 use ringfence_linux::wall::landlock_abi;
@@ -19,7 +19,7 @@ pub(super) use self::shown::{open, state_below};
 use super::pipes::Pipes;
 use super::process::open_cwd;
 use super::spawn::{kept_by_the_keeper, needs_of_the_keeper, rlimits};
-use super::{Backend, Capabilities, Sandbox, StartError, Unavailable, WallError, copied, program};
+use super::{Backend, Capabilities, Live, Sandbox, StartError, Unavailable, WallError, copied, program};
 use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
@@ -136,7 +136,7 @@ fn kept(version: i32) -> Vec<(Guarantee, Strength, &'static str)> {
             (
                 Guarantee::FsDeny,
                 Strength::Enforced,
-                "files that matched at the start cannot be opened, and are not copied",
+                "files that matched at the start cannot be opened, and are not copied; later ones are told",
             ),
             (Guarantee::FsProtect, Strength::Enforced, "nothing of the host can be written"),
             (Guarantee::FsWorkspaceMode, Strength::Enforced, "Landlock; under review, a private copy"),
@@ -173,7 +173,7 @@ fn prepare(plan: &Plan, state: &StateFolder) -> Result<Sandbox, StartError> {
         WorkspaceMode::ReadOnly | WorkspaceMode::Direct => (plan.workspace().to_owned(), None),
     };
     let cwd = open_cwd(&workspace, plan.cwd())?;
-    let fence = fence(plan, state, &scratch)?;
+    let (fence, live) = fence(plan, state, &scratch)?;
     let env = environment(plan, &scratch);
     let env: Vec<(&OsStr, &OsStr)> = env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
     let argv: Vec<&OsStr> = program.argv.iter().map(AsRef::as_ref).collect();
@@ -193,6 +193,7 @@ fn prepare(plan: &Plan, state: &StateFolder) -> Result<Sandbox, StartError> {
     })?;
     let mut sandbox = pipes.kept_by(keeper)?;
     sandbox.proofs = proofs(fence.version());
+    sandbox.live = live.map(Arc::new);
     match copied {
         Some(copied) => {
             sandbox.proofs.push(copied.proof());
@@ -203,10 +204,10 @@ fn prepare(plan: &Plan, state: &StateFolder) -> Result<Sandbox, StartError> {
     Ok(sandbox)
 }
 
-fn fence(plan: &Plan, state: &StateFolder, scratch: &Scratch) -> Result<Fence, StartError> {
+fn fence(plan: &Plan, state: &StateFolder, scratch: &Scratch) -> Result<(Fence, Option<Live>), StartError> {
     let failed = |error| StartError::Wall(WallError(format!("could not make the fence: {error}")));
     let writable: Vec<PathBuf> = [HOME, TEMPORARY, WORKSPACE].iter().map(|name| scratch.path().join(name)).collect();
-    let rules = shown::rules(plan, state, scratch.path(), &writable)?;
+    let (rules, live) = shown::rules(plan, state, scratch.path(), &writable)?;
     // The twin of the proof: what the program's process must fail to open, we can.
     let hidden = scratch.lock_path();
     std::fs::OpenOptions::new()
@@ -214,7 +215,8 @@ fn fence(plan: &Plan, state: &StateFolder, scratch: &Scratch) -> Result<Fence, S
         .write(true)
         .open(hidden)
         .map_err(|source| StartError::Io { attempt: "open a file that will be closed to the program", source })?;
-    rules.fence(hidden.as_os_str()).map_err(failed)
+    let live = Live::new(live.into_iter().collect(), &plan.policy().fs.deny, state);
+    Ok((rules.fence(hidden.as_os_str()).map_err(failed)?, live))
 }
 
 /// The plan's environment, with a home and a temporary folder that the program may use.

@@ -16,7 +16,7 @@ use ringfence_linux::wall::LandlockError;
 use ringfence_policy::WorkspaceMode;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use super::super::native::{deny, toolchain};
+use super::super::native::{LiveFolder, deny, toolchain};
 use super::{StartError, overlap, refuse};
 use crate::plan::Plan;
 use crate::state::StateFolder;
@@ -73,13 +73,13 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// A folder with more entries beside a denied one is not let in one by one.
 const MOST_RULES: usize = 20_000;
 
-/// The rules of one run: `code` may be read, `writable` be written.
+/// The rules of one run: `code` may be read, `writable` be written. With the workspace, when it is the host's own.
 pub(super) fn rules(
     plan: &Plan,
     state_folder: &StateFolder,
     code: &Path,
     writable: &[PathBuf],
-) -> Result<Rules, StartError> {
+) -> Result<(Rules, Option<LiveFolder>), StartError> {
     let mut list = List { rules: Rules::new().map_err(failed)?, count: 0 };
     let state = real(state_folder)?;
     for folder in system(plan) {
@@ -109,12 +109,12 @@ pub(super) fn rules(
     for folder in writable {
         list.allow(&open(folder)?, Reach::Write)?;
     }
-    match plan.policy().fs.mode.value {
-        WorkspaceMode::ReadOnly | WorkspaceMode::Direct => workspace(plan, state_folder, &mut list)?,
+    let live = match plan.policy().fs.mode.value {
+        WorkspaceMode::ReadOnly | WorkspaceMode::Direct => Some(workspace(plan, state_folder, &mut list)?),
         // The program has one of its own.
-        WorkspaceMode::Ephemeral | WorkspaceMode::Review => {}
-    }
-    Ok(list.rules)
+        WorkspaceMode::Ephemeral | WorkspaceMode::Review => None,
+    };
+    Ok((list.rules, live))
 }
 
 /// What the system and the toolchains on `PATH` consist of.
@@ -151,14 +151,15 @@ pub(in crate::backend) fn state_below(workspace: &Path, state: &StateFolder) -> 
     }
 }
 
-fn workspace(plan: &Plan, state: &StateFolder, list: &mut List) -> Result<(), StartError> {
+fn workspace(plan: &Plan, state: &StateFolder, list: &mut List) -> Result<LiveFolder, StartError> {
     let root = plan.workspace();
     let mut denied: BTreeSet<PathBuf> = deny::find(root, &plan.policy().fs.deny, None)?.into_iter().collect();
     // The ledger is outside, also when it lies below the workspace.
     denied.extend(state_below(root, state)?);
     let opened = open(root)?;
     if denied.is_empty() {
-        return list.allow(&opened, Reach::Read);
+        list.allow(&opened, Reach::Read)?;
+        return Ok(LiveFolder::as_it_is(root, opened, denied));
     }
     // Its names may be listed; without that hardly a program finds anything.
     list.allow(&opened, Reach::Names)?;
@@ -187,7 +188,7 @@ fn workspace(plan: &Plan, state: &StateFolder, list: &mut List) -> Result<(), St
             }
         }
     }
-    Ok(())
+    Ok(LiveFolder::as_it_is(root, opened, denied))
 }
 
 struct List {

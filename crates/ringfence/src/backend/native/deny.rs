@@ -11,7 +11,8 @@ use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags};
 use rustix::io::Errno;
 
 use super::known::{self, Known, Names, Place};
-use super::linked::{self, LinksError};
+use super::linked;
+use super::pace::{Pace, TooLong, at_once};
 use super::pinned::Pinned;
 use super::{StartError, WallError};
 use crate::state::StateFolder;
@@ -23,6 +24,61 @@ pub(super) const MOST_ENTRIES: usize = 200_000;
 const MOST_MATCHES: usize = 4_096;
 /// A folder's names are read in pieces of this size.
 pub(super) const PIECE: usize = 64 * 1024;
+
+/// A folder of the host that is walked through.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ground<'a> {
+    /// Where it was found; what is remembered of it is found by this.
+    pub(super) path: &'a Path,
+    pub(super) root: &'a OwnedFd,
+    pub(super) mounted: Mounted,
+    /// What of it nobody sees, sorted: it is not looked into.
+    pub(super) hidden: &'a [PathBuf],
+}
+
+/// What becomes of something that is mounted in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mounted {
+    /// It is a part of it.
+    Entered,
+    /// It is an error: a wall that stands already shows what lies below.
+    Refused,
+}
+
+/// Why it is not known what is denied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum WalkError {
+    /// There is too much of something.
+    TooMany(&'static str),
+    /// The time for it is over.
+    TooLong,
+    /// A folder, relative to the ground, could not be read.
+    Folder(PathBuf, Errno),
+}
+
+impl From<TooLong> for WalkError {
+    fn from(TooLong: TooLong) -> Self {
+        Self::TooLong
+    }
+}
+
+impl WalkError {
+    /// The error of whoever raises a wall over `workspace`.
+    fn at_the_start(self, workspace: &Path) -> StartError {
+        let too_large = |what: &str| {
+            StartError::Wall(WallError(format!(
+                "the workspace has {what}, so `fs.deny` could not be held: name a smaller folder with --workspace"
+            )))
+        };
+        match self {
+            Self::TooMany(what) => too_large(what),
+            Self::TooLong => too_large("too much in it to be looked through in time"),
+            Self::Folder(folder, errno) => {
+                StartError::WorkingDirectory { path: workspace.join(folder), source: errno.into() }
+            }
+        }
+    }
+}
 
 /// The denied paths below `workspace`, relative to it, with every other name of a denied file. What lies below a denied
 /// folder is not listed again. What was found is remembered in `state`, where there is one.
@@ -40,9 +96,7 @@ pub(super) fn find_in(
     deny: &[Sourced<Glob>],
     state: Option<&StateFolder>,
 ) -> Result<Vec<PathBuf>, StartError> {
-    let root = folder.opened().try_clone();
-    let root = root.map_err(|source| StartError::WorkingDirectory { path: folder.path().to_owned(), source })?;
-    walk(folder.path(), root, deny, state, SystemTime::now())
+    find_below(folder.path(), folder.opened(), deny, state, SystemTime::now())
 }
 
 fn find_at(
@@ -53,35 +107,55 @@ fn find_at(
 ) -> Result<Vec<PathBuf>, StartError> {
     let root = rustix::fs::open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| StartError::WorkingDirectory { path: workspace.to_owned(), source: errno.into() })?;
-    walk(workspace, root, deny, state, now)
+    find_below(workspace, &root, deny, state, now)
 }
 
-fn walk(
-    workspace: &Path,
-    root: OwnedFd,
+fn find_below(
+    path: &Path,
+    root: &OwnedFd,
     deny: &[Sourced<Glob>],
     state: Option<&StateFolder>,
     now: SystemTime,
 ) -> Result<Vec<PathBuf>, StartError> {
+    let ground = Ground { path, root, mounted: Mounted::Entered, hidden: &[] };
+    let memory = state.map(|state| Memory { state, most_bytes: known::MOST_BYTES });
+    at_once(walk(ground, deny, memory, now, &mut Pace::to_the_end())).map_err(|error| error.at_the_start(path))
+}
+
+/// Where what was found is remembered, and how much may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Memory<'a> {
+    pub(super) state: &'a StateFolder,
+    pub(super) most_bytes: u64,
+}
+
+/// The denied paths below `ground`, as [`find`] has them.
+pub(super) async fn walk(
+    ground: Ground<'_>,
+    deny: &[Sourced<Glob>],
+    memory: Option<Memory<'_>>,
+    now: SystemTime,
+    pace: &mut Pace,
+) -> Result<Vec<PathBuf>, WalkError> {
     if deny.is_empty() {
         return Ok(Vec::new());
     }
-    let failed = |folder: &Path, errno: Errno| StartError::WorkingDirectory {
-        path: workspace.join(folder),
-        source: errno.into(),
-    };
-    let place = state.and_then(|state| Place::of(state, workspace, &root, deny));
+    let place = memory.and_then(|memory| Place::of(memory, ground, deny));
     let kept = place.as_ref().map(Place::read).unwrap_or_default();
     let mut known = Known::parse(&kept, now);
     let mut walk = Walk::default();
     // Not written before it is needed: each page of it would be a fault.
     let mut piece = Vec::<u8>::with_capacity(PIECE);
     while let Some((folder, kind)) = walk.left.pop() {
-        if let Some(names) = known.recall(&root, &folder) {
+        pace.next_folder().await?;
+        if ground.hides(&folder) {
+            continue;
+        }
+        if let Some(names) = known.recall(ground.root, &folder) {
             walk.take(&folder, &names)?;
             continue;
         }
-        let opened = match open(&root, &folder) {
+        let opened = match open(ground, &folder) {
             Ok(opened) => opened,
             // What is in it is not known. The program may know, or may open it: inside, it is the owner of its copy.
             Err(Errno::ACCESS | Errno::PERM) if !folder.as_os_str().is_empty() => {
@@ -91,18 +165,19 @@ fn walk(
             // Its kind could not be told, and it is no folder. One that was a folder a moment ago may have gone where we
             // have looked already: that is an error, as every other is.
             Err(Errno::NOTDIR | Errno::LOOP) if kind == FileType::Unknown => continue,
-            Err(errno) => return Err(failed(&folder, errno)),
+            Err(errno) => return Err(WalkError::Folder(folder, errno)),
         };
         // Before the names are read: a change while they are makes this stamp an old one.
         let stamp = known::stamp_of(&opened, Path::new(""));
         let mut read = Read::default();
         let mut entries = RawDir::new(opened, piece.spare_capacity_mut());
         while let Some(entry) = entries.next() {
-            let entry = entry.map_err(|errno| failed(&folder, errno))?;
+            let entry = entry.map_err(|errno| WalkError::Folder(folder.clone(), errno))?;
             read.add(deny, &folder, entry.file_name().to_bytes(), entry.file_type());
             if walk.seen + read.entries > MOST_ENTRIES {
-                return Err(too_large("more than 200,000 entries"));
+                return Err(WalkError::TooMany(TOO_MANY_ENTRIES));
             }
+            pace.next_name().await?;
         }
         let names = read.names();
         walk.take(&folder, &names)?;
@@ -116,22 +191,16 @@ fn walk(
     if let Some(place) = place {
         place.keep(known);
     }
-    let linked = linked::other_names(&root, &walk.found).map_err(|error| match error {
-        LinksError::TooMany => too_large("more than 200,000 entries in what is denied"),
-        LinksError::Folder(folder, errno) => failed(&folder, errno),
-    })?;
+    let linked = linked::other_names(ground, &walk.found, pace).await?;
     walk.found.extend(linked);
     if walk.found.len() > MOST_MATCHES {
-        return Err(too_large("more than 4,096 denied files"));
+        return Err(WalkError::TooMany(TOO_MANY_MATCHES));
     }
     Ok(walk.found)
 }
 
-fn too_large(what: &str) -> StartError {
-    StartError::Wall(WallError(format!(
-        "the workspace has {what}, so `fs.deny` could not be held: name a smaller folder with --workspace"
-    )))
-}
+const TOO_MANY_ENTRIES: &str = "more than 200,000 entries";
+const TOO_MANY_MATCHES: &str = "more than 4,096 denied files";
 
 /// How far a walk has come.
 struct Walk {
@@ -148,14 +217,14 @@ impl Default for Walk {
 
 impl Walk {
     /// Goes on with what `folder` has.
-    fn take(&mut self, folder: &Path, names: &Names<'_>) -> Result<(), StartError> {
+    fn take(&mut self, folder: &Path, names: &Names<'_>) -> Result<(), WalkError> {
         self.seen += names.entries;
         if self.seen > MOST_ENTRIES {
-            return Err(too_large("more than 200,000 entries"));
+            return Err(WalkError::TooMany(TOO_MANY_ENTRIES));
         }
         self.found.extend(names.denied.iter().map(|name| folder.join(OsStr::from_bytes(name))));
         if self.found.len() > MOST_MATCHES {
-            return Err(too_large("more than 4,096 denied files"));
+            return Err(WalkError::TooMany(TOO_MANY_MATCHES));
         }
         let below = names.folders.iter().map(|name| (folder.join(OsStr::from_bytes(name)), FileType::Directory));
         self.left.extend(below);
@@ -199,10 +268,26 @@ impl Read {
 }
 
 /// Opens a folder below the workspace. No link is followed: one that came in its place since leads elsewhere.
-pub(super) fn open(root: &OwnedFd, folder: &Path) -> rustix::io::Result<OwnedFd> {
+pub(super) fn open(ground: Ground<'_>, folder: &Path) -> rustix::io::Result<OwnedFd> {
     let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+    rustix::fs::openat2(ground.root, path, flags, Mode::empty(), ground.resolve())
+}
+
+impl Ground<'_> {
+    /// Whether nobody sees what is at `path`.
+    pub(super) fn hides(self, path: &Path) -> bool {
+        self.hidden.binary_search_by(|known| known.as_path().cmp(path)).is_ok()
+    }
+
+    /// How names in it are looked up.
+    pub(super) fn resolve(self) -> ResolveFlags {
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        match self.mounted {
+            Mounted::Entered => beneath,
+            Mounted::Refused => beneath | ResolveFlags::NO_XDEV,
+        }
+    }
 }
 
 /// Whether a rule matches `path`, relative to the workspace, in no folder that one matches.

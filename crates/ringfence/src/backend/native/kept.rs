@@ -13,7 +13,7 @@ use ringfence_linux::wall::Entry;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
 use super::image::Root;
-use super::{Native, groups_of, kept, program, trust, view};
+use super::{Live, Native, groups_of, kept, program, trust, view};
 use crate::BoxFuture;
 use crate::backend::counters::Counters;
 use crate::backend::guest::{self, Kept, Link, Proofs};
@@ -39,6 +39,7 @@ struct Standing {
     capabilities: Capabilities,
     proofs: Proofs,
     lower: Option<Arc<Lower>>,
+    live: Option<Arc<Live>>,
     // After the guest: the group is removed when what it counts is gone.
     group: Option<Arc<Cgroup>>,
 }
@@ -52,7 +53,7 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
     let code = Entry::Scratch { at: CODE.into(), mode: 0o700, size: None };
     let code = std::iter::once(code).chain(trust::entries(way_out.as_ref(), root.as_ref())).collect();
     let view = view(plan, native, &workspace, root.as_ref(), code)?;
-    let lower = view.lower.clone();
+    let (lower, live) = (view.lower.clone(), view.live.clone());
     let null = File::options()
         .read(true)
         .write(true)
@@ -72,6 +73,7 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
         capabilities: Capabilities::new(BackendKind::Native, in_a_session(kept(plan.policy(), groups))),
         proofs,
         lower,
+        live,
         group: group.map(Arc::new),
     }))
 }
@@ -100,6 +102,7 @@ impl Backend for Standing {
         Box::pin(async move {
             let mut sandbox = in_session(plan, &self.guest, |number| self.start(plan, number))?;
             sandbox.proofs = self.proofs.clone();
+            sandbox.live = self.live.clone();
             sandbox.network = self.egress.as_ref().map(Egress::follow);
             sandbox.image = self.root.as_ref().map(|root| root.name().to_owned());
             if let Some(group) = &self.group {
@@ -113,6 +116,10 @@ impl Backend for Standing {
 impl KeptWall for Standing {
     fn proofs(&self) -> &[(String, String)] {
         &self.proofs
+    }
+
+    fn live(&self) -> Option<&Arc<Live>> {
+        self.live.as_ref()
     }
 
     fn measure(&self) -> BoxFuture<'_, io::Result<InUse>> {

@@ -18,12 +18,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ringfence_policy::{Glob, Sourced};
 use rustix::fs::{AtFlags, FlockOperation, Statx, StatxFlags};
 
-use crate::state::StateFolder;
+use super::deny::{Ground, Memory};
 
 const FOLDER: &str = "denied";
 /// Fewer folders are walked through sooner than remembered.
 const FEWEST: usize = 32;
-const MOST_BYTES: u64 = 64 * 1024 * 1024;
+/// Never more than this.
+pub(super) const MOST_BYTES: u64 = 64 * 1024 * 1024;
 /// Workspaces, each with each policy; the longest unused go.
 const MOST_FILES: usize = 64;
 /// A folder must have been at rest for so long when it was read. Far above the tick of every file system below.
@@ -59,21 +60,23 @@ pub(super) struct Known<'a> {
 pub(super) struct Place {
     folder: PathBuf,
     key: blake3::Hash,
+    most_bytes: u64,
 }
 
 impl Place {
-    /// The place for `workspace`, if it is on a file system whose times can be believed.
-    pub(super) fn of(state: &StateFolder, workspace: &Path, root: &OwnedFd, deny: &[Sourced<Glob>]) -> Option<Self> {
-        let kind = u32::try_from(rustix::fs::fstatfs(root).ok()?.f_type).ok()?;
+    /// The place for `ground`, if it is on a file system whose times can be believed.
+    pub(super) fn of(memory: Memory<'_>, ground: Ground<'_>, deny: &[Sourced<Glob>]) -> Option<Self> {
+        let kind = u32::try_from(rustix::fs::fstatfs(ground.root).ok()?.f_type).ok()?;
         if !KEEP_THEIR_TIMES.contains(&kind) {
             return None;
         }
         let mut hasher = blake3::Hasher::new();
-        hasher.update(workspace.as_os_str().as_bytes());
+        hasher.update(ground.path.as_os_str().as_bytes());
         for rule in deny {
             hasher.update(b"\0").update(rule.value.as_str().as_bytes());
         }
-        Some(Self { folder: state.path().join(FOLDER), key: hasher.finalize() })
+        let folder = memory.state.path().join(FOLDER);
+        Some(Self { folder, key: hasher.finalize(), most_bytes: memory.most_bytes })
     }
 
     fn file(&self) -> PathBuf {
@@ -84,7 +87,12 @@ impl Place {
     pub(super) fn read(&self) -> Vec<u8> {
         let read = || {
             let mut bytes = Vec::new();
-            File::open(self.file()).ok()?.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+            let file = File::open(self.file()).ok()?;
+            // One that would be cut is not read to be found so.
+            if file.metadata().ok()?.len() > self.most_bytes {
+                return None;
+            }
+            file.take(self.most_bytes).read_to_end(&mut bytes).ok()?;
             let body = bytes.len().checked_sub(HASH)?;
             (self.seal(&bytes[..body]).as_bytes() == &bytes[body..]).then(|| {
                 bytes.truncate(body);
@@ -100,7 +108,7 @@ impl Place {
 
     /// Keeps what is worth it. That nothing could be kept costs the next start a walk, and nothing else.
     pub(super) fn keep(&self, known: Known<'_>) {
-        if known.learnt > 0 && known.folders >= FEWEST && (known.next.len() as u64) < MOST_BYTES {
+        if known.learnt > 0 && known.folders >= FEWEST && (known.next.len() as u64) < self.most_bytes {
             self.write(known.next).ok();
         }
     }

@@ -9,20 +9,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 
-use super::deny::{MOST_ENTRIES, PIECE, open};
+use super::deny::{Ground, MOST_ENTRIES, PIECE, WalkError, open};
 use super::known::KEEP_THEIR_TIMES;
-
-/// Why it is not known which other names there are.
-#[derive(Debug)]
-pub(super) enum LinksError {
-    /// The folders have too many entries.
-    TooMany,
-    /// One could not be read.
-    Folder(PathBuf, Errno),
-}
+use super::pace::Pace;
 
 /// Files that are denied and have several names: how many there are, and how many are known.
 #[derive(Debug, Default)]
@@ -67,36 +59,42 @@ impl Files {
     }
 }
 
-/// The names below `root` that are not in `denied`, and lead to the same files as names that are, or that lie in folders
+/// The names below `ground` that are not in `denied`, and lead to the same files as names that are, or that lie in folders
 /// that are.
-pub(super) fn other_names(root: &OwnedFd, denied: &[PathBuf]) -> Result<Vec<PathBuf>, LinksError> {
+pub(super) async fn other_names(
+    ground: Ground<'_>,
+    denied: &[PathBuf],
+    pace: &mut Pace,
+) -> Result<Vec<PathBuf>, WalkError> {
     let mut entries = 0;
     let mut files = Files::default();
     let mut folders = Vec::new();
     for path in denied {
-        match hold(root, path).and_then(rustix::fs::fstat) {
+        pace.next_folder().await?;
+        match hold(ground, path).and_then(rustix::fs::fstat) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => folders.push(path.clone()),
             Ok(stat) => files.see(&stat),
             // Removed since, or in a folder that we cannot look into; then nobody can say what else it is called.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {}
-            Err(errno) => return Err(LinksError::Folder(path.clone(), errno)),
+            Err(errno) => return Err(WalkError::Folder(path.clone(), errno)),
         }
     }
     // A closed folder in what is denied keeps its names to itself.
-    let _closed: Vec<PathBuf> = look_through(root, folders, &mut entries, |_, _, entry| {
+    let _closed: Vec<PathBuf> = look_through(ground, folders, &mut entries, pace, |_, _, entry| {
         if let Some(stat) = entry.stat()? {
             files.see(&stat);
         }
         Ok(Next::Into)
-    })?;
+    })
+    .await?;
     if !files.have_more() {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
     let denied: HashSet<&Path> = denied.iter().map(PathBuf::as_path).collect();
-    let closed = look_through(root, vec![PathBuf::new()], &mut entries, |folder, believed, entry| {
+    let closed = look_through(ground, vec![PathBuf::new()], &mut entries, pace, |folder, believed, entry| {
         let path = folder.join(OsStr::from_bytes(entry.name));
-        if denied.contains(path.as_path()) {
+        if denied.contains(path.as_path()) || ground.hides(&path) {
             return Ok(Next::Over);
         }
         let is_other = match believed {
@@ -107,7 +105,8 @@ pub(super) fn other_names(root: &OwnedFd, denied: &[PathBuf]) -> Result<Vec<Path
             found.push(path);
         }
         Ok(Next::Into)
-    })?;
+    })
+    .await?;
     // Closed since it was looked through for names: the program may open it.
     found.extend(closed);
     Ok(found)
@@ -151,19 +150,21 @@ impl Entry<'_> {
 }
 
 /// Shows every name in `folders` and below. Returns those that may not be read.
-fn look_through(
-    root: &OwnedFd,
+async fn look_through(
+    ground: Ground<'_>,
     folders: Vec<PathBuf>,
     entries: &mut usize,
+    pace: &mut Pace,
     mut look: impl FnMut(&Path, Numbers, &Entry<'_>) -> rustix::io::Result<Next>,
-) -> Result<Vec<PathBuf>, LinksError> {
+) -> Result<Vec<PathBuf>, WalkError> {
     let mut left: Vec<_> = folders.into_iter().map(|folder| (folder, FileType::Directory)).collect();
     let mut closed = Vec::new();
     // Not written before it is needed: each page of it would be a fault.
     let mut piece = Vec::<u8>::with_capacity(PIECE);
     while let Some((folder, kind)) = left.pop() {
-        let failed = |errno| LinksError::Folder(folder.clone(), errno);
-        let opened = match open(root, &folder) {
+        pace.next_folder().await?;
+        let failed = |errno| WalkError::Folder(folder.clone(), errno);
+        let opened = match open(ground, &folder) {
             Ok(opened) => opened,
             Err(Errno::ACCESS | Errno::PERM) if !folder.as_os_str().is_empty() => {
                 closed.push(folder);
@@ -187,20 +188,21 @@ fn look_through(
             *entries += 1;
             // Once what is denied, once what is not.
             if *entries > 2 * MOST_ENTRIES {
-                return Err(LinksError::TooMany);
+                return Err(WalkError::TooMany("more than 200,000 entries in what is denied"));
             }
             let kind = entry.file_type();
             let next = look(&folder, numbers, &Entry { folder: &held, name, inode: entry.ino(), kind });
             if next.map_err(failed)? == Next::Into && matches!(kind, FileType::Directory | FileType::Unknown) {
                 left.push((folder.join(OsStr::from_bytes(name)), kind));
             }
+            pace.next_name().await?;
         }
     }
     Ok(closed)
 }
 
 /// Holds what is at `path`, through no link.
-fn hold(root: &OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+fn hold(ground: Ground<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+    rustix::fs::openat2(ground.root, path, flags, Mode::empty(), ground.resolve())
 }

@@ -6,6 +6,8 @@ mod image;
 mod kept;
 mod known;
 mod linked;
+mod live;
+mod pace;
 mod pinned;
 mod sockets;
 pub(super) mod toolchain;
@@ -27,6 +29,8 @@ use ringfence_policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, Re
 pub(crate) use self::begun::presume;
 use self::begun::{Begun, wall_for};
 pub use self::image::ImageError;
+pub use self::live::Live;
+pub(super) use self::live::{LATER_ONES_ARE_TOLD, LATER_ONES_STOP, LiveFolder};
 use super::counters::Counters;
 use super::door;
 use super::inside::{self, CODE, search_path, workspace_at};
@@ -182,10 +186,12 @@ impl Native {
         let view = view(plan, self, &at, root.as_ref(), code)?;
         let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
         let lower = view.lower.clone();
+        let live = view.live.clone();
         let (guest, group) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)?;
         let mut sandbox = pipes.behind(guest)?;
         sandbox.counters = group.map(|group| Counters::Cgroup(Arc::new(group)));
         sandbox.lower = lower;
+        sandbox.live = live;
         sandbox.image = root.map(|root| root.name().to_owned());
         sandbox.proven(plan, way_out).await?;
         self.prepare_again(plan);
@@ -286,7 +292,7 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
         (Guarantee::CleanEnvironment, Strength::Enforced, "made from the pass-list"),
         (Guarantee::FsConfined, Strength::Enforced, "own root by pivot_root, Landlock"),
         (Guarantee::FsQuota, Strength::Enforced, "one tmpfs for all that can be written"),
-        (Guarantee::FsDeny, Strength::Enforced, "files that matched at the start are absent"),
+        (Guarantee::FsDeny, Strength::Enforced, LATER_ONES_ARE_TOLD),
         (Guarantee::FsWorkspaceMode, Strength::Enforced, "mounts of its own"),
         (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only"),
         (
@@ -342,6 +348,8 @@ struct View {
     writable: Vec<(OsString, Access)>,
     /// The workspace, when what is changed of it is kept.
     lower: Option<Arc<Lower>>,
+    /// What stays the host's own, where something in it is denied.
+    live: Option<Arc<Live>>,
 }
 
 fn view(
@@ -368,7 +376,7 @@ fn view(
     entries.extend(hidden);
     let (workspace, reviewed) = view::workspace(plan, at, identity, state, &mut trees)?;
     entries.extend(workspace);
-    let mut mounts = view::mounts(plan)?;
+    let mut mounts = view::mounts(plan, &mut trees)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, state)?;
     entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(plan, state)?).chain(code));
     entries.extend(sockets::entries(plan, identity, state, &mut trees)?);
@@ -378,8 +386,9 @@ fn view(
     }
     let writable = view::writable_paths(&entries);
     let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
+    let live = trees.live(&plan.policy().fs.deny, state);
     let wall = wall_for(plan.policy(), identity, entries);
-    Ok(View { wall, system, trees, writable, lower })
+    Ok(View { wall, system, trees, writable, lower, live })
 }
 
 /// The program of `plan`, whose code is in the folder `code` inside.

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use ringfence_linux::kernel_file;
 use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, OwnerMap, Source, Written};
-use ringfence_policy::{Mount, MountMode, WorkspaceMode};
+use ringfence_policy::{Glob, Mount, MountMode, Sourced, WorkspaceMode};
 use rustix::fs::FileType;
 
+use super::live::{Live, LiveFolder};
 use super::pinned::Pinned;
 use super::{StartError, deny, wall_error};
 use crate::plan::Plan;
@@ -119,6 +120,21 @@ pub(in crate::backend) struct Trees {
     pub(in crate::backend) held: Vec<OwnedFd>,
     /// Each is waited for when it is dropped, for which there is time when the guest works.
     maps: Vec<OwnerMap>,
+    /// What stays the host's own behind the wall.
+    live: Vec<LiveFolder>,
+}
+
+impl Trees {
+    /// What stays the host's own behind the wall, where `deny` names something.
+    pub(in crate::backend) fn live(&mut self, deny: &[Sourced<Glob>], state: &StateFolder) -> Option<Arc<Live>> {
+        Live::new(std::mem::take(&mut self.live), deny, state).map(Arc::new)
+    }
+
+    fn add_live(&mut self, folder: &Pinned, at: Option<&Path>, absent: &[PathBuf]) -> Result<(), StartError> {
+        let folder = LiveFolder::below_a_layer(folder, at, absent.to_vec());
+        self.live.push(folder.map_err(|error| wall_error("hold a folder that is shown", &error))?);
+        Ok(())
+    }
 }
 
 /// The workspace, as its mode says.
@@ -139,6 +155,7 @@ pub(in crate::backend) fn workspace(
     let mut denied = deny::find_in(&folder, &plan.policy().fs.deny, Some(state))?;
     // The ledger is outside, also when it lies below the workspace.
     denied.extend(state_below(plan.workspace(), state, &denied)?);
+    trees.add_live(&folder, None, &denied)?;
     let access = match mode {
         // What goes straight to the host is taken there when the program has ended: no mount can keep what is protected
         // from being moved away, or made where it is not yet.
@@ -315,8 +332,8 @@ pub(super) fn denied_in(folder: &Pinned, plan: &Plan) -> Result<Option<Vec<PathB
 }
 
 /// The policy's further mounts.
-pub(in crate::backend) fn mounts(plan: &Plan) -> Result<Vec<Entry>, StartError> {
-    plan.policy().fs.mounts.iter().map(|mount| entry_for(plan, &mount.value)).collect()
+pub(in crate::backend) fn mounts(plan: &Plan, trees: &mut Trees) -> Result<Vec<Entry>, StartError> {
+    plan.policy().fs.mounts.iter().map(|mount| entry_for(plan, &mount.value, trees)).collect()
 }
 
 /// Packages that were fetched for the workspace. Plain binds: what is in them was looked at file by file.
@@ -327,7 +344,7 @@ pub(in crate::backend) fn caches(plan: &Plan, state: &StateFolder) -> Result<Vec
     mounts.into_iter().map(entry).collect()
 }
 
-fn entry_for(plan: &Plan, mount: &Mount) -> Result<Entry, StartError> {
+fn entry_for(plan: &Plan, mount: &Mount, trees: &mut Trees) -> Result<Entry, StartError> {
     let (host, at, mode) = match mount {
         Mount::Tmpfs { tmpfs, size } => {
             return Ok(Entry::Scratch { at: tmpfs.as_path().to_owned(), mode: 0o1777, size: Some(size.get()) });
@@ -351,6 +368,7 @@ fn entry_for(plan: &Plan, mount: &Mount) -> Result<Entry, StartError> {
         (MountMode::ReadOnly, FileType::Directory) => {
             let denied = || refuse(format!("`fs.deny` denies {}, so it cannot be mounted", path.display()));
             let absent = denied_in(&pinned, plan)?.ok_or_else(denied)?;
+            trees.add_live(&pinned, Some(&at), &absent)?;
             Ok(Entry::CopyOnWrite { source, at, absent, access: Access::ReadOnly, written: Written::Forgotten })
         }
         (MountMode::ReadOnly, FileType::RegularFile) => Ok(Entry::Bind { source, at, access: Access::ReadOnly }),
