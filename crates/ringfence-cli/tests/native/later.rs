@@ -55,7 +55,7 @@ fn s02_nothing_is_started_in_a_session_that_is_older_than_a_denied_file() {
     // The twin: what is not denied comes in, and so would this.
     stage.write("notes.txt", "a note\n");
     assert_eq!(session.sh("cat notes.txt").expect(0, &[]).text(), "a note\n");
-    // What was taken away stays away, whatever the host makes of it.
+    // What was taken away stays away, whatever the host writes into it.
     stage.write("sub/.env", format!("{hidden} once more"));
     session.sh("test ! -e sub/.env").expect(0, &[]);
     stage.write("open/.env", &hidden);
@@ -242,4 +242,24 @@ fn r06_a_host_that_changes_all_the_time_holds_up_neither_a_look_nor_a_time_limit
         // Where it could not be known, it is refused and not hoped for.
         assert!(codes.iter().all(|code| [124, 126].contains(code)) && codes.contains(&124), "{codes:?}");
     });
+}
+
+#[test]
+fn s02_a_denied_file_that_was_gone_for_a_while_is_one_that_came() {
+    let Some(stage) = walled() else { return };
+    let hidden = secret().unwrap();
+    let file = stage.write(".env", &hidden);
+    let session = Session::start(&stage, "work", &[]);
+    session.sh("test ! -e .env").expect(0, &[]);
+    fs::remove_file(&file).unwrap();
+    // With its own file a program takes the mark away, too.
+    session.sh("touch .env && rm .env").expect(0, &[]);
+    fs::write(&file, &hidden).unwrap();
+    let ended = session.sh("cat .env; echo ran").expect(126, &[CAME_LATER, "`.env`"]);
+    assert!(ended.stdout.is_empty() && !ended.stderr.contains(&hidden), "{ended:?}");
+    // One that is never gone is no reason to refuse, however often it is written.
+    let other = stage.write("sub/.env", &hidden);
+    fs::remove_file(&file).unwrap();
+    fs::remove_file(&other).unwrap();
+    session.sh("true").expect(0, &[]);
 }

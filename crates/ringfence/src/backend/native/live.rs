@@ -8,9 +8,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ringfence_policy::{Glob, Sourced};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::deny::{self, Ground, Memory, Mounted, WalkError};
@@ -51,8 +53,8 @@ pub(in crate::backend) struct LiveFolder {
     root: OwnedFd,
     /// Where it is inside, when it is not the workspace.
     at: Option<PathBuf>,
-    /// What was taken away of it, sorted.
-    absent: Vec<PathBuf>,
+    /// What was taken away of it and has been there since, sorted.
+    absent: Mutex<Vec<PathBuf>>,
     mounted: Mounted,
 }
 
@@ -63,19 +65,27 @@ impl LiveFolder {
         absent.sort();
         let (path, root) = (folder.path().to_owned(), folder.opened().try_clone()?);
         let mounted = if at.is_some() { Mounted::Entered } else { Mounted::Refused };
-        Ok(Self { path, root, at: at.map(Path::to_owned), absent, mounted })
+        Ok(Self { path, root, at: at.map(Path::to_owned), absent: Mutex::new(absent), mounted })
     }
 
     /// The workspace at `path`, held by `root`, as the host itself sees it.
     pub(in crate::backend) fn as_it_is(path: &Path, root: OwnedFd, absent: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut absent: Vec<PathBuf> = absent.into_iter().collect();
         absent.sort();
-        Self { path: path.to_owned(), root, at: None, absent, mounted: Mounted::Entered }
+        Self { path: path.to_owned(), root, at: None, absent: Mutex::new(absent), mounted: Mounted::Entered }
     }
 
-    /// Whether a path, or a folder that it is in, was taken away: then what is there now is not seen.
-    fn is_absent(&self, path: &Path) -> bool {
-        path.ancestors().any(|above| self.absent.binary_search_by(|known| known.as_path().cmp(above)).is_ok())
+    /// What was taken away and is still there. While the host has no such file, a program that makes and removes one of that name takes
+    /// the mark away with it, and whatever comes there next is seen: what is gone now is one that comes then.
+    fn still_absent(&self) -> Vec<PathBuf> {
+        let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        absent.retain(|path| {
+            let found = rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve);
+            !matches!(found, Err(Errno::NOENT | Errno::NOTDIR))
+        });
+        absent.clone()
     }
 
     /// A path in it, as a message has it.
@@ -169,12 +179,18 @@ impl Live {
         Some(Violation { rule: rule.to_owned(), message })
     }
 
+    /// What came by now.
     async fn look(&self, limit: Duration) -> Result<Came, Unknown> {
         let until = Instant::now() + limit;
         let mut came = Came::default();
         for folder in &self.folders {
-            for path in self.denied_in(folder, until, limit).await? {
-                if folder.is_absent(&path) {
+            let absent = folder.still_absent();
+            // Then what is there now, or in it, is not seen.
+            let is_absent = |path: &Path| {
+                path.ancestors().any(|above| absent.binary_search_by(|known| known.as_path().cmp(above)).is_ok())
+            };
+            for path in self.denied_in(folder, &absent, until, limit).await? {
+                if is_absent(&path) {
                     continue;
                 }
                 if came.named.len() == NAMED {
@@ -191,8 +207,14 @@ impl Live {
     }
 
     /// What is denied in a folder now.
-    async fn denied_in(&self, folder: &LiveFolder, until: Instant, limit: Duration) -> Result<Vec<PathBuf>, Unknown> {
-        let (path, root, hidden) = (&folder.path, &folder.root, &folder.absent);
+    async fn denied_in(
+        &self,
+        folder: &LiveFolder,
+        hidden: &[PathBuf],
+        until: Instant,
+        limit: Duration,
+    ) -> Result<Vec<PathBuf>, Unknown> {
+        let (path, root) = (&folder.path, &folder.root);
         let ground = Ground { path, root, mounted: folder.mounted, hidden };
         let memory = Memory { state: &self.state, most_bytes: MOST_REMEMBERED };
         let mut tries = TRIES;
@@ -305,7 +327,7 @@ mod tests {
         // Another name of what was taken away, where nobody sees it.
         fs::hard_link(path(".env"), path("state/other")).unwrap();
         assert_eq!(named(&scene).await.len(), 2, "the twin");
-        scene.live.folders[0].absent.push("state".into());
+        scene.live.folders[0].absent.get_mut().unwrap().push("state".into());
         assert_eq!(named(&scene).await, [] as [&str; 0]);
     }
 
