@@ -19,6 +19,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { shell_bytes: 256 * 1024, code_bytes: 1024 * 1024, depth: 8, nesting: 64, steps: 10_000, facts: 50_000 }
+        Self { shell_bytes: 256 * 1024, code_bytes: 1024 * 1024, depth: 8, nesting: 64, steps: 10_000, facts: 10_000 }
     }
 }

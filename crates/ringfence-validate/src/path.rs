@@ -80,12 +80,84 @@ pub fn classify(path: &Text, surroundings: &Surroundings) -> Vec<PathClass> {
     let parts = resolve(&absolute, surroundings);
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let mut classes = places::named(&parts);
-    // Where the work is done in the home itself, whoever says "home" means more than a project.
-    let spelled = is_spelled_as_home(path) && surroundings.workspaces.contains(&surroundings.home);
-    let here = if spelled { &Surroundings { workspaces: Vec::new(), ..surroundings.clone() } } else { surroundings };
-    classes.extend(place(&parts, here));
+    // Where the work is done in the home itself, whoever says "home" means more than a project; and all of it is a home all the same.
+    let whole = || takes_home(&parts, surroundings);
+    let at_home =
+        works_at_home(surroundings) && (is_spelled_as_home(path) || is_personal(&parts, surroundings) || whole());
+    let here = if at_home { &Surroundings { workspaces: Vec::new(), ..surroundings.clone() } } else { surroundings };
+    classes.extend(if at_home && whole() { vec![PathClass::WholeHome] } else { place(&parts, here) });
     classes.dedup();
     classes
+}
+
+/// Whether a workspace is the home folder, or lies around it.
+pub(crate) fn works_at_home(surroundings: &Surroundings) -> bool {
+    let home = split(&surroundings.home);
+    surroundings
+        .workspaces
+        .iter()
+        .map(|workspace| split(workspace))
+        .any(|workspace| !workspace.is_empty() && home.starts_with(&workspace))
+}
+
+fn split(path: &str) -> Vec<&str> {
+    path.split('/').filter(|part| !part.is_empty()).collect()
+}
+
+/// The home, under each of its names: where it is a workspace, the others are the same folder.
+fn homes(surroundings: &Surroundings) -> Vec<&str> {
+    let same = surroundings.workspaces.contains(&surroundings.home);
+    let others = surroundings.workspaces.iter().filter(|_| same);
+    std::iter::once(&surroundings.home).chain(others).map(String::as_str).collect()
+}
+
+/// Whether a path takes the whole home, or more than one.
+fn takes_home(parts: &[&str], surroundings: &Surroundings) -> bool {
+    let end = parts.iter().rposition(|part| !everything(&[*part])).map_or(0, |last| last + 1);
+    let folder = parts.get(..end).unwrap_or_default();
+    let another = match (folder, split(&surroundings.home).as_slice()) {
+        ([homes, _], [beside, _]) => homes == beside,
+        _ => false,
+    };
+    !folder.is_empty() && (another || homes(surroundings).iter().any(|home| split(home).starts_with(folder)))
+}
+
+/// Folders that a person keeps in a home, whatever work is done there.
+const PERSONAL: &[&str] = &[
+    "Applications",
+    "Desktop",
+    "Documents",
+    "Downloads",
+    "Dropbox",
+    "Library",
+    "Movies",
+    "Music",
+    "OneDrive",
+    "Pictures",
+    "Public",
+    "Templates",
+    "Videos",
+    ".aws",
+    ".azure",
+    ".config",
+    ".docker",
+    ".gnupg",
+    ".kube",
+    ".local",
+    ".mozilla",
+    ".password-store",
+    ".ssh",
+    ".thunderbird",
+    ".var",
+];
+
+/// Whether a path lies in such a folder.
+fn is_personal(parts: &[&str], surroundings: &Surroundings) -> bool {
+    let telling = |part: &str| part.chars().any(char::is_alphanumeric);
+    homes(surroundings)
+        .iter()
+        .filter_map(|home| below(parts, home)?.first())
+        .any(|first| PERSONAL.iter().any(|name| first == name || telling(first) && places::fits(first, name)))
 }
 
 /// `~/…` or `$HOME/…`.
@@ -236,7 +308,12 @@ fn place(parts: &[&str], surroundings: &Surroundings) -> Vec<PathClass> {
     // The home before what is temporary: a home may lie there.
     for home in [surroundings.home.as_str(), "/root"] {
         if let Some(rest) = below(parts, home) {
-            return vec![if everything(rest) { PathClass::WholeHome } else { PathClass::Home }];
+            return match rest {
+                // What programs keep there they can make again.
+                [".cache", _, ..] => vec![PathClass::Home, PathClass::Temporary],
+                rest if everything(rest) => vec![PathClass::WholeHome],
+                _ => vec![PathClass::Home],
+            };
         }
     }
     for temporary in ["/tmp", "/var/tmp", "/dev/shm", "/private/tmp", "/private/var/tmp"] {

@@ -66,19 +66,23 @@ pub(crate) struct Reading<'a> {
     visits: usize,
     ways_walked: usize,
     texts: usize,
+    functions: usize,
     /// A bound is passed, and it was told: nothing more is read.
     spent: bool,
 }
 
 /// Bytes that words may become by expansion, all together.
-const MOST_TEXT: usize = 16 * 1024 * 1024;
+const MOST_TEXT: usize = 8 * 1024 * 1024;
+
+/// Functions that are defined, at most: each may have to be walked with all the others known.
+const MOST_FUNCTIONS: usize = 1024;
 
 impl<'a> Reading<'a> {
     fn new(surroundings: &'a Surroundings, limits: &'a Limits) -> Self {
         Self {
             surroundings,
             limits,
-            scope: Scope::new(&surroundings.directory),
+            scope: Scope::new(&surroundings.directory, &surroundings.home),
             ways: Ways::default(),
             depth: 0,
             steps: 0,
@@ -88,6 +92,7 @@ impl<'a> Reading<'a> {
             visits: 0,
             ways_walked: 0,
             texts: 0,
+            functions: 0,
             spent: false,
         }
     }
@@ -169,6 +174,13 @@ impl<'a> Reading<'a> {
         self.within(over, "steps")
     }
 
+    /// Counts a function that is defined, each time that it is; over the bound, what is unknown instead.
+    pub(crate) fn count_function(&mut self) -> Result<(), Unknown> {
+        self.functions += 1;
+        let over = self.functions > MOST_FUNCTIONS;
+        self.within(over, "functions")
+    }
+
     /// Counts what words become; over the bound, what is unknown instead.
     pub(crate) fn count_text(&mut self, bytes: usize) -> Result<(), Unknown> {
         self.texts = self.texts.saturating_add(bytes);
@@ -197,7 +209,7 @@ impl<'a> Reading<'a> {
     pub(crate) fn count_shell(&mut self, bytes: usize) -> Result<(), Unknown> {
         self.shell_bytes = self.shell_bytes.saturating_add(bytes);
         let most = self.limits.shell_bytes;
-        if bytes > most || self.shell_bytes > most.saturating_mul(4) {
+        if bytes > most || self.shell_bytes > most.saturating_mul(2) {
             Err(Unknown::TooMuch { bound: "shell_bytes" })
         } else {
             Ok(())

@@ -10,6 +10,9 @@ const MOST_TEXTS: usize = 16;
 /// Bytes that are kept of what a stream says, at most.
 const MOST_TEXT: usize = 1024 * 1024;
 
+/// Pieces of it, at most.
+const MOST_PIECES: usize = 1024;
+
 /// Standard input or output, the value of a substitution, the contents of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Stream {
@@ -70,13 +73,18 @@ impl Stream {
         self.text = match (self.text.take(), other.text) {
             (Some(mut before), Some(after)) => {
                 before.append(after);
-                (before.length() <= MOST_TEXT).then_some(before)
+                let kept = before.pieces().len() <= MOST_PIECES && before.length() <= MOST_TEXT;
+                if !kept {
+                    self.add(Flow::Unknown);
+                }
+                kept.then_some(before)
             }
             _ => None,
         };
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether nothing is written at all.
+    pub(crate) fn is_empty(&self) -> bool {
         self.flows.is_empty() && self.text.is_none() && self.texts.is_empty()
     }
 
@@ -116,13 +124,17 @@ impl Stream {
     }
 
     fn says_one_of(&mut self, mut texts: Vec<Text>) {
-        let length: usize = texts.iter().map(Text::length).sum();
+        let pieces: usize = texts.iter().map(|text| text.pieces().len()).sum();
+        let kept = texts.len() <= MOST_TEXTS
+            && pieces <= MOST_PIECES
+            && texts.iter().map(Text::length).sum::<usize>() <= MOST_TEXT;
         self.text = None;
         self.texts = Vec::new();
         match texts.as_slice() {
-            [_] => self.says(texts.remove(0)),
-            _ if texts.len() <= MOST_TEXTS && length <= MOST_TEXT => self.texts = texts,
-            _ => {}
+            [_] if kept => self.says(texts.remove(0)),
+            _ if kept => self.texts = texts,
+            // What it says was known once, and is not any more.
+            _ => self.add(Flow::Unknown),
         }
     }
 

@@ -45,8 +45,9 @@ impl Text {
     pub(crate) fn length(&self) -> usize {
         let piece = |piece: &Piece| match piece {
             Piece::Known(text) | Piece::Pattern(text) => text.len(),
-            Piece::Hole(Hole::Variable(name)) => name.len() + 1,
-            Piece::Hole(Hole::Output | Hole::Value | Hole::Other) => 1,
+            // A piece takes more than its letters.
+            Piece::Hole(Hole::Variable(name)) => name.len() + 32,
+            Piece::Hole(Hole::Output | Hole::Value | Hole::Other) => 32,
         };
         self.pieces.iter().map(piece).sum()
     }

@@ -14,13 +14,15 @@ const FILLED_IN: [char; 3] = ['X'; 3];
 const MOST_TRAPS: usize = 32;
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
+    if let Some(handler) = super::reads::handler(name).or_else(|| super::lookups::handler(name)) {
+        return Some(handler);
+    }
     Some(match name {
         "cd" | "pushd" => cd,
         "eval" => eval,
         "source" | "." => source,
         "export" | "declare" | "typeset" | "local" | "readonly" => declare,
         "unset" => unset,
-        "read" => read,
         "trap" => trap,
         "alias" => alias,
         "unalias" => unalias,
@@ -31,7 +33,6 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "pwd" => pwd,
         "enable" => enable,
         "hash" => hash,
-        "mapfile" | "readarray" => mapfile,
         "mktemp" => mktemp,
         "dirname" => dirname,
         "ssh-agent" | "pyenv" | "rbenv" | "nodenv" | "goenv" | "jenv" | "direnv" | "starship" | "zoxide" | "fnm"
@@ -46,6 +47,7 @@ fn cd(run: &mut Run<'_, '_>, _name: &str) {
     let directory = match target {
         Some(word) if word.known() == Some("-") => Text::hole(Hole::Variable("OLDPWD".to_owned())),
         Some(word) => run.reading.scope.resolve(&word.text),
+        None if crate::path::works_at_home(run.reading.surroundings) => Text::known("~"),
         None => Text::known(run.reading.surroundings.home.clone()),
     };
     run.reading.scope.go(directory);
@@ -97,8 +99,8 @@ fn mktemp(run: &mut Run<'_, '_>, _name: &str) {
     run.output = if name.known_start().is_empty() {
         Stream::from(vec![Flow::Unknown])
     } else {
-        // One name for each place that makes one: what is written there is then known where it is read or executed.
-        let made = format!("{}.{}", run.span.start, run.reading.scope.variables.len());
+        // One name for each time that one is made: what is written there is then known where it is read or executed.
+        let made = format!("{}.{}", run.span.start, run.reading.scope.notes.make());
         name.append(Text::known(made));
         Stream::literal(name)
     };
@@ -174,12 +176,16 @@ fn declare(run: &mut Run<'_, '_>, name: &str) {
     let rest = run.rest();
     let letters: String =
         rest.iter().filter_map(Argument::known).filter(|word| word.starts_with('-')).collect::<String>();
+    let turned_off: String = rest.iter().filter_map(Argument::known).filter(|word| word.starts_with('+')).collect();
     let local = name == "local" || matches!(name, "declare" | "typeset") && !letters.contains('g');
     let exports = name == "export" || letters.contains('x');
     for word in rest {
         let start = word.text.known_start();
         let Some((variable, _)) = start.split_once('=') else {
             let Some(known) = word.known().filter(|known| !known.starts_with(['-', '+'])) else { continue };
+            if turned_off.contains('n') {
+                run.reading.scope.renames(known);
+            }
             if exports {
                 run.reading.scope.export(known);
                 run.reading.settle(known);
@@ -203,7 +209,11 @@ fn declare(run: &mut Run<'_, '_>, name: &str) {
             continue;
         }
         let (variable, adds) = variable.strip_suffix('+').map_or((variable, false), |variable| (variable, true));
-        let variable = variable.split('[').next().unwrap_or(variable).to_owned();
+        run.expands(variable);
+        let (variable, place) = match variable.split_once('[') {
+            Some((array, _)) => (array.to_owned(), Some(variable.to_owned())),
+            None => (variable.to_owned(), None),
+        };
         let mut value = Value {
             fields: vec![super::after(&word.text, start.find('=').unwrap_or(0) + 1)],
             flows: word.flows.clone(),
@@ -222,7 +232,14 @@ fn declare(run: &mut Run<'_, '_>, name: &str) {
             run.facts.extend(facts);
         }
         let target = value.first().as_known().map(str::to_owned);
-        run.reading.scope.set(variable.clone(), value);
+        if letters.contains('i')
+            && let Some(sum) = &target
+        {
+            run.reckons(sum);
+        }
+        if !letters.contains('n') {
+            run.reading.set_named(place.as_deref().unwrap_or(&variable), value);
+        }
         mark(run, name, &letters, &variable, target);
     }
     // `export -p`, `declare -x`: everything is shown.
@@ -240,8 +257,7 @@ fn declare(run: &mut Run<'_, '_>, name: &str) {
 fn mark(run: &mut Run<'_, '_>, name: &str, letters: &str, variable: &str, target: Option<String>) {
     let scope = &mut run.reading.scope;
     if letters.contains('n') {
-        scope.make_odd(variable.to_owned(), target.map_or(Odd::NamesAny, Odd::Names));
-        scope.set(variable.to_owned(), Value::hole(variable));
+        scope.refers(variable, target);
     } else if letters.contains(['i', 'l', 'u', 'c']) {
         scope.make_odd(variable.to_owned(), Odd::Changes);
         scope.forget(variable);
@@ -253,8 +269,9 @@ fn mark(run: &mut Run<'_, '_>, name: &str, letters: &str, variable: &str, target
 fn unset(run: &mut Run<'_, '_>, _name: &str) {
     let rest = run.rest();
     let functions = rest.iter().any(|word| word.known() == Some("-f"));
+    let rest_has_n = rest.iter().any(|word| word.known() == Some("-n"));
     for word in rest {
-        if let Some(name) = word.known() {
+        if let Some(name) = run.target(&word).as_deref() {
             if functions {
                 run.reading.scope.unset_function(name, Plainly::Surely);
                 continue;
@@ -262,85 +279,16 @@ fn unset(run: &mut Run<'_, '_>, _name: &str) {
             if !run.reading.scope.variables.contains_key(name) {
                 run.reading.scope.unset_function(name, Plainly::Perhaps);
             }
+            run.expands(name);
+            if rest_has_n {
+                run.reading.scope.renames(name);
+            }
             run.reading.scope.unset(name);
             if matches!(name, "HISTFILE" | "HISTSIZE" | "HISTFILESIZE") {
                 run.fact(word.span, Fact::System { act: crate::SystemAct::Traces, about: Text::known(name) });
             }
         }
     }
-}
-
-/// Variables take what the input holds.
-fn read(run: &mut Run<'_, '_>, _name: &str) {
-    let words = run.words(&["-p", "-d", "-n", "-N", "-t", "-u", "-i"], super::Style::Usual);
-    let descriptor = words.value(&["-u"]).and_then(|value| value.known()).and_then(|value| value.parse::<i32>().ok());
-    let input = match descriptor {
-        Some(descriptor) => run.reading.scope.descriptors.get(&descriptor).cloned().unwrap_or_default(),
-        None => run.input.clone(),
-    };
-    let names: Vec<String> = words.operands.iter().filter_map(|word| word.known().map(str::to_owned)).collect();
-    let names = if names.is_empty() { vec!["REPLY".to_owned()] } else { names };
-    // One line of known input into one variable is known too, where nothing is cut off or taken out of it.
-    let options: Vec<Argument> = run.rest();
-    let plain = options
-        .iter()
-        .filter_map(Argument::known)
-        .filter(|word| word.starts_with('-'))
-        .all(|word| matches!(word, "-r" | "-s" | "-p" | "-u" | "-rs" | "-sr" | "-rp"));
-    let raw = options.iter().filter_map(Argument::known).any(|word| word.starts_with('-') && word.contains('r'));
-    let single = input
-        .known()
-        .map(|known| known.trim_end_matches('\n'))
-        .filter(|known| !known.contains('\n') && names.len() == 1 && known.trim() == *known)
-        .filter(|known| plain && (raw || !known.contains('\\')))
-        // Where nothing cuts, the line is taken as it is.
-        .filter(|_| {
-            let cuts = run.reading.scope.variables.get("IFS");
-            cuts.is_none_or(|value| value.first().as_known() == Some(""))
-        });
-    // A line of which a part is known, such as a path below a folder.
-    let part =
-        input.text.as_ref().filter(|text| plain && names.len() == 1 && text.as_known().is_none() && one_line(text));
-    for name in &names {
-        let value = match (single, part) {
-            (Some(known), _) => Value { fields: vec![Text::known(known)], flows: input.flows.clone() },
-            (None, Some(part)) => Value { fields: vec![without_newline(part)], flows: input.flows.clone() },
-            (None, None) => Value { flows: input.flows.clone(), ..Value::hole(name) },
-        };
-        run.reading.scope.set(name.clone(), value);
-    }
-}
-
-/// The line without its end.
-fn without_newline(text: &Text) -> Text {
-    let mut whole = Text::default();
-    for piece in text.pieces() {
-        whole.push(match piece {
-            crate::Piece::Known(known) => crate::Piece::Known(known.trim_end_matches('\n').to_owned()),
-            other => other.clone(),
-        });
-    }
-    whole
-}
-
-fn one_line(text: &Text) -> bool {
-    text.pieces().iter().all(|piece| match piece {
-        crate::Piece::Known(known) | crate::Piece::Pattern(known) => {
-            !known.trim_end_matches('\n').contains(['\n', '\\'])
-        }
-        crate::Piece::Hole(_) => true,
-    })
-}
-
-fn mapfile(run: &mut Run<'_, '_>, _name: &str) {
-    let words = run.words(&["-d", "-n", "-O", "-s", "-u", "-C", "-c"], super::Style::Usual);
-    if let Some(code) = words.value(&["-C"]).cloned() {
-        run.shell(&code);
-    }
-    let name =
-        words.operands.first().and_then(|word| word.known().map(str::to_owned)).unwrap_or_else(|| "MAPFILE".to_owned());
-    let value = Value { flows: run.input.flows.clone(), ..Value::hole(&name) };
-    run.reading.scope.set(name, value);
 }
 
 /// A trap runs later, with what is known then; one for errors and the like may run at any time too.
@@ -375,11 +323,23 @@ fn alias(run: &mut Run<'_, '_>, _name: &str) {
             continue;
         };
         let Some((name, line)) = known.split_once('=') else { continue };
-        if super::is_known(name) && !line.starts_with(name) {
+        if super::is_known(name) && !line.starts_with(name) && !is_short_for(name, line) {
             run.fact(word.span, Fact::Tricks { trick: Trick::Redefines });
+        }
+        // Whoever means the program gets this.
+        if super::is_known(name) {
+            run.later(line, word.span);
         }
         run.reading.scope.set_alias(name, line);
     }
+}
+
+/// `gs` for `git status`: two letters, and the first of them is the program's.
+fn is_short_for(name: &str, line: &str) -> bool {
+    let first = |text: &str| text.chars().next();
+    name.len() <= 2
+        && first(name) == first(line)
+        && !matches!(name, "ls" | "cp" | "rm" | "mv" | "cd" | "ps" | "df" | "du" | "sh" | "cc")
 }
 
 fn unalias(run: &mut Run<'_, '_>, _name: &str) {
@@ -453,6 +413,9 @@ fn sets_names(run: &mut Run<'_, '_>, name: &str) {
             run.reading.scope.forget_all();
             continue;
         };
+        if name == "let" {
+            run.reckons(known);
+        }
         for part in known.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
             if run.reading.scope.variables.contains_key(part) {
                 run.reading.scope.forget(part);

@@ -6,7 +6,7 @@ use crate::language::Language;
 use crate::path::{PathClass, classify};
 use crate::span::Span;
 use crate::stream::{Argument, Stream};
-use crate::text::Piece;
+use crate::text::{Piece, Text};
 
 /// Programs that give some of the lines that they are given, or all of them in another order.
 const FILTERS: &[&str] =
@@ -24,6 +24,42 @@ impl Run<'_, '_> {
             && let Some(stream) = self.put_there(path)
         {
             self.execute(&stream, Language::Shell, span);
+        }
+    }
+
+    /// A program under another name: this very text copied, moved or linked it there, or the folder that it lies in.
+    pub(super) fn copied_program(&mut self, path: &str) {
+        // Without a folder it is searched for, and found where the text put it.
+        let searched = !path.contains('/');
+        if searched && super::is_known(path) && !self.reading.scope.variables.contains_key("PATH") {
+            return;
+        }
+        let places = if searched { self.reading.scope.named_files(path) } else { vec![self.reading.scope.key(path)] };
+        for place in places {
+            if searched {
+                self.written_program(&place, self.span);
+            }
+            for source in self.reading.scope.copied_from(&place) {
+                let mut name = super::bare_name(&source).to_owned();
+                if name.contains(['*', '?', '[']) && source.starts_with('/') {
+                    self.fact(self.span, Fact::Unknown { unknown: crate::Unknown::Program });
+                }
+                if !super::is_known(&name) {
+                    continue;
+                }
+                let mut arguments = self.arguments.clone();
+                let Some(first) = arguments.first_mut() else { return };
+                // These do what the name says that they are called by.
+                if matches!(name.as_str(), "busybox" | "toybox" | "coreutils") {
+                    let own = path.rsplit('/').next().unwrap_or(path);
+                    name = if super::is_known(own) { own.to_owned() } else { name };
+                    first.text = Text::known(name);
+                } else {
+                    first.text = Text::known(source);
+                }
+                let output = self.start(arguments);
+                self.output.then(output);
+            }
         }
     }
 

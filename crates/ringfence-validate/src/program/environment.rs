@@ -105,6 +105,8 @@ const LOADERS: &[&str] = &[
     "LUA_INIT",
     "VIMINIT",
     "EXINIT",
+    "BASH_ALIASES",
+    "BASH_CMDS",
 ];
 
 /// Whether a variable of this name changes what later commands do.
@@ -146,6 +148,12 @@ pub(crate) fn sets_environment(
     if matches!(name, "HISTFILE" | "HISTSIZE" | "HISTFILESIZE" | "HISTCONTROL") {
         facts.push(Act { span, fact: Fact::System { act: SystemAct::Traces, about: Text::known(name) } });
     }
+    if name == "LESS"
+        && let Some((_, line)) = text.as_known().and_then(|options| options.split_once("+!"))
+    {
+        let (steps, _) = reading.shell_stream(line, Origin::Made(span), &Stream::default());
+        inner.extend(steps);
+    }
     if COMMANDS.contains(&name)
         && let Some(line) = text.as_known()
         && !line.is_empty()
@@ -176,7 +184,8 @@ pub(crate) fn sets_environment(
 fn appends_path(name: &str, value: &Text) -> bool {
     let whole = value.to_string();
     matches!(name, "PATH" | "LD_LIBRARY_PATH" | "PERL5LIB" | "RUBYLIB" | "GEM_PATH")
-        && (whole.starts_with(&format!("${name}:"))
+        && (whole == format!("${name}")
+            || whole.starts_with(&format!("${name}:"))
             || whole.ends_with(&format!(":${name}")) && name == "PATH" && ordinary_front(&whole))
 }
 

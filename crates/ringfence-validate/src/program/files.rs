@@ -63,23 +63,23 @@ fn sources_and_target(words: &Words) -> (Vec<Argument>, Option<Argument>) {
 fn cp(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(&["-S", "-t", "--target-directory", "--suffix", "--sparse"], Style::Usual);
     let (sources, target) = sources_and_target(&words);
-    let mut contents = Stream::default();
-    for source in &sources {
-        let read = run.reads(source);
-        contents.then(read);
-    }
+    let read = sources.iter().map(|source| run.reads(source)).collect();
     if let Some(target) = target {
-        write_into(run, &target, &sources, contents);
+        write_into(run, &target, &sources, read);
     }
 }
 
-/// The target, or a file of the source's name within it.
-fn write_into(run: &mut Run<'_, '_>, target: &Argument, sources: &[Argument], contents: Stream) {
-    if let (Some(folder), [source]) = (target.known(), sources)
-        && let Some(name) = source.known().and_then(|path| path.rsplit('/').next())
-    {
-        let inside = format!("{}/{name}", folder.trim_end_matches('/'));
-        run.reading.scope.keep(&inside, contents.clone());
+/// The target, or files of the sources' names within it.
+pub(super) fn write_into(run: &mut Run<'_, '_>, target: &Argument, sources: &[Argument], read: Vec<Stream>) {
+    let mut contents = Stream::default();
+    for (source, read) in sources.iter().zip(read) {
+        if let Some(folder) = target.known()
+            && let Some(name) = source.known().and_then(|path| path.trim_end_matches('/').rsplit('/').next())
+        {
+            let inside = format!("{}/{name}", folder.trim_end_matches('/'));
+            run.reading.scope.keep(&inside, read.clone());
+        }
+        contents.then(read);
     }
     run.writes(target, contents);
 }
@@ -87,16 +87,16 @@ fn write_into(run: &mut Run<'_, '_>, target: &Argument, sources: &[Argument], co
 fn mv(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(&["-S", "-t", "--target-directory", "--suffix"], Style::Usual);
     let (sources, target) = sources_and_target(&words);
-    let mut contents = Stream::default();
+    let mut read = Vec::new();
     let nowhere = target.as_ref().and_then(Argument::known) == Some("/dev/null");
     for source in &sources {
         run.removes(source, if nowhere { Removal::Tree } else { Removal::One });
         let known = source.known().and_then(|path| run.reading.file(path));
         let path = run.reading.scope.resolve(&source.text).to_string();
-        contents.then(known.unwrap_or_else(|| Stream::from(vec![Flow::File { path }])));
+        read.push(known.unwrap_or_else(|| Stream::from(vec![Flow::File { path }])));
     }
     if let Some(target) = target {
-        write_into(run, &target, &sources, contents);
+        write_into(run, &target, &sources, read);
     }
 }
 
@@ -120,6 +120,9 @@ fn ln(run: &mut Run<'_, '_>, _name: &str) {
                 .known()
                 .and_then(|path| run.reading.file(path))
                 .unwrap_or_else(|| Stream::from(vec![Flow::File { path: source.text.to_string() }]));
+            if let Some(own) = source.known().and_then(|path| path.trim_end_matches('/').rsplit('/').next()) {
+                run.reading.scope.keep(&format!("{}/{own}", name.trim_end_matches('/')), stream.clone());
+            }
             run.reading.scope.keep(name, stream);
         }
     }
@@ -186,13 +189,9 @@ fn install(run: &mut Run<'_, '_>, _name: &str) {
         return;
     }
     let (sources, target) = sources_and_target(&words);
-    let mut contents = Stream::default();
-    for source in &sources {
-        let read = run.reads(source);
-        contents.then(read);
-    }
+    let read = sources.iter().map(|source| run.reads(source)).collect();
     if let Some(target) = target {
-        write_into(run, &target, &sources, contents);
+        write_into(run, &target, &sources, read);
     }
 }
 
@@ -386,6 +385,9 @@ fn tar(run: &mut Run<'_, '_>, _name: &str) {
     contents.text = None;
     contents.add(Flow::Decoded);
     if words.has(&["-x", "--extract", "--get"]) {
+        for folder in words.values(&["--one-top-level"]).cloned().collect::<Vec<_>>() {
+            run.writes(&folder, contents.clone());
+        }
         match words.value(&["-C", "--directory"]) {
             Some(folder) => {
                 run.writes(folder, contents.clone());

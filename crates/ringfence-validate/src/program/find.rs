@@ -134,7 +134,24 @@ fn fd(run: &mut Run<'_, '_>, _name: &str) {
     let span = run.span;
     let command_at = rest.iter().position(|word| matches!(word.known(), Some("-x" | "-X" | "--exec" | "--exec-batch")));
     let words = rest.get(..command_at.unwrap_or(rest.len())).unwrap_or_default();
-    let operands: Vec<&Argument> = words.iter().filter(|word| !word.text.known_start().starts_with('-')).collect();
+    let takes = [
+        "-e",
+        "--extension",
+        "-t",
+        "--type",
+        "-d",
+        "--max-depth",
+        "-E",
+        "--exclude",
+        "-S",
+        "--size",
+        "-j",
+        "--threads",
+    ];
+    let taken =
+        super::words(words, |option| takes.contains(&option).then_some(super::Role::Nothing), super::Style::Usual);
+    let operands: Vec<&Argument> = taken.operands.iter().collect();
+    let ending = taken.value(&["-e", "--extension"]).and_then(Argument::known);
     let folder = operands.get(1).map_or_else(|| Argument::new(Text::known("."), span), |folder| (*folder).clone());
     let path = run.reading.scope.resolve(&folder.text);
     run.fact(folder.span, Fact::Reads { path });
@@ -143,7 +160,8 @@ fn fd(run: &mut Run<'_, '_>, _name: &str) {
         let plain = name.trim_matches(['^', '$']);
         Argument::new(Text::known(if plain.contains('*') { plain.to_owned() } else { format!("*{plain}*") }), span)
     });
-    let hit = found(&folder, name.as_ref());
+    let ending = ending.map(|ending| Argument::new(Text::known(format!("*.{}", ending.trim_start_matches('.'))), span));
+    let hit = found(&folder, name.or(ending).as_ref());
     if let Some(at) = command_at {
         let mut command: Vec<Argument> =
             rest.iter().skip(at + 1).take_while(|word| word.known() != Some(";")).cloned().collect();

@@ -106,7 +106,13 @@ fn setting(run: &mut Run<'_, '_>, key: &str, value: &Argument) {
 fn address(run: &mut Run<'_, '_>, url: &Argument, contact: Contact, sends: Vec<Flow>) {
     let start = url.text.known_start();
     if let Some(rest) = start.strip_prefix("ext::") {
-        let code = super::interpreters::cut(url, start.len() - rest.len());
+        // `% ` stands for a blank within a word: to a shell that is given the words, it is one.
+        let mut code = super::interpreters::cut(url, start.len() - rest.len());
+        if let Some(known) = code.known().filter(|known| known.contains("% ")) {
+            let (shell, line) = known.split_once("-c ").map_or(("", known), |(shell, line)| (shell, line));
+            let line = line.replace("% ", " ");
+            code.text = Text::known(if shell.is_empty() { line } else { format!("{shell}-c '{line}'") });
+        }
         run.shell(&code);
     } else if start.contains("://") || start.contains('@') || start.contains(':') || url.text.has_hole() {
         run.contacts(url.text.clone(), url.span, contact, sends);
@@ -198,6 +204,10 @@ const VALUES: &[&str] = &[
     "-X",
     "-s",
     "--extcmd",
+    "--sendmail-cmd",
+    "--smtp-server",
+    "--to-cmd",
+    "--cc-cmd",
     "--open-files-in-pager",
     "--server-option",
     "--push-option",
@@ -212,7 +222,8 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
         .filter(|option| match *option {
             "-x" => known == "rebase" || known == "difftool",
             "-c" | "-C" | "-b" | "-B" => matches!(known, "clone" | "checkout" | "switch" | "commit"),
-            "-n" | "-o" | "-O" | "-s" | "-t" | "-u" | "-S" | "-G" | "-L" | "-j" => {
+            "-O" => matches!(known, "grep" | "clone" | "log" | "format-patch" | "archive"),
+            "-n" | "-o" | "-s" | "-t" | "-u" | "-S" | "-G" | "-L" | "-j" => {
                 matches!(known, "clone" | "log" | "format-patch" | "archive")
             }
             "-F" | "-m" => matches!(known, "commit" | "tag" | "merge" | "notes" | "stash"),
@@ -234,6 +245,10 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
             "--parent-filter",
             "--tag-name-filter",
             "--extcmd",
+            "--sendmail-cmd",
+            "--smtp-server",
+            "--to-cmd",
+            "--cc-cmd",
         ])
         .cloned()
         .collect::<Vec<_>>()
@@ -397,6 +412,9 @@ fn config(run: &mut Run<'_, '_>, operands: &[Argument], asks: bool, global: bool
         // Names and addresses are daily settings; those that start something are written to be executed later.
         if is_command(&key)
             || key.to_ascii_lowercase().starts_with("alias.")
+                && value
+                    .known()
+                    .is_none_or(|line| line.starts_with('!') || line.contains("-c ") || line.contains("--exec"))
             || key.eq_ignore_ascii_case("core.hookspath")
         {
             run.fact(value.span, Fact::Writes { path: Text::known(file) });

@@ -21,6 +21,55 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     })
 }
 
+/// What languages that are not read call to start programs or to remove files.
+const STARTS: &[&str] = &[
+    "system(",
+    "system \"",
+    "system '",
+    "exec(",
+    "exec \"",
+    "popen(",
+    "os.execute",
+    "shell-command",
+    "call-process",
+    "start-process",
+    "delete-directory",
+    "delete-file",
+    "rmtree",
+    "rm -rf",
+    "rm_rf",
+    "System.cmd",
+    "getRuntime()",
+    "ProcessBuilder",
+    "passthru(",
+    "shell_exec",
+    "do shell script",
+];
+
+/// Whether code of a language that is not read starts programs or removes files.
+pub(super) fn starts_programs(code: &str) -> bool {
+    STARTS.iter().any(|word| code.contains(word))
+}
+
+/// What stands in quotes and looks like a line for a shell.
+pub(super) fn quoted(code: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest = code;
+    while let Some(at) = rest.find(['"', '\'', '`'])
+        && lines.len() < 16
+    {
+        let sign = rest.get(at..).and_then(|rest| rest.chars().next()).unwrap_or('"');
+        let Some(inside) = rest.get(at + 1..) else { break };
+        let Some(end) = inside.find(sign) else { break };
+        let (line, behind) = inside.split_at(end);
+        if line.contains(' ') && line.starts_with(|first: char| first.is_ascii_alphabetic() || "/.".contains(first)) {
+            lines.push(line.to_owned());
+        }
+        rest = behind.get(1..).unwrap_or_default();
+    }
+    lines
+}
+
 /// The words of a shell, told apart: options end at the first word that is neither one nor the value of one.
 #[derive(Debug, Default)]
 struct ShellWords {
@@ -295,7 +344,9 @@ fn other(run: &mut Run<'_, '_>, name: &str) {
         if matches!(start, "-v" | "--version" | "-h" | "--help" | "-V") && rest.len() == 1 {
             return;
         }
-        if start.starts_with("--eval") || matches!(start, "-execute" | "-Command" | "-EncodedCommand" | "--eval") {
+        if start.starts_with("--eval")
+            || matches!(start, "-execute" | "-Command" | "-EncodedCommand" | "-eval" | "--eval")
+        {
             found = true;
             if let Some(code) = rest.get(at + 1).cloned() {
                 run.code(Language::Other, &code);

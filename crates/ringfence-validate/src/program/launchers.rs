@@ -16,7 +16,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "screen" | "tmux" | "zellij" | "abduco" | "dtach" | "byobu" => multiplexer,
         "ld.so" | "ld-linux.so.2" | "ld-linux-x86-64.so.2" | "ld-linux-aarch64.so.1" | "ld-musl-x86_64.so.1" => loader,
         "uv" | "poetry" | "pipenv" | "pdm" | "hatch" | "rye" | "bundle" | "mise" | "conda" | "npm" | "pnpm"
-        | "yarn" | "cargo" | "go" | "npx" | "pnpx" | "bunx" | "uvx" | "pipx" | "rustup" => runner,
+        | "yarn" | "cargo" | "go" | "npx" | "pnpx" | "bunx" | "uvx" | "pipx" | "rustup" | "composer" => runner,
         "nix" | "nix-shell" | "guix" | "devbox" | "pixi" | "mamba" | "micromamba" | "asdf" | "rtx" | "pyenv"
         | "rbenv" | "nodenv" | "goenv" | "jenv" | "volta" | "fnm" | "vfox" | "flox" | "devenv" | "dotenvx"
         | "chamber" | "infisical" | "teller" | "envconsul" | "lerna" | "spack" | "module" => surroundings,
@@ -265,6 +265,26 @@ fn loader(run: &mut Run<'_, '_>, _name: &str) {
     run.output = run.start(words.operands);
 }
 
+/// `go build -toolexec LINE`, `go test -exec LINE`.
+fn go_tools(run: &mut Run<'_, '_>, name: &str) {
+    if name != "go" {
+        return;
+    }
+    let rest = run.rest();
+    for (index, word) in rest.iter().enumerate() {
+        let start = word.text.known_start();
+        let start = start.strip_prefix("--").or_else(|| start.strip_prefix('-')).unwrap_or_default();
+        if matches!(start, "toolexec" | "exec" | "vettool") {
+            if let Some(code) = rest.get(index + 1) {
+                run.shell(code);
+            }
+        } else if ["toolexec=", "exec=", "vettool="].iter().any(|option| start.starts_with(option)) {
+            let code = super::interpreters::cut(word, word.text.known_start().find('=').unwrap_or(0) + 1);
+            run.shell(&code);
+        }
+    }
+}
+
 /// Programs whose subcommand `run` or `exec` starts another one.
 fn runner(run: &mut Run<'_, '_>, name: &str) {
     let takes = [
@@ -293,7 +313,7 @@ fn runner(run: &mut Run<'_, '_>, name: &str) {
     let runs = match (name, first.as_deref()) {
         ("npx" | "pnpx" | "bunx" | "uvx", _) => Some(0),
         ("uv" | "poetry" | "pipenv" | "pdm" | "hatch" | "rye" | "conda" | "pipx" | "rustup", Some("run")) => Some(1),
-        ("bundle" | "mise" | "npm" | "pnpm" | "yarn", Some("exec" | "x")) => Some(1),
+        ("bundle" | "mise" | "npm" | "pnpm" | "yarn" | "composer", Some("exec" | "x")) => Some(1),
         _ => None,
     };
     if let Some(entry) =
@@ -307,9 +327,21 @@ fn runner(run: &mut Run<'_, '_>, name: &str) {
     if matches!(name, "npm" | "pnpm" | "yarn") {
         super::manifest::scripts(run, name, &words.operands);
     }
-    if let Some(code) = words.value(&["-c", "--call"]).filter(|_| name == "npx").cloned() {
-        run.shell(&code);
+    // `npx -c LINE`, `npm exec -c LINE`, `yarn exec LINE`.
+    let executes =
+        matches!(name, "npx" | "pnpx" | "bunx") || runs == Some(1) && matches!(name, "npm" | "pnpm" | "yarn");
+    if executes {
+        let words = run.words(&takes, Style::Usual);
+        for code in words.values(&["-c", "--call"]).cloned().collect::<Vec<_>>() {
+            run.shell(&code);
+        }
+        let line = words.operands.get(1).filter(|line| name == "yarn" && line.text.known_start().contains(' '));
+        if let Some(line) = line.cloned() {
+            run.shell(&line);
+        }
     }
+    super::manifest::sets_scripts(run, name);
+    go_tools(run, name);
     let Some(skip) = runs else { return };
     let mut command: Vec<Argument> = words.operands.into_iter().skip(skip).collect();
     if skip == 1 {

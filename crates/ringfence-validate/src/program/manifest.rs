@@ -38,3 +38,25 @@ fn around(script: Option<&str>) -> Vec<String> {
     let Some(script) = script else { return Vec::new() };
     ["pre", "", "post"].iter().map(|start| format!("{start}{script}")).collect()
 }
+
+/// `npm pkg set scripts.test=LINE`, `npm set-script test LINE`: the line is what somebody runs later.
+pub(super) fn sets_scripts(run: &mut Run<'_, '_>, name: &str) {
+    let rest = run.rest();
+    let known: Vec<&str> = rest.iter().filter_map(Argument::known).collect();
+    let lines: Vec<(String, crate::span::Span)> = match (name, known.as_slice()) {
+        ("npm" | "pnpm", ["pkg", "set", ..]) => rest
+            .iter()
+            .filter_map(|word| Some((word.known()?.strip_prefix("scripts.")?.split_once('=')?.1.to_owned(), word.span)))
+            .collect(),
+        ("npm", ["set-script", _, line]) => vec![((*line).to_owned(), run.span)],
+        ("npm", ["explore", ..]) => {
+            let behind = rest.iter().skip_while(|word| word.known() != Some("--")).skip(1).cloned().collect();
+            run.start(behind);
+            Vec::new()
+        }
+        _ => Vec::new(),
+    };
+    for (line, span) in lines {
+        run.later(&line, span);
+    }
+}

@@ -17,10 +17,13 @@ mod find;
 mod git;
 mod interpreters;
 mod launchers;
+mod lookups;
 mod manifest;
 mod network;
 mod options;
+mod printf;
 mod read_only;
+mod reads;
 mod scripting;
 mod scripts;
 mod texts;
@@ -254,6 +257,9 @@ impl Run<'_, '_> {
         if let Some(handler) = handler(name) {
             handler(self, name);
             self.keep_names(name);
+            if !self.reading.scope.files.is_empty() {
+                self.copied_program(path);
+            }
             return;
         }
         let subcommand = self
@@ -273,6 +279,9 @@ impl Run<'_, '_> {
                 self.output.text = None;
                 self.output.add(Flow::Unknown);
             }
+        }
+        if !self.reading.scope.files.is_empty() {
+            self.copied_program(path);
         }
     }
 
@@ -455,6 +464,12 @@ impl Run<'_, '_> {
                     .collect()
             }
         };
+        if language == Language::Other && interpreters::starts_programs(&text) {
+            self.fact(code.span, Fact::Executes { from: vec![Flow::Unknown] });
+            for line in interpreters::quoted(&text) {
+                self.shell(&Argument::new(Text::known(line), code.span));
+            }
+        }
         let origin = if code.known().is_some() { origin_of(code, &text) } else { Origin::Made(code.span) };
         let step = self.reading.code(language, &text, origin);
         self.inner.push(step);

@@ -177,27 +177,39 @@ fn ssh(run: &mut Run<'_, '_>, name: &str) {
     run.output = Stream::from(vec![Flow::Network]);
 }
 
+/// Settings of ssh whose value it starts.
+fn starts_a_command(key: &str) -> bool {
+    matches!(
+        key.to_ascii_lowercase().as_str(),
+        "proxycommand"
+            | "localcommand"
+            | "knownhostscommand"
+            | "proxyusefdpass"
+            | "xauthlocation"
+            | "securitykeyprovider"
+            | "pkcs11provider"
+    )
+}
+
 /// Options of ssh that start commands here.
 fn ssh_options(run: &mut Run<'_, '_>, words: &Words) {
     for option in words.values(&["-o"]).cloned().collect::<Vec<_>>() {
         let start = option.text.known_start().to_owned();
         let Some((key, _)) = start.split_once(['=', ' ']) else { continue };
-        if matches!(
-            key.to_ascii_lowercase().as_str(),
-            "proxycommand"
-                | "localcommand"
-                | "knownhostscommand"
-                | "proxyusefdpass"
-                | "xauthlocation"
-                | "securitykeyprovider"
-                | "pkcs11provider"
-        ) {
+        if starts_a_command(key) {
             let code = super::interpreters::cut(&option, key.len() + 1);
             run.shell(&code);
         }
     }
     for file in words.values(&["-F"]).cloned().collect::<Vec<_>>() {
-        run.reads(&file);
+        let read = run.reads(&file);
+        for line in read.known().unwrap_or_default().lines() {
+            let line = line.trim_start();
+            let Some((key, value)) = line.split_once(['=', ' ', '\t']) else { continue };
+            if starts_a_command(key) {
+                run.shell(&Argument::new(Text::known(value.trim_start_matches(['=', ' '])), file.span));
+            }
+        }
     }
     for jump in words.values(&["-J", "-W"]).cloned().collect::<Vec<_>>() {
         run.contacts(jump.text.clone(), jump.span, Contact::Connect, Vec::new());

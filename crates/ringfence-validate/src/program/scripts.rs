@@ -19,8 +19,9 @@ fn sed(run: &mut Run<'_, '_>, _name: &str) {
     let mut scripts: Vec<Argument> = words.values(&["-e", "--expression"]).cloned().collect();
     let mut operands = words.operands.clone();
     for file in words.values(&["-f", "--file"]).cloned().collect::<Vec<_>>() {
-        run.reads(&file);
+        let read = run.reads(&file);
         run.fact(file.span, Fact::Executes { from: vec![Flow::File { path: file.text.to_string() }] });
+        scripts.extend(read.text.map(|text| Argument::new(text, file.span)));
     }
     if scripts.is_empty() && !words.has(&["-f", "--file"]) && !operands.is_empty() {
         scripts.push(operands.remove(0));
@@ -139,6 +140,7 @@ fn awk(run: &mut Run<'_, '_>, _name: &str) {
     for file in words.values(&["-f", "--file", "-E", "-i", "--include", "-l", "--load"]).cloned().collect::<Vec<_>>() {
         from_file = true;
         let written = file.known().and_then(|path| run.reading.file(path));
+        scripts.extend(written.iter().filter_map(|read| read.text.clone()).map(|text| Argument::new(text, file.span)));
         let from = written.map_or_else(|| vec![Flow::File { path: file.text.to_string() }], |stream| stream.flows);
         run.fact(file.span, Fact::Executes { from });
     }
@@ -153,8 +155,22 @@ fn awk(run: &mut Run<'_, '_>, _name: &str) {
     if operands.is_empty() {
         output.add_all(&run.input.flows.clone());
     }
+    // A variable may be what is started.
+    let given: Vec<Argument> = words
+        .values(&["-v", "--assign"])
+        .chain(operands.iter())
+        .filter_map(|word| word.known()?.split_once('='))
+        .map(|(_, value)| Argument::new(Text::known(value), run.span))
+        .collect();
     for script in &scripts {
         awk_script(run, script, &output);
+        if script.known().is_some_and(starts_a_variable) {
+            let inside = script.known().map(strings).unwrap_or_default();
+            let inside = inside.into_iter().map(|(_, _, text)| Argument::new(Text::known(text), script.span));
+            for line in inside.chain(given.iter().cloned()).filter(looks_like_a_line).collect::<Vec<_>>() {
+                run.shell(&line);
+            }
+        }
         // A script that looks for something takes some of the lines.
         if script.known().is_some_and(|script| script.contains('/') || script.contains("==")) {
             super::environment::not_all_processes(&mut output);
@@ -208,6 +224,28 @@ fn awk_script(run: &mut Run<'_, '_>, script: &Argument, input: &Stream) {
             Fact::Executes { from: if input.flows.is_empty() { vec![Flow::Unknown] } else { input.flows.clone() } },
         );
     }
+}
+
+/// Whether a script of awk starts what a variable holds: `system(c)`, `c | getline`, `print | c`.
+fn starts_a_variable(script: &str) -> bool {
+    let variable =
+        |rest: &str| rest.trim_start().starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    script.match_indices("system").any(|(at, word)| {
+        let rest = script.get(at + word.len()..).unwrap_or_default().trim_start();
+        rest.strip_prefix('(').is_some_and(variable)
+    }) || script.match_indices('|').any(|(at, _)| {
+        let rest = script.get(at + 1..).unwrap_or_default();
+        let alone = !rest.starts_with('|') && !script.get(..at).is_some_and(|before| before.ends_with('|'));
+        alone && variable(rest.trim_start_matches('&'))
+    })
+}
+
+/// Formats and separators are no lines for a shell.
+fn looks_like_a_line(line: &Argument) -> bool {
+    line.known().is_some_and(|line| {
+        line.starts_with(|first: char| first.is_ascii_alphabetic() || "/.~".contains(first))
+            && line.contains([' ', '/'])
+    })
 }
 
 /// Strings in double quotes, with their places.

@@ -22,12 +22,19 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "date" => date,
         "journalctl" => journalctl,
         "test" | "[" => test,
+        "ftp" | "lftp" | "bc" | "dc" | "mail" | "mailx" | "mutt" => line_tool,
         _ => return None,
     })
 }
 
-/// Looking at whether a file is there is not reading it.
-fn test(_run: &mut Run<'_, '_>, _name: &str) {}
+/// Looking at whether a file is there is not reading it; an operand of `-v` names a place of an array.
+fn test(run: &mut Run<'_, '_>, _name: &str) {
+    for word in run.rest() {
+        if let Some(known) = word.known() {
+            run.expands(known);
+        }
+    }
+}
 
 fn man(run: &mut Run<'_, '_>, _name: &str) {
     let words =
@@ -75,7 +82,14 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
             super::scripting::recipes(run, known, &code);
         }
     }
-    for file in words.values(&["-f", "--file", "--makefile"]).cloned().collect::<Vec<_>>() {
+    let mut files: Vec<Argument> = words.values(&["-f", "--file", "--makefile"]).cloned().collect();
+    if files.is_empty() {
+        // The first of these that is there.
+        let folder = words.value(&["-C", "--directory"]).and_then(Argument::known).unwrap_or(".").to_owned();
+        let names = ["GNUmakefile", "makefile", "Makefile"];
+        files.extend(names.map(|name| Argument::new(Text::known(format!("{folder}/{name}")), run.span)));
+    }
+    for file in files {
         let written = match file.known() {
             Some("-" | "/dev/stdin" | "/dev/fd/0") => Some(run.input.clone()),
             Some(path) => run.reading.file(path),
@@ -88,25 +102,101 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
             run.fact(file.span, Fact::Executes { from: stream.flows });
         }
     }
-    for setting in
-        words.operands.iter().filter(|word| word.text.known_start().starts_with("SHELL=")).cloned().collect::<Vec<_>>()
-    {
-        let code = super::interpreters::cut(&setting, 6);
-        run.shell(&code);
+    for setting in words.operands.clone() {
+        let start = setting.text.known_start().to_owned();
+        let Some((variable, _)) = start.split_once('=') else { continue };
+        let value = super::interpreters::cut(&setting, variable.len() + 1);
+        make_setting(run, variable.trim_end_matches([':', '?', '+']), &value);
+    }
+    let flags = run.reading.scope.variables.get("MAKEFLAGS").map(crate::shell::Value::first);
+    if let Some(flags) = flags {
+        let span = run.span;
+        make_setting(run, "MAKEFLAGS", &Argument::new(flags, span));
     }
     run.output = Stream::from(vec![Flow::Unknown]);
 }
 
+/// Variables that recipes start as programs.
+const MAKE_PROGRAMS: &[&str] = &[
+    "SHELL", "CC", "CXX", "CPP", "LD", "AR", "AS", "FC", "RM", "CP", "MV", "INSTALL", "MAKE", "PYTHON", "NODE", "SUDO",
+];
+
+/// A variable on the line: a program, flags with code among them, or a call of make's own functions.
+fn make_setting(run: &mut Run<'_, '_>, name: &str, value: &Argument) {
+    if MAKE_PROGRAMS.contains(&name) {
+        run.shell(value);
+    }
+    let Some(known) = value.known() else { return };
+    let code = if name == "MAKEFLAGS" { known.split_once("--eval=").map(|(_, code)| code) } else { None };
+    super::scripting::recipes(run, code.unwrap_or(if known.contains("$(shell ") { known } else { "" }), value);
+}
+
+/// Lines of a tool in which a sign starts a command: `!rm x`.
+pub(super) fn escapes(run: &mut Run<'_, '_>, text: &str, signs: &[&str], span: crate::span::Span) {
+    for line in text.split(['\n', ';']) {
+        let line = line.trim_start();
+        if let Some(code) = signs.iter().find_map(|sign| line.strip_prefix(sign)) {
+            run.shell(&Argument::new(Text::known(code.trim_start()), span));
+        }
+    }
+}
+
+/// Tools that take lines from their input or an option, where `!` or a word starts a command.
+fn line_tool(run: &mut Run<'_, '_>, name: &str) {
+    if let Some(entry) = super::book().program(name) {
+        run.by_the_book(entry);
+    }
+    let signs: &[&str] = match name {
+        "mail" | "mailx" | "mutt" => &["~!", "~|", "~r !", "!"],
+        _ => &["!", "shell ", "local shell "],
+    };
+    let span = run.span;
+    if let Some(text) = run.input.known().map(str::to_owned) {
+        escapes(run, &text, signs, span);
+    }
+    let words = run.words(&["-e", "-c", "-f"], Style::Usual);
+    for line in words.values(&["-e", "-c"]).cloned().collect::<Vec<_>>() {
+        if let Some(known) = line.known() {
+            escapes(run, known, signs, line.span);
+        }
+    }
+}
+
 fn gdb(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(
-        &["-p", "--pid", "-pid", "-ex", "-eval-command", "-x", "-o", "-c", "--core", "-iex", "-s"],
+        &[
+            "-p",
+            "--pid",
+            "-pid",
+            "-ex",
+            "-eval-command",
+            "-x",
+            "-o",
+            "-c",
+            "--core",
+            "-iex",
+            "-s",
+            "--eval-command",
+            "--ex",
+            "--init-eval-command",
+            "--command",
+            "-command",
+        ],
         Style::LongWords,
     );
     let span = run.span;
     if words.value(&["-p", "--pid", "-pid"]).is_some() {
         run.fact(span, Fact::Privilege { privilege: Privilege::OtherProcess });
     }
-    for command in words.values(&["-ex", "-eval-command", "-iex", "-o"]).cloned().collect::<Vec<_>>() {
+    for file in words.values(&["-x", "--command", "-command"]).cloned().collect::<Vec<_>>() {
+        if let Some(text) =
+            file.known().and_then(|path| run.reading.file(path)).and_then(|read| read.known().map(str::to_owned))
+        {
+            escapes(run, &text, &["!", "shell "], file.span);
+        }
+    }
+    let commands = ["-ex", "-eval-command", "-iex", "-o", "--eval-command", "--ex", "--init-eval-command"];
+    for command in words.values(&commands).cloned().collect::<Vec<_>>() {
         let Some(known) = command.known() else { continue };
         let code = known
             .strip_prefix('!')

@@ -20,7 +20,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         | "softlimit" | "setuidgid" | "rlwrap" | "winpty" | "stap" | "noglob" | "nocorrect" | "coproc" | "doctest"
         | "ltrace" | "strace" | "valgrind" | "perf" | "heaptrack" | "hyperfine" | "dotenv" | "direnv" | "op"
         | "aws-vault" | "envchain" | "honcho" | "foreman" | "tini" | "dumb-init" | "faketime" | "chpst"
-        | "s6-setuidgid" | "doppler" => plain,
+        | "s6-setuidgid" | "doppler" | "systemd-inhibit" | "runcon" | "flatpak-spawn" | "i386" | "x86_64" => plain,
         "concurrently" => lines,
         "cmake" => cmake,
         "timeout" | "gtimeout" => timeout,
@@ -71,8 +71,14 @@ fn plain(run: &mut Run<'_, '_>, name: &str) {
     }
     // `command -v` and `command -V` only ask.
     if name == "command" && words.has(&["-v", "-V"]) {
-        run.output = Stream::from(vec![Flow::Unknown]);
+        super::lookups::which(run, name);
         return;
+    }
+    // `strace -o '|LINE'` gives what it writes to a command.
+    if let Some(line) = words.value(&["-o", "--output"]).filter(|_| matches!(name, "strace" | "ltrace")).cloned()
+        && line.text.known_start().starts_with(['|', '!'])
+    {
+        run.shell(&super::interpreters::cut(&line, 1));
     }
     if name == "start-stop-daemon"
         && let Some(program) = words.value(&["--exec", "-x", "--startas", "-a"]).cloned()
@@ -98,6 +104,7 @@ fn plain(run: &mut Run<'_, '_>, name: &str) {
         }
         "aws-vault" | "direnv" if words.operands.len() > 2 => 2,
         "faketime" | "s6-setuidgid" | "setuidgid" => 1,
+        "runcon" | "setarch" if words.operands.len() > 1 => 1,
         "taskset" | "chrt" if !words.has(&["-p"]) => 1,
         "hyperfine" => {
             for line in words.operands {
@@ -397,11 +404,19 @@ fn script(run: &mut Run<'_, '_>, _name: &str) {
     }
     if let Some(code) = words.value(&["-c", "--command"]).cloned() {
         run.output = run.shell(&code);
+    } else if words.operands.len() > 1 {
+        // Elsewhere than on Linux the command stands behind the file.
+        run.output = run.start(words.operands.into_iter().skip(1).collect());
     }
 }
 
 fn watch(run: &mut Run<'_, '_>, name: &str) {
-    let words = run.words(&["-n", "--interval", "-d", "-w", "-e", "--exec", "-x", "-s"], Style::Leading);
+    // Of `watch` itself, `-x` and `-d` take no value.
+    let takes: &[&str] = match name {
+        "watch" => &["-n", "--interval"],
+        _ => &["-n", "--interval", "-d", "-w", "-e", "--exec", "-x", "-s"],
+    };
+    let words = run.words(takes, Style::Leading);
     let exec = words.values(&["--exec"]).next().cloned();
     if let (Some(code), "nodemon") = (&exec, name) {
         run.shell(code);

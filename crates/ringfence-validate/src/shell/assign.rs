@@ -5,6 +5,7 @@ use super::tree::Word;
 use super::value::Value;
 use super::walk::Walker;
 use super::word::Quotes;
+use crate::reading::Reading;
 use crate::span::Span;
 use crate::text::{Hole, Text};
 
@@ -14,6 +15,8 @@ impl Walker<'_, '_> {
         let (left, right) = word.raw.split_once('=')?;
         let (left, adds) = left.strip_suffix('+').map_or((left, false), |left| (left, true));
         let (name, index) = left.split_once('[').map_or((left, None), |(name, index)| (name, Some(index)));
+        let named = self.reading.scope.named_by(name).map(str::to_owned);
+        let name = named.as_deref().unwrap_or(name);
         let span = self.span(word);
         let mut keys = Vec::new();
         let mut value = if let Some(list) = right.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
@@ -30,22 +33,7 @@ impl Walker<'_, '_> {
         }
         let before = self.reading.scope.variables.get(name);
         if let Some(index) = index {
-            value = match (before, index.trim_end_matches(']').parse::<usize>()) {
-                (Some(before), Ok(index)) if index < before.fields.len() => {
-                    let mut all = before.clone();
-                    if let (Some(place), Some(field)) = (all.fields.get_mut(index), value.fields.pop()) {
-                        *place = field;
-                    }
-                    all
-                }
-                (Some(before), Ok(index)) if index == before.fields.len() => {
-                    let mut all = before.clone();
-                    all.fields.extend(value.fields);
-                    all
-                }
-                (None, Ok(0)) => value,
-                _ => Value { flows: value.flows, ..Value::hole(name) },
-            };
+            value = with_place(name, before, index.trim_end_matches(']'), value);
             if adds {
                 value = Value { flows: value.flows, ..Value::hole(name) };
             }
@@ -129,6 +117,50 @@ impl Walker<'_, '_> {
             value.fields = vec![Text::hole(Hole::Value)];
         }
         value
+    }
+}
+
+/// An array with one place set: not known where the place is not.
+fn with_place(name: &str, before: Option<&Value>, index: &str, mut value: Value) -> Value {
+    match (before, index.parse::<usize>()) {
+        (Some(before), Ok(index)) if index < before.fields.len() => {
+            let mut all = before.clone();
+            if let (Some(place), Some(field)) = (all.fields.get_mut(index), value.fields.pop()) {
+                *place = field;
+            }
+            all.flows.extend(value.flows);
+            all
+        }
+        (Some(before), Ok(index)) if index == before.fields.len() => {
+            let mut all = before.clone();
+            all.fields.extend(value.fields);
+            all.flows.extend(value.flows);
+            all
+        }
+        (None, Ok(0)) => value,
+        _ => Value { flows: value.flows, ..Value::hole(name) },
+    }
+}
+
+impl Reading<'_> {
+    /// Sets what a command names as its target: a variable, or `name[place]` of an array.
+    pub(crate) fn set_named(&mut self, target: &str, value: Value) {
+        let Some((array, index)) = target.split_once('[') else {
+            self.scope.set(target.to_owned(), value);
+            return;
+        };
+        let array = self.scope.named_by(array).unwrap_or(array).to_owned();
+        self.settle(&array);
+        let before = self.scope.variables.get(&array);
+        let value = if self.scope.variables.contains_key(&keys_of(&array)) {
+            let mut all = before.cloned().unwrap_or_default();
+            all.fields.extend(value.fields);
+            all.flows.extend(value.flows);
+            all
+        } else {
+            with_place(&array, before, index.trim_end_matches(']'), value)
+        };
+        self.scope.set(array, value);
     }
 }
 

@@ -26,6 +26,10 @@ impl Walker<'_, '_> {
     pub(super) fn list(&mut self, items: &[(Node, Then)], input: &Stream, steps: &mut Vec<Step>) -> Stream {
         let mut output = Stream::default();
         for chain in items.split_inclusive(|(_, then)| matches!(then, Then::Next | Then::Background)) {
+            if self.reading.is_spent() {
+                // The answer is known: what was written would only grow.
+                return Stream::from(vec![Flow::Unknown]);
+            }
             let background = matches!(chain.last(), Some((_, Then::Background)));
             let saved = background.then(|| self.reading.scope.clone());
             let (written, other) = self.chain(chain, input, steps);
@@ -140,9 +144,13 @@ impl Walker<'_, '_> {
         steps: &mut Vec<Step>,
     ) -> Stream {
         let redirection = self.redirections(redirects, input);
-        let input = redirection.input.as_ref().unwrap_or(input).clone();
+        let outer = self.enter_redirection(&redirection);
+        let input = redirection.input.clone().or_else(|| self.lasting_input()).unwrap_or_else(|| input.clone());
         let mut inner = Vec::new();
         let output = self.body(node, &input, &mut inner);
+        if redirection.redirects() {
+            self.reading.scope.lasting = outer;
+        }
         let mut facts = std::mem::take(&mut self.facts);
         let mut substituted = std::mem::take(&mut self.inner);
         substituted.append(&mut inner);
@@ -197,7 +205,10 @@ impl Walker<'_, '_> {
             Node::Case { word, arms, .. } => self.cases(word, arms, input, steps),
             Node::Test { words, .. } => {
                 for word in words {
-                    self.single(word);
+                    // An operand of `-v` names a place, one of `-eq` is reckoned.
+                    if let Some(known) = self.single(word).known() {
+                        self.evaluate(known, word);
+                    }
                 }
                 Stream::default()
             }
@@ -328,6 +339,7 @@ impl Walker<'_, '_> {
             None => self.reading.scope.arguments.clone(),
         };
         crate::program::note_processes(&mut values);
+        self.reading.scope.renames(variable);
         let mut output = Stream::default();
         let plain = values.iter().all(|value| !value.text.has_hole());
         if values.is_empty() && words.is_some() {

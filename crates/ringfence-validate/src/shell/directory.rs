@@ -11,6 +11,9 @@ const MOST_DIRECTORIES: usize = 8;
 /// Parts that are kept of the end of a directory whose start is not known: no file is a secret by more of them.
 const MOST_PARTS: usize = 4;
 
+/// Bytes of a path, at most: no system opens a longer one.
+const LONGEST: usize = 4096;
+
 /// The working directory, where the text changed it. Who looks at it is noted: a command that does not is the same in each of several.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Directory {
@@ -126,6 +129,10 @@ impl Scope {
             }
         }
         let joined = parts.join("/");
+        if joined.len() > LONGEST {
+            self.forget_directory();
+            return;
+        }
         self.directory.now = match (known.starts_with('/'), joined.is_empty()) {
             (true, _) => Some(Text::known(format!("/{joined}"))),
             (false, true) => None,

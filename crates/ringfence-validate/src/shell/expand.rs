@@ -2,6 +2,7 @@
 
 use super::braces;
 use super::parameter;
+use super::redirect::Lasting;
 use super::tree::Word;
 use super::walk::Walker;
 use super::word::{Part, Quotes, parts};
@@ -210,7 +211,8 @@ impl Walker<'_, '_> {
         if hidden {
             self.fact(span, Fact::Tricks { trick: Trick::Obscured });
         }
-        if let Err(unknown) = self.reading.count_text(arguments.iter().map(|argument| argument.text.length()).sum()) {
+        // A word takes more than its letters.
+        if let Err(unknown) = self.reading.count_text(arguments.iter().map(|word| word.text.length() + 32).sum()) {
             self.fact(span, Fact::Unknown { unknown });
             return vec![Argument::new(Text::hole(Hole::Other), span)];
         }
@@ -286,8 +288,13 @@ impl Walker<'_, '_> {
                 }
                 Part::Process { text, at, writes } => {
                     let output = self.substitute(text, word, Some(*at));
-                    let path = format!("/dev/fd/{}", 60 + self.reading.scope.files.len());
-                    if !writes {
+                    let used = self.reading.scope.files.len() + self.reading.scope.coprocesses.len();
+                    let number = 60 + i32::try_from(used).unwrap_or(0);
+                    let path = format!("/dev/fd/{number}");
+                    if *writes {
+                        let origin = self.place_within(word, Some(*at));
+                        self.process(number, text, origin);
+                    } else {
                         expansion.flows(&output.flows);
                         self.reading.scope.keep(&path, output);
                     }
@@ -307,6 +314,25 @@ impl Walker<'_, '_> {
 
     /// Substitutions within arithmetic are run like others.
     pub(super) fn within_arithmetic(&mut self, text: &str, word: &Word) {
+        // The value of a variable is reckoned too, and an index in it is expanded: there a command would run.
+        let names = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        for name in names.filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')) {
+            let value = self.reading.scope.variables.get(name).map(super::value::Value::first);
+            if let Some(known) = value.as_ref().and_then(Text::as_known) {
+                self.evaluate(known, word);
+            }
+        }
+        self.evaluate_all(text, word);
+    }
+
+    /// A text that the shell reckons or takes as the name of a place: what runs in an index of it.
+    pub(super) fn evaluate(&mut self, text: &str, word: &Word) {
+        if text.contains('[') && (text.contains("$(") || text.contains('`')) {
+            self.evaluate_all(text, word);
+        }
+    }
+
+    fn evaluate_all(&mut self, text: &str, word: &Word) {
         if text.contains(['$', '`'])
             && let Some(parts) = parts(text, Quotes::Plain)
         {
@@ -331,6 +357,11 @@ impl Walker<'_, '_> {
         let home = match user {
             "" | "+" => {
                 let name = if user.is_empty() { "HOME" } else { "PWD" };
+                if user.is_empty() && !self.reading.scope.variables.contains_key(name) {
+                    let home = super::lists::home(self);
+                    fields.append(home);
+                    return rest;
+                }
                 let value = parameter::lookup(self, name);
                 fields.append(value.map_or_else(|| Text::hole(Hole::Variable(name.to_owned())), |value| value.first()));
                 return rest;
@@ -352,17 +383,23 @@ impl Walker<'_, '_> {
     /// Runs the text of a substitution: its steps stand within the command, its output becomes part of the word.
     fn substitute(&mut self, text: &str, word: &Word, at: Option<usize>) -> Stream {
         let span = self.span(word);
-        let origin = match (at, self.origin) {
-            (Some(offset), Origin::At(start)) => Origin::At(start + word.at + offset),
-            _ => Origin::Made(span),
-        };
+        let origin = self.place_within(word, at);
         let saved = self.reading.scope.clone();
+        self.reading.scope.lasting = Lasting::default();
         let (steps, output) = super::read_stream(self.reading, text, origin, &Stream::default());
         self.leave_subshell(saved);
         if !steps.is_empty() {
             self.inner.push(Step { span, does: Does::Group, facts: Vec::new(), inner: steps });
         }
         output
+    }
+
+    /// Where the text of a substitution stands.
+    fn place_within(&self, word: &Word, at: Option<usize>) -> Origin {
+        match (at, self.origin) {
+            (Some(offset), Origin::At(start)) => Origin::At(start + word.at + offset),
+            _ => Origin::Made(self.span(word)),
+        }
     }
 
     pub(super) fn fact(&mut self, span: Span, fact: Fact) {

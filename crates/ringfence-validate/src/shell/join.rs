@@ -42,9 +42,15 @@ impl Scope {
             }
         }
         self.notes.join(other.notes);
-        for (descriptor, function) in other.coprocesses {
-            self.coprocesses.entry(descriptor).or_insert(function);
+        for (descriptor, others) in other.coprocesses {
+            let here = self.coprocesses.entry(descriptor).or_default();
+            for other in others {
+                if !here.iter().any(|known| known.is(&other)) {
+                    here.push(other);
+                }
+            }
         }
+        self.lasting.join(other.lasting);
         for (descriptor, path) in other.outputs {
             self.outputs.entry(descriptor).or_insert(path);
         }
@@ -54,11 +60,18 @@ impl Scope {
         for (name, (before, _)) in other.locals {
             self.locals.entry(name).or_insert((before, false));
         }
+        for (name, odd) in &mut self.odd {
+            if other.odd.get(name) != Some(odd) && *odd != Odd::Changes {
+                *odd = Odd::NamesAny;
+            }
+        }
         for (name, odd) in other.odd {
-            match self.odd.get(&name) {
-                Some(here) if *here != odd => self.odd.insert(name, Odd::NamesAny),
-                _ => self.odd.insert(name, odd),
+            let odd = match self.odd.get(&name) {
+                Some(here) if *here == odd => odd,
+                None if odd == Odd::Changes => odd,
+                _ => Odd::NamesAny,
             };
+            self.odd.insert(name, odd);
         }
         self.left = match (self.left.take(), other.left) {
             (Some(here), Some(there)) if !Rc::ptr_eq(&here, &there) => {
@@ -89,17 +102,25 @@ impl Scope {
     }
 
     fn join_functions(&mut self, other: &Self) {
-        for (name, functions) in &mut self.functions {
+        if Rc::ptr_eq(&self.functions, &other.functions) {
+            return self.join_uncalled(other);
+        }
+        let here = Rc::make_mut(&mut self.functions);
+        for (name, functions) in here.iter_mut() {
             match other.functions.get(name) {
                 Some(others) => functions.add(others),
                 None => functions.perhaps = true,
             }
         }
-        for (name, functions) in &other.functions {
-            if !self.functions.contains_key(name) {
-                self.functions.insert(name.clone(), Functions { perhaps: true, ..functions.clone() });
+        for (name, functions) in other.functions.iter() {
+            if !here.contains_key(name) {
+                here.insert(name.clone(), Functions { perhaps: true, ..functions.clone() });
             }
         }
+        self.join_uncalled(other);
+    }
+
+    fn join_uncalled(&mut self, other: &Self) {
         for (name, function) in &other.uncalled {
             if !self.uncalled.iter().any(|(_, known)| Rc::ptr_eq(&known.body, &function.body)) {
                 self.uncalled.push((name.clone(), Rc::clone(function)));

@@ -13,6 +13,7 @@ mod expand;
 mod first;
 mod join;
 mod leaves;
+mod lists;
 mod notes;
 mod parameter;
 mod redirect;
@@ -92,6 +93,8 @@ fn unreadable(why: &str) -> Unknown {
     Unknown::Unreadable { why: why.chars().take(120).collect() }
 }
 
+#[cfg(test)]
+mod attacked;
 #[cfg(test)]
 mod left_behind;
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub(crate) struct Notes {
     /// Secrets that the next commit and push of a repository take along.
     pub(crate) staged: Vec<Flow>,
     unpacked: Vec<Unpacked>,
+    /// Files and folders with made-up names, so far.
+    made: usize,
 }
 
 /// A folder that something from elsewhere was unpacked into.
@@ -50,6 +52,12 @@ impl Notes {
         }
     }
 
+    /// One more name is made up: its number.
+    pub(crate) fn make(&mut self) -> usize {
+        self.made += 1;
+        self.made
+    }
+
     /// What either of two branches left.
     pub(super) fn join(&mut self, other: Self) {
         for (name, url) in other.remotes {
@@ -60,6 +68,7 @@ impl Notes {
                 self.staged.push(flow);
             }
         }
+        self.made = self.made.max(other.made);
         other.unpacked.into_iter().for_each(|unpacked| self.note_unpacked(unpacked));
     }
 }

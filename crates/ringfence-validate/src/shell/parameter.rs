@@ -1,6 +1,7 @@
 //! `$name` and `${name…}`: looked up, and changed where the value is known.
 
 use super::expand::Expansion;
+use super::lists;
 use super::tree::Word;
 use super::walk::Walker;
 use super::word::Quotes;
@@ -45,7 +46,7 @@ pub(super) fn expand(
         _ => (false, body),
     };
     let (name, index, operation) = take_name(body);
-    let mut name = name.to_owned();
+    let mut name = walker.reading.scope.named_by(name).unwrap_or(name).to_owned();
     if indirect && matches!(index, Some("@" | "*")) && operation.is_empty() {
         // The places of an array, not what another variable holds.
         expansion.each(&any_of(lookup(walker, &super::assign::keys_of(&name)), &name), quoted);
@@ -61,8 +62,8 @@ pub(super) fn expand(
             }
         }
     }
-    if matches!(name.as_str(), "@" | "*") && operation.is_empty() {
-        all_arguments(walker, standing, expansion);
+    if matches!(name.as_str(), "@" | "*") {
+        all_arguments(walker, operation, word, standing, expansion);
         return;
     }
     let found = lookup(walker, &name);
@@ -76,11 +77,9 @@ pub(super) fn expand(
     }
     let value = match (&found, index) {
         (Some(value), Some("@" | "*")) => {
-            if operation.is_empty() {
-                expansion.each(&value.fields, quoted);
-                return;
-            }
-            Some(value.first())
+            let fields = lists::changed_fields(walker, &name, &value.fields, operation, word, expansion);
+            expansion.each(&fields, quoted);
+            return;
         }
         (Some(_), Some(_)) if lookup(walker, &super::assign::keys_of(&name)).is_some() => {
             if operation.is_empty() {
@@ -99,6 +98,11 @@ pub(super) fn expand(
         (Some(value), None) => Some(value.first()),
         (None, _) => None,
     };
+    // Where the work is done in the home, whoever says "home" means more than a project.
+    if name == "HOME" && operation.is_empty() && !walker.reading.scope.variables.contains_key("HOME") {
+        expansion.value(&lists::home(walker), quoted);
+        return;
+    }
     let unset = || Value::hole(&name).first();
     let offset = at + (body.len() - operation.len()) + usize::from(indirect);
     let text = match Operation::of(operation) {
@@ -169,7 +173,7 @@ pub(super) fn expand(
 }
 
 /// Only cutting single letters out, or replacing, hides a word; taking off an ending is daily work.
-fn hides(operation: &str) -> bool {
+pub(super) fn hides(operation: &str) -> bool {
     operation.starts_with(':') || operation.starts_with('/')
 }
 
@@ -203,9 +207,15 @@ pub(crate) fn looks_secret(name: &str) -> bool {
         || matches!(upper.as_str(), "GH_PAT" | "PGPASSFILE" | "KEY")
 }
 
-fn all_arguments(walker: &Walker<'_, '_>, standing: Standing, expansion: &mut Expansion) {
-    let arguments = &walker.reading.scope.arguments;
-    if arguments.is_empty() {
+fn all_arguments(
+    walker: &mut Walker<'_, '_>,
+    operation: &str,
+    word: &Word,
+    standing: Standing,
+    expansion: &mut Expansion,
+) {
+    let arguments = walker.reading.scope.arguments.clone();
+    if arguments.is_empty() && operation.is_empty() {
         // At the top there are none: `ca$@t` is `cat`.
         expansion.disguised |= standing.middle && !standing.quoted;
         return;
@@ -216,6 +226,7 @@ fn all_arguments(walker: &Walker<'_, '_>, standing: Standing, expansion: &mut Ex
             expansion.flows.push(flow.clone());
         }
     }
+    let texts = lists::changed_fields(walker, "@", &texts, operation, word, expansion);
     expansion.each(&texts, standing.quoted);
 }
 
@@ -250,6 +261,9 @@ fn any_of(array: Option<Value>, name: &str) -> Vec<Text> {
 }
 
 pub(super) fn lookup(walker: &mut Walker<'_, '_>, name: &str) -> Option<Value> {
+    if let Some(other) = walker.reading.scope.named_by(name).map(str::to_owned) {
+        return lookup(walker, &other);
+    }
     walker.reading.settle(name);
     if let Some(value) = walker.reading.scope.variables.get(name) {
         return Some(value.clone());
@@ -286,7 +300,7 @@ pub(super) fn lookup(walker: &mut Walker<'_, '_>, name: &str) -> Option<Value> {
 
 /// Whether an empty value counts as none: that is what the colon of `:-` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Empty {
+pub(super) enum Empty {
     IsNone,
     IsAValue,
 }
@@ -297,7 +311,7 @@ impl Empty {
     }
 }
 
-enum Operation<'a> {
+pub(super) enum Operation<'a> {
     None,
     Default(Empty, &'a str),
     Assign(Empty, &'a str),
@@ -307,7 +321,7 @@ enum Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    fn of(text: &'a str) -> Self {
+    pub(super) fn of(text: &'a str) -> Self {
         let (empty, bare) = text.strip_prefix(':').map_or((Empty::IsAValue, text), |bare| (Empty::IsNone, bare));
         let Some(sign) = bare.chars().next() else { return Self::None };
         let rest = bare.get(sign.len_utf8()..).unwrap_or_default();
@@ -322,7 +336,13 @@ impl<'a> Operation<'a> {
 }
 
 /// A word within the braces.
-fn inner(walker: &mut Walker<'_, '_>, text: &str, word: &Word, _at: usize, expansion: &mut Expansion) -> Text {
+pub(super) fn inner(
+    walker: &mut Walker<'_, '_>,
+    text: &str,
+    word: &Word,
+    _at: usize,
+    expansion: &mut Expansion,
+) -> Text {
     let argument = walker.single_of(text, word, Quotes::Mean);
     for flow in argument.flows {
         if !expansion.flows.contains(&flow) {
@@ -358,15 +378,27 @@ fn pattern_of(walker: &mut Walker<'_, '_>, raw: &str, word: &Word, expansion: &m
     Some(whole)
 }
 
+/// Whether matching a pattern against a value takes no longer than it may: each start and each end of the value may have to be tried,
+/// and all of that for many values of one text.
+fn affords(walker: &mut Walker<'_, '_>, known: &str, operation: &str) -> bool {
+    let tries = match operation.chars().next() {
+        Some('%' | '#') => known.len(),
+        Some('/') if operation.contains(['*', '?', '[', '$', '`']) => known.len().saturating_pow(2),
+        _ => return true,
+    };
+    let work = tries.saturating_mul(known.len()).saturating_mul(operation.len());
+    work <= 4_000_000 && walker.reading.count_text(work / 8).is_ok()
+}
+
 /// Changes a known value.
-fn change(
+pub(super) fn change(
     walker: &mut Walker<'_, '_>,
     known: &str,
     operation: &str,
     word: &Word,
     expansion: &mut Expansion,
 ) -> Option<String> {
-    if known.len() > 4096 {
+    if known.len() > 4096 || !affords(walker, known, operation) {
         return None;
     }
     let letters: Vec<char> = known.chars().collect();

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use super::coprocess::Beside;
 use super::directory::Directory;
 use super::notes::Notes;
+use super::redirect::Lasting;
 use super::several::{Held, Several};
 use super::tree::Node;
 use super::value::Value;
-use crate::analysis::Origin;
+use crate::analysis::{Flow, Origin};
 use crate::stream::{Argument, Stream};
 use crate::text::Text;
 
@@ -61,7 +63,7 @@ pub(crate) struct Scope {
     pub(crate) variables: Rc<BTreeMap<String, Value>>,
     /// The arguments of the function or script that is walked; nothing at the top, where there are none.
     pub(crate) arguments: Vec<Argument>,
-    pub(super) functions: BTreeMap<String, Functions>,
+    pub(super) functions: Rc<BTreeMap<String, Functions>>,
     /// Functions of subshells that nothing called there.
     pub(super) uncalled: Vec<(String, Rc<Function>)>,
     pub(super) called: Vec<String>,
@@ -70,8 +72,8 @@ pub(crate) struct Scope {
     pub(crate) aliases: BTreeMap<String, String>,
     /// What stays of commands outside of the shell: what is staged, unpacked.
     pub(crate) notes: Notes,
-    /// What is written to these descriptors, these commands read; with the descriptor that they are read from.
-    pub(super) coprocesses: BTreeMap<i32, (i32, Rc<Function>)>,
+    /// What is written to these descriptors, these commands read: one of them, after branches.
+    pub(super) coprocesses: BTreeMap<i32, Vec<Beside>>,
     /// What the text wrote into files.
     pub(crate) files: Rc<BTreeMap<String, Stream>>,
     /// Pipes with a name that the text made.
@@ -80,10 +82,13 @@ pub(crate) struct Scope {
     pub(crate) descriptors: BTreeMap<i32, Stream>,
     /// Files that descriptors above the usual ones write to.
     pub(super) outputs: BTreeMap<i32, String>,
+    /// Where `exec` led the input and the output of all that follows.
+    pub(super) lasting: Lasting,
     /// The working directory, where the text changed it.
     pub(crate) directory: Directory,
-    /// The directory in which the request starts.
+    /// The directory in which the request starts, and the home folder.
     pub(crate) start: Rc<str>,
+    home: Rc<str>,
     /// Variables of the function that is walked, with what they were outside; `false` where only a branch made them its own.
     pub(super) locals: BTreeMap<String, (Held, bool)>,
     pub(super) odd: BTreeMap<String, Odd>,
@@ -116,9 +121,9 @@ pub(super) struct Outside {
 }
 
 impl Scope {
-    /// Nothing is known but where the request starts.
-    pub(crate) fn new(start: &str) -> Self {
-        Self { start: start.into(), ..Self::default() }
+    /// Nothing is known but where the request starts, and the home folder.
+    pub(crate) fn new(start: &str, home: &str) -> Self {
+        Self { start: start.into(), home: home.into(), ..Self::default() }
     }
 
     /// Sets a variable.
@@ -127,7 +132,7 @@ impl Scope {
             None => value,
             Some(Odd::Changes) => Value { flows: value.flows, ..Value::hole(&name) },
             Some(Odd::Names(other)) => {
-                self.place(other.clone(), Value { flows: value.flows, ..Value::hole(&other) });
+                self.set_other(&other, value);
                 Value::hole(&name)
             }
             Some(Odd::NamesAny) => {
@@ -136,6 +141,25 @@ impl Scope {
             }
         };
         self.place(name, value);
+    }
+
+    /// Sets what a name stands for that refers to it: a variable, or a place of an array, which is then not known.
+    fn set_other(&mut self, other: &str, value: Value) {
+        match other.split_once('[') {
+            None if !self.odd.contains_key(other) => self.place(other.to_owned(), value),
+            None => self.forget_all(),
+            Some((array, _)) => {
+                self.place(array.to_owned(), Value { flows: value.flows, ..Value::hole(array) });
+            }
+        }
+    }
+
+    /// The variable that a name refers to, where it does.
+    pub(super) fn named_by(&self, name: &str) -> Option<&str> {
+        match self.odd.get(name) {
+            Some(Odd::Names(other)) if !self.odd.contains_key(other) && !other.contains('[') => Some(other),
+            _ => None,
+        }
     }
 
     pub(super) fn place(&mut self, name: String, value: Value) {
@@ -156,8 +180,12 @@ impl Scope {
         }
     }
 
-    /// Forgets a variable.
+    /// Forgets a variable; of a place of an array, that the array is known.
     pub(crate) fn unset(&mut self, name: &str) {
+        if let Some((array, _)) = name.split_once('[') {
+            self.forget(array);
+            return;
+        }
         if matches!(name, "HOME" | "PWD" | "SHELL" | "BASH") || self.odd.contains_key(name) {
             self.set(name.to_owned(), Value::hole(name));
         } else {
@@ -177,10 +205,10 @@ impl Scope {
     pub(crate) fn unset_function(&mut self, name: &str, plainly: Plainly) {
         match plainly {
             Plainly::Surely => {
-                self.functions.remove(name);
+                Rc::make_mut(&mut self.functions).remove(name);
             }
             Plainly::Perhaps => {
-                if let Some(functions) = self.functions.get_mut(name) {
+                if let Some(functions) = Rc::make_mut(&mut self.functions).get_mut(name) {
                     functions.perhaps = true;
                 }
             }
@@ -189,8 +217,8 @@ impl Scope {
 
     /// A definition that may have been reached.
     pub(super) fn define_perhaps(&mut self, name: &str, function: Rc<Function>) {
-        let known =
-            self.functions.entry(name.to_owned()).or_insert_with(|| Functions { bodies: Vec::new(), perhaps: true });
+        let functions = Rc::make_mut(&mut self.functions);
+        let known = functions.entry(name.to_owned()).or_insert_with(|| Functions { bodies: Vec::new(), perhaps: true });
         known.add(&Functions { bodies: vec![function], perhaps: false });
     }
 
@@ -231,11 +259,38 @@ impl Scope {
         }
     }
 
+    /// The name refers to another variable from here on; where it did before, it is not known which.
+    pub(crate) fn refers(&mut self, name: &str, other: Option<String>) {
+        match other {
+            Some(other) if !self.odd.contains_key(name) => {
+                self.make_odd(name.to_owned(), Odd::Names(other));
+                self.place(name.to_owned(), Value::hole(name));
+            }
+            _ => {
+                self.make_odd(name.to_owned(), Odd::NamesAny);
+                self.forget_all();
+            }
+        }
+    }
+
+    /// A name that refers to another refers to something else from here on.
+    pub(crate) fn renames(&mut self, name: &str) {
+        if matches!(self.odd.get(name), Some(Odd::Names(_) | Odd::NamesAny)) {
+            self.odd.insert(name.to_owned(), Odd::NamesAny);
+            self.forget_all();
+        }
+    }
+
     /// From here on the variable does not simply take what it is given.
     pub(crate) fn make_odd(&mut self, name: String, odd: Odd) {
         if self.odd.len() < MOST {
             self.odd.insert(name, odd);
         }
+    }
+
+    /// Whether the text gave this name a meaning of its own.
+    pub(crate) fn has_function(&self, name: &str) -> bool {
+        self.functions.contains_key(name) || self.aliases.contains_key(name)
     }
 
     /// Whether a function is walked.
@@ -246,6 +301,7 @@ impl Scope {
     /// The variable is the function's own until it ends.
     pub(crate) fn make_local(&mut self, name: &str) {
         if self.is_within() && !self.locals.contains_key(name) && self.locals.len() < MOST {
+            self.renames(name);
             let before = self.held(name);
             self.locals.insert(name.to_owned(), (before, true));
         }
@@ -263,6 +319,11 @@ impl Scope {
         self.join_left();
         self.left = outside.left;
         for (name, (before, surely)) in std::mem::replace(&mut self.locals, outside.locals) {
+            if surely && matches!(self.odd.get(&name), Some(Odd::Names(_))) {
+                self.odd.remove(&name);
+            } else {
+                self.renames(&name);
+            }
             if surely {
                 self.restore(name, before);
             } else {
@@ -305,8 +366,17 @@ impl Scope {
     }
 
     /// Remembers what a file holds.
-    pub(crate) fn keep(&mut self, path: &str, contents: Stream) {
-        let path = self.key(path);
+    pub(crate) fn keep(&mut self, path: &str, mut contents: Stream) {
+        let mut path = self.key(path);
+        if let Some(file) = number_of(&path).and_then(|descriptor| self.outputs.get(&descriptor)) {
+            // Behind what is there already, or instead of it.
+            path.clone_from(file);
+            if let Some(before) = self.files.get(&path) {
+                let mut whole = before.clone();
+                whole.then(contents.clone());
+                contents.or(whole);
+            }
+        }
         if self.files.len() < MOST || self.files.contains_key(&path) {
             self.several.streams |= !contents.texts.is_empty();
             Rc::make_mut(&mut self.files).insert(path, contents);
@@ -316,9 +386,7 @@ impl Scope {
     /// What a file holds that the text wrote, or a descriptor that it opened.
     pub(crate) fn file(&self, path: &str) -> Option<&Stream> {
         let key = self.key(path);
-        let number = key.strip_prefix("/dev/fd/").or_else(|| key.strip_prefix("/proc/self/fd/"));
-        let descriptor = number.and_then(|number| number.parse::<i32>().ok());
-        let found = self.files.get(&key).or_else(|| self.descriptors.get(&descriptor?));
+        let found = self.files.get(&key).or_else(|| self.descriptors.get(&number_of(&key)?));
         if found.is_some() || path.starts_with('/') || !self.directory.get().is_some_and(Text::has_hole) {
             return found;
         }
@@ -327,10 +395,45 @@ impl Scope {
         self.files.iter().find(|(path, _)| path.rsplit('/').next() == Some(name)).map(|(_, stream)| stream)
     }
 
+    /// The files from which this one was copied, or a folder around it, as far as the text shows it; itself not among them.
+    pub(crate) fn copied_from(&self, key: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut add = |stream: &Stream, rest: &str| {
+            for flow in &stream.flows {
+                if let Flow::File { path } = flow
+                    && self.key(path) != key
+                {
+                    found.push(format!("{path}{rest}"));
+                }
+            }
+        };
+        if let Some(stream) = self.files.get(key) {
+            add(stream, "");
+        }
+        for (at, _) in key.rmatch_indices('/').filter(|(at, _)| *at > 0) {
+            let (folder, rest) = key.split_at(at);
+            if let Some(stream) = self.files.get(folder) {
+                add(stream, rest);
+            }
+        }
+        found.truncate(8);
+        found
+    }
+
+    /// The files of this name that the text wrote, wherever they lie.
+    pub(crate) fn named_files(&self, name: &str) -> Vec<String> {
+        let named = |path: &&String| path.rsplit('/').next() == Some(name);
+        self.files.keys().filter(named).take(4).cloned().collect()
+    }
+
     /// One spelling for all that lead to the same file.
     pub(crate) fn key(&self, path: &str) -> String {
         let seen = self.resolve(&Text::known(path)).to_string();
-        let whole = if seen.starts_with('/') { seen } else { format!("{}/{seen}", self.start) };
+        let whole = match seen.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+            Some(rest) => format!("{}{rest}", self.home),
+            None if seen.starts_with('/') => seen,
+            None => format!("{}/{seen}", self.start),
+        };
         let mut parts: Vec<&str> = Vec::new();
         for part in whole.split('/') {
             match part {
@@ -340,6 +443,9 @@ impl Scope {
                 }
                 part => parts.push(part),
             }
+        }
+        if let ["proc", _, "fd", number] = parts.as_slice() {
+            return format!("/dev/fd/{number}");
         }
         format!("/{}", parts.join("/"))
     }
@@ -355,8 +461,10 @@ impl Scope {
 
     /// What a child sees: what is exported. What is not may still be, where it was before this text.
     pub(crate) fn enter_child(&mut self) {
+        // What a name refers to, and what a variable refuses, no child is told.
+        self.odd.clear();
         let exported = &self.exported;
-        self.functions.retain(|name, _| exported.contains(name));
+        Rc::make_mut(&mut self.functions).retain(|name, _| exported.contains(name));
         let hidden: Vec<String> = self.variables.keys().filter(|name| !exported.contains(*name)).cloned().collect();
         for name in hidden {
             let held = self.held(&name);
@@ -369,4 +477,9 @@ impl Scope {
             self.restore(name, seen);
         }
     }
+}
+
+/// The number in `/dev/fd/N`.
+pub(super) fn number_of(key: &str) -> Option<i32> {
+    key.strip_prefix("/dev/fd/").and_then(|number| number.parse().ok())
 }

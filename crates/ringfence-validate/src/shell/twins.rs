@@ -5,16 +5,21 @@ use crate::Surroundings;
 
 /// Whether the line passes without a question.
 fn passes(line: &str) -> bool {
-    let surroundings = Surroundings::default();
+    passes_in(line, &Surroundings::default())
+}
+
+/// The same where the request runs elsewhere.
+pub(super) fn passes_in(line: &str, surroundings: &Surroundings) -> bool {
     let circumstances = crate::Circumstances {
         level: ringfence_policy::ValidateLevel::Standard,
-        surroundings: &surroundings,
+        surroundings,
         allows: &crate::nothing_allowed,
         vouches: &crate::nobody_vouches,
         commands: &[],
         modules: &[],
     };
-    crate::judge(&read(line), &circumstances).verdict == ringfence_policy::Verdict::Allow
+    let analysis = crate::analyse(crate::Subject::Shell(line), surroundings, &crate::Limits::default());
+    crate::judge(&analysis, &circumstances).verdict == ringfence_policy::Verdict::Allow
 }
 
 /// Lines that do not pass, each before a twin that does.

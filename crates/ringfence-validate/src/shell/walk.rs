@@ -58,7 +58,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         self.run_traps(traps, &mut steps);
         let scope = &mut self.reading.scope;
         let mut waiting = std::mem::replace(&mut scope.uncalled, outside);
-        for (name, functions) in &scope.functions {
+        for (name, functions) in scope.functions.iter() {
             if !known.contains(name) && !scope.called.contains(name) {
                 waiting.extend(functions.bodies.iter().map(|body| (name.clone(), Rc::clone(body))));
             }
@@ -127,7 +127,12 @@ impl<'w, 'a> Walker<'w, 'a> {
 
     fn define(&mut self, name: &str, body: &Rc<Node>, place: Place, steps: &mut Vec<Step>) {
         let function = Rc::new(Function { body: Rc::clone(body), origin: self.origin });
-        self.reading.scope.functions.insert(name.to_owned(), Functions { bodies: vec![function], perhaps: false });
+        if let Err(unknown) = self.reading.count_function() {
+            steps.push(crate::reading::unknown_code(crate::Language::Shell, self.place(place), unknown));
+            return;
+        }
+        let functions = Rc::make_mut(&mut self.reading.scope.functions);
+        functions.insert(name.to_owned(), Functions { bodies: vec![function], perhaps: false });
         if program::is_known(name) {
             let span = self.place(place);
             let fact = Fact::Tricks { trick: Trick::Redefines };
@@ -160,6 +165,12 @@ impl<'w, 'a> Walker<'w, 'a> {
         let mut stream = input.clone();
         for (index, command) in commands.iter().enumerate() {
             let saved = self.reading.scope.clone();
+            if index > 0 {
+                self.reading.scope.lasting.without_input();
+            }
+            if index + 1 < commands.len() {
+                self.reading.scope.lasting.without_output();
+            }
             stream = self.node(command, &stream, steps);
             if self.reading.scope.last_stays && index + 1 == commands.len() {
                 self.reading.scope.join(saved);
@@ -179,12 +190,14 @@ impl<'w, 'a> Walker<'w, 'a> {
         saved.notes = std::mem::take(&mut scope.notes);
         saved.called = std::mem::take(&mut scope.called);
         saved.uncalled = std::mem::take(&mut scope.uncalled);
-        for (name, functions) in std::mem::take(&mut scope.functions) {
-            let before = saved.functions.get(&name);
-            for body in functions.bodies {
-                let known = before.is_some_and(|before| before.bodies.iter().any(|known| Rc::ptr_eq(known, &body)));
-                if !known && !saved.called.contains(&name) {
-                    saved.uncalled.push((name.clone(), body));
+        let functions = std::mem::take(&mut scope.functions);
+        let new = functions.iter().filter(|_| !Rc::ptr_eq(&functions, &saved.functions));
+        for (name, functions) in new {
+            let before = saved.functions.get(name);
+            for body in &functions.bodies {
+                let known = before.is_some_and(|before| before.bodies.iter().any(|known| Rc::ptr_eq(known, body)));
+                if !known && !saved.called.contains(name) {
+                    saved.uncalled.push((name.clone(), Rc::clone(body)));
                 }
             }
         }
@@ -223,8 +236,12 @@ impl<'w, 'a> Walker<'w, 'a> {
             let declares = index > 0 && declaration(&simple.words) && is_assignment(&word.raw);
             if declares { arguments.push(self.single(word)) } else { arguments.extend(self.fields(word)) }
         }
-        let redirection = self.redirections(&simple.redirects, input);
-        let input = redirection.input.as_ref().unwrap_or(input).clone();
+        let mut redirection = self.redirections(&simple.redirects, input);
+        if stays(&arguments) {
+            self.stay_redirected(&mut redirection);
+        }
+        let outer = self.enter_redirection(&redirection);
+        let input = redirection.input.clone().or_else(|| self.lasting_input()).unwrap_or_else(|| input.clone());
         let output = if arguments.is_empty() {
             self.bare(assignments, span, redirection.read.clone(), steps)
         } else {
@@ -239,7 +256,13 @@ impl<'w, 'a> Walker<'w, 'a> {
                 self.set_by_arithmetic(sum);
             }
         }
+        if redirection.redirects() {
+            self.reading.scope.lasting = outer;
+        }
         let output = self.deliver(redirection, output);
+        if !self.reading.scope.coprocesses.is_empty() {
+            self.send_written();
+        }
         let late = std::mem::take(&mut self.late);
         if let Some(step) = steps.last_mut() {
             step.facts.extend(late);
@@ -439,4 +462,10 @@ impl<'w, 'a> Walker<'w, 'a> {
         steps.push(Step { span, does: Does::Group, facts: Vec::new(), inner });
         output
     }
+}
+
+/// Whether it is `exec` without a command: its redirections stay.
+fn stays(arguments: &[Argument]) -> bool {
+    let known = |argument: &Argument| matches!(argument.known(), Some("exec" | "command" | "builtin"));
+    arguments.last().and_then(Argument::known) == Some("exec") && arguments.iter().all(known)
 }
