@@ -46,11 +46,14 @@ impl Flows {
     }
 
     fn sources_within(&self, other: &Self) -> bool {
-        self.sources.is_same(&other.sources) || self.sources.iter().all(|flow| other.has(flow))
+        self.sources.is_same(&other.sources)
+            || (self.sources.len() <= other.sources.len() && self.sources.iter().all(|flow| other.has(flow)))
     }
 
     fn abilities_within(&self, other: &Self) -> bool {
-        self.abilities.is_same(&other.abilities) || self.abilities.iter().all(|name| other.abilities.contains(name))
+        self.abilities.is_same(&other.abilities)
+            || (self.abilities.len() <= other.abilities.len()
+                && self.abilities.iter().all(|name| other.abilities.contains(name)))
     }
 
     fn has(&self, flow: &Rc<Flow>) -> bool {
