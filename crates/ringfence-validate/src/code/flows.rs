@@ -42,7 +42,15 @@ impl Flows {
 
     /// Whether the other has nothing that this has not, or that would make no difference.
     pub(crate) fn covers(&self, other: &Self) -> bool {
-        (self.sources.len() >= FLOWS || other.sources_within(self)) && other.abilities_within(self)
+        (self.sources.len() >= FLOWS || other.sources_within(self))
+            && (self.abilities.len() > ABILITIES || other.abilities_within(self))
+    }
+
+    /// Whether the other was handed no function of the program to somebody unknown that this was not, or that would find room.
+    pub(crate) fn covers_own(&self, other: &Self) -> bool {
+        other.own.is_same(&self.own)
+            || self.own.len() >= ABILITIES
+            || other.own.iter().all(|number| self.own.contains(number))
     }
 
     fn sources_within(&self, other: &Self) -> bool {

@@ -69,6 +69,10 @@ struct Site {
     /// What functions put into it that were handed it.
     always: Option<Held>,
     looked_at: bool,
+    /// When it was last changed.
+    changed: usize,
+    /// What was found last time, of what, and when: names are read far more often than anything is put.
+    last: Option<(Held, Option<Held>, usize)>,
 }
 
 impl Heap {
@@ -77,6 +81,7 @@ impl Heap {
         self.entered = 0;
         for site in self.sites.values_mut() {
             site.puts.clear();
+            site.last = None;
             site.looked_at = false;
         }
     }
@@ -112,6 +117,7 @@ impl Heap {
         let mut news = false;
         for number in &sites {
             let site = self.sites.entry(*number).or_default();
+            site.changed = now;
             if handed && !site.always.as_ref().is_some_and(|always| is_enough(always, &held)) {
                 news |= site.looked_at && !site.always.as_ref().is_some_and(|always| always.covers(&held));
                 site.always =
@@ -130,6 +136,24 @@ impl Heap {
 
     /// What a container holds, with what was put into it elsewhere. Nothing if that changes nothing.
     pub(super) fn found(&mut self, held: &Held) -> Option<Held> {
+        let first = held.made.sites.first()?;
+        let changed =
+            held.made.sites.iter().filter_map(|number| self.sites.get(number)).map(|site| site.changed).max()?;
+        if let Some((before, found, when)) = self.sites.get(first).and_then(|site| site.last.as_ref())
+            && Rc::ptr_eq(before, held)
+            && *when >= changed
+        {
+            return found.clone();
+        }
+        let found = self.look(held);
+        let when = self.clock;
+        if let Some(site) = self.sites.get_mut(first) {
+            site.last = Some((Rc::clone(held), found.clone(), when));
+        }
+        found
+    }
+
+    fn look(&mut self, held: &Held) -> Option<Held> {
         let mut now: Option<Held> = None;
         for number in &held.made.sites {
             let Some(site) = self.sites.get_mut(number) else { continue };

@@ -16,7 +16,7 @@ const PIECES: usize = 64;
 /// Full names that one value may have.
 const NAMES: usize = 8;
 /// Functions of the program that one value may be.
-const FUNCTIONS: usize = 32;
+const FUNCTIONS: usize = 16;
 /// Items of a list, fields of an object.
 pub(crate) const ITEMS: usize = 256;
 /// Bytes of a full name.
@@ -237,10 +237,7 @@ impl Value {
 
     /// Whether nothing of the other is lost if it is left out: what it says, where it was made, and whom it was handed to.
     pub(crate) fn has_all_of(&self, other: &Self) -> bool {
-        let own = other.flows.own();
-        self.made.covers(&other.made)
-            && (own.is_same(self.flows.own()) || own.iter().all(|number| self.flows.own().contains(number)))
-            && self.covers(other)
+        self.made.covers(&other.made) && self.flows.covers_own(&other.flows) && self.covers(other)
     }
 
     /// Whether it may read in so many ways that one more makes no difference.
