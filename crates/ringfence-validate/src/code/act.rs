@@ -40,6 +40,13 @@ pub(super) fn is_secret_name(name: &str) -> bool {
 }
 
 impl Walk<'_, '_> {
+    /// The names of a whole program that a text sees.
+    fn sees(&mut self, names: &Value) {
+        for (name, held) in names.fields.iter().flat_map(|fields| fields.iter()) {
+            self.scopes.set_global(name, held);
+        }
+    }
+
     pub(super) fn perform(&mut self, role: &Role, given: &Given, result: &mut Value) {
         let slots: Vec<Option<(Held, Place)>> = role.args.iter().map(|slot| given.slot(slot)).collect();
         let first = slots.first().cloned().flatten();
@@ -128,7 +135,14 @@ impl Walk<'_, '_> {
             RoleAct::Listens => self.contacts(first, given, Contact::Listen),
             RoleAct::Probes => self.contacts(first, given, Contact::Probe),
             RoleAct::RemoteShell => self.contacts(first, given, Contact::Shell),
+            RoleAct::MakesFunction => {
+                let gives = self.function_of_text(given);
+                *result = std::mem::take(result).or(&gives);
+            }
+            RoleAct::SeesNames => given.all().for_each(|names| self.sees(names)),
             RoleAct::Evaluates => {
+                // The names that the text sees may be handed over with it.
+                given.all().skip(1).for_each(|names| self.sees(names));
                 let gives = self.evaluates(first);
                 *result = std::mem::take(result).or(&gives);
             }
@@ -147,6 +161,8 @@ impl Walk<'_, '_> {
                 if given.args.iter().skip(1).chain(given.named.iter().map(|(_, arg, _)| arg)).any(|loader| {
                     loader.names.iter().any(|name| name.contains("Safe") || name.contains("BaseLoader"))
                 }) => {}
+            // What was put together a moment ago is what it was.
+            RoleAct::Deserialises if first.as_ref().is_some_and(|(held, _)| held.has("pickle.dumps()")) => {}
             RoleAct::Deserialises | RoleAct::Yaml => {
                 self.trick(Trick::Deserialises, given.span);
                 let flows: Vec<Flow> = first.iter().flat_map(|(held, _)| held.flows.iter().cloned()).collect();
@@ -162,7 +178,7 @@ impl Walk<'_, '_> {
             }
             RoleAct::Attribute => {
                 if let (Some((object, _)), Some((key, place))) = (first, second) {
-                    let found = self.index_of(&object, &key, place.span);
+                    let found = self.member_like(&object, &key, place.span);
                     *result = std::mem::take(result).or(&found);
                     if let Some(default) = given.args.get(2) {
                         *result = std::mem::take(result).or(default);
@@ -177,6 +193,9 @@ impl Walk<'_, '_> {
                     }
                     if let Some(key) = key.as_known() {
                         self.scopes.set_attribute(key, &value);
+                        for name in &object.names {
+                            self.replace(&format!("{name}.{key}"), &value);
+                        }
                     }
                 }
             }
@@ -246,7 +265,7 @@ impl Walk<'_, '_> {
                     }
                 }
             },
-            RoleAct::Is(name) => result.add_name(name),
+            RoleAct::Is(name) => self.add_thing(result, name),
             RoleAct::Text(text) => result.texts.push(Text::known(text)),
             RoleAct::Path => {
                 let mut parts: Vec<Held> = Vec::new();

@@ -3,6 +3,7 @@
 //! A line is a full name and what a call does: `shutil.rmtree  tree:0/path`. `{a,b}` stands for one name each. A name that ends in
 //! `.*` is for everything below that has no line of its own. Lines that begin with `@` say other things about names.
 
+use super::act;
 use super::quick::{QuickMap, QuickSet};
 use super::role::Role;
 
@@ -18,6 +19,8 @@ pub(crate) struct Book {
     inner_chain: QuickSet<&'static str>,
     /// Modules that other modules import, and so have as an attribute.
     modules: QuickSet<&'static str>,
+    /// Modules and objects whose parts are not to be reached by a name that is not known.
+    guarded: Vec<&'static str>,
     /// Lines that could not be read, for a test.
     wrong: Vec<&'static str>,
 }
@@ -38,6 +41,12 @@ pub(super) struct About {
     pub(super) is_environment: bool,
     /// An object that nobody changes who has nothing to hide.
     is_tampered: bool,
+    /// A function that acts, or a module whose parts are guarded: what is made of it may do what it does.
+    pub(super) is_ability: bool,
+    /// Something below it is one.
+    leads: bool,
+    /// What of a module runs or loads what it is given, by full name.
+    pub(super) strongest: Vec<String>,
 }
 
 impl Book {
@@ -56,7 +65,10 @@ impl Book {
                     (Some(name), Some(text)) => book.of(name).text = Some(text),
                     _ => book.wrong.push(line),
                 },
-                "@guarded" => words.for_each(|name| book.of(name).is_guarded = true),
+                "@guarded" => words.for_each(|name| {
+                    book.of(name).is_guarded = true;
+                    book.guarded.push(name);
+                }),
                 "@environment" => words.for_each(|name| book.of(name).is_environment = true),
                 "@tampered" => words.for_each(|name| book.of(name).is_tampered = true),
                 "@globals" => words.for_each(|name| book.of(name).is_globals = true),
@@ -76,7 +88,50 @@ impl Book {
                 },
             }
         }
+        book.find_abilities();
         book
+    }
+
+    /// Marks what acts, and what leads there.
+    fn find_abilities(&mut self) {
+        let mut found: Vec<(String, bool)> = Vec::new();
+        for (name, about) in &mut self.names {
+            let roles = about.roles.as_deref().unwrap_or_default();
+            about.is_ability = about.is_guarded || act::acts(roles);
+            if about.is_ability || about.same.is_some() {
+                found.push((name.clone(), roles.iter().any(|role| role.act.runs_what_it_is_given())));
+            }
+        }
+        found.sort_unstable();
+        for (name, runs) in found {
+            if let Some((module, _)) = name.rsplit_once('.')
+                && runs
+            {
+                self.of(module).strongest.push(name.clone());
+            }
+            let mut whole = name.as_str();
+            while let Some((shorter, _)) = whole.rsplit_once('.') {
+                self.of(shorter).leads = true;
+                whole = shorter;
+            }
+        }
+    }
+
+    /// Everything that acts, or leads there, and is an attribute of this name of some guarded module.
+    pub(super) fn abilities_called(&self, attribute: &str) -> impl Iterator<Item = &str> {
+        let below = self.guarded.iter().map(move |module| format!("{module}.{attribute}"));
+        below.chain([attribute.to_owned()]).filter_map(|full| self.names.get_key_value(full.as_str())).filter_map(
+            |(name, about)| {
+                let (name, about) = about.same.map_or((name.as_str(), Some(about)), |same| (same, self.about(same)));
+                about.is_some_and(|about| about.is_ability || about.leads).then_some(name)
+            },
+        )
+    }
+
+    /// The name that stands for `name`, if what is called so acts or leads to something that does.
+    pub(super) fn ability<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let (name, about) = self.meant(name);
+        about.is_some_and(|about| about.is_ability || about.leads).then_some(name)
     }
 
     fn of(&mut self, name: &str) -> &mut About {

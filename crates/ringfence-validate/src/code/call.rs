@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::few::Few;
+use super::heap::Made;
 use super::role::RoleAct;
 use super::talk::is_talk;
-use super::tree::{Arg, Call, Expr, Kind, Literal, Written};
+use super::tree::{Arg, Call, Expr, Kind, Literal, ORDER, Written};
 use super::value::{Bound, Held, ITEMS, Value};
 use super::walk::{CALL_EFFORT, Walk};
 use super::{act, fold};
@@ -14,6 +15,15 @@ use crate::analysis::{Fact, Trick};
 use crate::language::Language;
 use crate::span::Span;
 use crate::text::Text;
+
+/// Functions that give a container like the one that they are given.
+const COPIES: &[&str] =
+    &["list", "tuple", "sorted", "set", "frozenset", "collections.deque", "Array.from", "Set", "structuredClone"];
+/// Functions of the program that one call may be of, and that are followed one by one.
+const FOLLOWED: usize = 8;
+/// Functions that only look at what they are given.
+const LOOKS: &[&str] =
+    &["isinstance", "issubclass", "hasattr", "callable", "type", "id", "print", "repr", "console.log"];
 
 /// The arguments of a call, as far as they are known.
 #[derive(Debug, Default, Clone)]
@@ -54,7 +64,7 @@ impl Walk<'_, '_> {
             Kind::Index(base, key) => {
                 let (receiver, key) = (self.value(base), self.value(key));
                 let method = key.as_known().map(|key| Cow::Owned(key.to_owned()));
-                (self.index_of(&receiver, &key, call.callee.span), Some(receiver), method)
+                (self.item(&receiver, &key, call.callee.span), Some(receiver), method)
             }
             _ => (self.value(&call.callee), None, None),
         };
@@ -64,6 +74,17 @@ impl Walk<'_, '_> {
         let given = Given { receiver, span, ..self.arguments(&call.args) };
         if let (Some(method), Kind::Member(base, _)) = (&method, &call.callee.kind) {
             self.grown(base, method, &given);
+            self.handlers(base, method, &callee, &given);
+        }
+        if let Some(first) = call.args.first().filter(|first| first.name.is_none()) {
+            let borrowed = match &call.callee.kind {
+                Kind::Member(inner, how) if matches!(how.as_str(), "call" | "apply") => match &inner.kind {
+                    Kind::Member(_, name) => Some((name.as_str(), how.as_str())),
+                    _ => None,
+                },
+                _ => None,
+            };
+            self.grown_by(&first.value, &callee, borrowed, &given);
         }
         self.called(&callee, method.as_deref(), &given)
     }
@@ -114,6 +135,16 @@ impl Walk<'_, '_> {
             let given = given.behind(&bound);
             return self.called(&free, method, &given);
         }
+        let handed = self.handed_on(callee, method, given);
+        let gives = self.called_by_name(callee, method, given);
+        match handed {
+            Some(handed) => Rc::new(Value::clone(&gives).or(&handed)),
+            None => gives,
+        }
+    }
+
+    /// What a call of what is known by its name gives, or of a function of the program.
+    fn called_by_name(&mut self, callee: &Held, method: Option<&str>, given: &Given) -> Held {
         if let (Some(method), Some(receiver), Some(key)) = (method, &given.receiver, given.args.first())
             && matches!(method, "get" | "__getitem__" | "__getattribute__" | "setdefault" | "pop")
             && receiver.items.is_none()
@@ -123,7 +154,7 @@ impl Walk<'_, '_> {
                         || self.language == Language::Python
                             && (self.book.is_guarded(name) || self.book.is_globals(name))
                 }))
-            && !callee.names.iter().any(|name| self.book.knows(name))
+            && !receiver.names.iter().any(|name| self.book.knows(&format!("{name}.{method}")))
         {
             let found = self.index_of(receiver, key, given.span);
             return match given.args.get(1) {
@@ -131,6 +162,10 @@ impl Walk<'_, '_> {
                 None => found,
             };
         }
+        if let Some(parts) = self.parts_of(callee, given) {
+            return parts;
+        }
+        self.maker(callee, given);
         if let Some(made) = self.container(callee, given).or_else(|| self.getter(callee, given)) {
             return made;
         }
@@ -160,6 +195,9 @@ impl Walk<'_, '_> {
             let booked = |walk: &Self| receiver.names.iter().any(|name| walk.book.knows(&format!("{name}.{method}")));
             if let Some(value) = folded.filter(|_| !booked(self)) {
                 self.callbacks(given, || receiver.any_item());
+                if matches!(method, "sort" | "toSorted" | "find" | "findLast" | "filter" | "findIndex" | "flatMap") {
+                    self.applied(given);
+                }
                 return Rc::new(value);
             }
         }
@@ -184,7 +222,10 @@ impl Walk<'_, '_> {
                 told = true;
                 result = result.or(&gives);
             }
-            if let Some(value) = fold::function(name, &given.args) {
+            if let Some(mut value) = fold::function(name, &given.args) {
+                if COPIES.contains(&&**name) {
+                    value.made = Made::default();
+                }
                 self.tell_call(name, given.span);
                 told = true;
                 result = result.or(&value);
@@ -204,17 +245,22 @@ impl Walk<'_, '_> {
             }
             if !roles.is_some_and(act::says_what_it_is) {
                 let full = format!("{name}()");
-                result.add_name(self.book.canonical(&full));
+                self.add_thing(&mut result, self.book.canonical(&full));
             }
         }
         let mut own = false;
-        for number in &callee.functions {
+        for number in callee.functions.iter().take(FOLLOWED) {
             own = true;
             if let Some(gives) = self.call_own(*number, given) {
                 result = result.or(&gives);
             }
         }
+        callee.functions.iter().skip(FOLLOWED).for_each(|number| self.call_one_of_many(*number, given));
         if callee.fields.is_some() {
+            if let Some(order) = callee.field(ORDER).and_then(|order| order.items.clone()) {
+                let names = order.iter().filter_map(|name| name.as_known());
+                names.zip(&given.args).for_each(|(name, held)| self.scopes.set_attribute(name, held));
+            }
             // An object of a class: its constructor may be nothing but a list of fields.
             given.named.iter().for_each(|(name, held, _)| self.scopes.set_attribute(name, held));
         }
@@ -225,10 +271,14 @@ impl Walk<'_, '_> {
         }
         if !told && !own {
             result.flows.add_all(&callee.flows);
-            given.args.iter().for_each(|arg| result.flows.add_all(&arg.flows));
-            given.named.iter().for_each(|(_, arg, _)| result.flows.add_all(&arg.flows));
+            for arg in given.all() {
+                // What somebody unknown gives back may be what it was given.
+                result.flows.add_all(&arg.flows);
+                result.flows.add_own(&arg.functions);
+            }
+            self.keeps(given);
         }
-        if !acted {
+        if !acted && !callee.names.iter().any(|name| LOOKS.contains(&&**name)) {
             self.applied(given);
         }
         if !told && !own && !acted && !is_talk(method, callee) {
@@ -249,11 +299,13 @@ impl Walk<'_, '_> {
     }
 
     /// `f.call(this, a)`, `f.apply(this, [a])`, `f.bind(this, a)`.
-    fn called_by(&mut self, callee: &Held, method: &str, given: &Given) -> Held {
+    pub(super) fn called_by(&mut self, callee: &Held, method: &str, given: &Given) -> Held {
         let mut shifted = Given { receiver: None, ..given.clone() };
         if let Some(first) = given.args.first()
-            && let Some(how) =
-                ["call", "apply", "bind"].into_iter().find(|how| callee.has(&format!("Function.prototype.{how}")))
+            && let Some(how) = ["call", "apply", "bind"].into_iter().find(|how| {
+                let is_it = |name: &Rc<str>| name.strip_suffix(how).is_some_and(|of| of.ends_with('.'));
+                callee.names.iter().any(is_it) && !callee.names.iter().any(|name| self.book.knows(name))
+            })
         {
             // `Function.prototype.call.call(f, this, a)`.
             shifted.args.remove(0);
@@ -274,7 +326,10 @@ impl Walk<'_, '_> {
             shifted.args = items;
         }
         if method == "bind" {
-            return Rc::new(bound(callee, shifted.args, Vec::new()));
+            let mut function = bound(callee, shifted.args, Vec::new());
+            // Something of the library may bind what it is given.
+            given.args.first().iter().for_each(|first| function.flows.add_abilities(&first.flows));
+            return Rc::new(function);
         }
         self.called(callee, None, &shifted)
     }
@@ -306,96 +361,6 @@ impl Walk<'_, '_> {
         Rc::new(next)
     }
 
-    /// Functions that are handed over are called with what there is.
-    fn callbacks(&mut self, given: &Given, handed: impl FnOnce() -> Value) {
-        let is_function = |arg: &Held| arg.fields.is_none() && !arg.functions.is_empty();
-        if !given.all().any(is_function) {
-            return;
-        }
-        let handed = handed();
-        let all: Vec<&Held> = given.all().collect();
-        for (at, arg) in all.iter().enumerate() {
-            if !is_function(arg) {
-                continue;
-            }
-            let mut item = handed.clone();
-            let mut spread: Vec<Held> = Vec::new();
-            for other in all.iter().filter(|other| other.items.is_some()) {
-                item = item.or(&other.any_item());
-                spread.extend(other.items.iter().flat_map(|items| items.iter().take(8).cloned()));
-            }
-            // What stands behind a function is mostly for it: `submit(f, a)`, `Thread(target=f, args=(a,))`.
-            let behind: Vec<Held> =
-                all.iter().skip(at + 1).take(8).filter(|arg| arg.items.is_none()).map(|arg| Rc::clone(arg)).collect();
-            for number in &arg.functions {
-                let mut params: Vec<(usize, Held)> = Vec::new();
-                for place in 0..3.max(behind.len()).max(spread.len()).min(8) {
-                    let mut held = item.clone();
-                    for more in [behind.get(place), spread.get(place)].into_iter().flatten() {
-                        held = held.or(more);
-                    }
-                    params.push((place, Rc::new(held)));
-                }
-                if let Some(bound) = &arg.bound {
-                    let count = bound.args.len();
-                    params.iter_mut().for_each(|(place, _)| *place += count);
-                    params.extend(bound.args.iter().cloned().enumerate());
-                }
-                self.enter_function(*number, &params);
-            }
-        }
-    }
-
-    /// A function of the book that is handed over as a value is called with the other arguments: `map(os.system, […])`.
-    fn applied(&mut self, given: &Given) {
-        let book = self.book;
-        let is_acting = |arg: &Held| arg.names.iter().any(|name| book.roles(name).is_some_and(act::acts));
-        if !given.all().any(is_acting) {
-            return;
-        }
-        let all: Vec<Held> = given.all().cloned().collect();
-        for (at, arg) in all.iter().enumerate() {
-            if !is_acting(arg) {
-                continue;
-            }
-            let callee = Rc::new(Value { names: arg.names.clone(), bound: arg.bound.clone(), ..Value::default() });
-            let others = all.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
-            let receiver = given.receiver.iter();
-            let mut args: Vec<Held> = Vec::new();
-            for other in others.chain(receiver) {
-                match &other.items {
-                    Some(items) => args.extend(items.iter().cloned()),
-                    None if !other.texts.is_empty() || !other.flows.is_empty() => args.push(Rc::clone(other)),
-                    None => {}
-                }
-            }
-            // Each of a list is an argument of a call of its own (`map`), or all are those of one call (`Thread`).
-            let places = args.iter().map(|_| Place { span: given.span, literal: None }).collect();
-            let one = Given { args: args.clone(), places, span: given.span, ..Given::default() };
-            self.called(&callee, None, &one);
-            for arg in args.into_iter().skip(1).take(16) {
-                let one = Given {
-                    args: vec![arg],
-                    places: vec![Place { span: given.span, literal: None }],
-                    span: given.span,
-                    ..Given::default()
-                };
-                self.called(&callee, None, &one);
-            }
-        }
-    }
-
-    /// A list of a function and its arguments that is given back, as `__reduce__` does.
-    pub(super) fn deferred_call(&mut self, value: &Held, span: Span) {
-        let Some([function, arguments]) = value.items.as_ref().map(|items| items.as_slice()) else { return };
-        let Some(args) = arguments.items.as_ref() else { return };
-        if function.names.iter().any(|name| self.book.roles(name).is_some_and(act::acts)) {
-            let places = args.iter().map(|_| Place { span, literal: None }).collect();
-            let given = Given { args: (**args).clone(), places, span, ..Given::default() };
-            self.called(function, None, &given);
-        }
-    }
-
     fn tell_call(&mut self, name: &Rc<str>, span: Span) {
         if self.is_telling() && !name.starts_with('(') && self.called.insert(Rc::clone(name)) {
             self.tell(span, Fact::Calls { name: Text::known(&**name) });
@@ -423,7 +388,7 @@ impl Walk<'_, '_> {
 
 impl Given {
     /// Every argument.
-    fn all(&self) -> impl Iterator<Item = &Held> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Held> {
         self.args.iter().chain(self.named.iter().map(|(_, arg, _)| arg))
     }
 

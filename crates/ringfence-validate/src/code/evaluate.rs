@@ -5,7 +5,8 @@ use std::rc::Rc;
 use super::call::Place;
 use super::fold;
 use super::lists;
-use super::tree::{Arithmetic, Expr, How, Kind, Pattern, Truth};
+use super::store::SENT;
+use super::tree::{Arithmetic, Expr, How, Kind, Literal, Pattern, Truth};
 use super::value::{ANY_KEY, Held, ITEMS, Value, join};
 use super::walk::{STEP_EFFORT, Walk};
 use crate::analysis::{Fact, SystemAct};
@@ -22,9 +23,19 @@ impl Walk<'_, '_> {
             return Held::default();
         }
         self.down += 1;
-        let held = self.value_of(expr);
+        let mut held = self.value_of(expr);
         self.down -= 1;
-        held
+        if held.items.is_none() && held.fields.is_none() {
+            return held;
+        }
+        if held.made.sites.is_empty() {
+            // Nobody else has it yet, so it was made here.
+            if let Some(container) = Rc::get_mut(&mut held) {
+                self.heap.make(container, expr.span);
+            }
+            return held;
+        }
+        self.heap.found(&held).unwrap_or(held)
     }
 
     fn value_of(&mut self, expr: &Expr) -> Held {
@@ -43,7 +54,7 @@ impl Walk<'_, '_> {
             }
             Kind::Index(base, key) => {
                 let (base, key) = (self.value(base), self.value(key));
-                self.index_of(&base, &key, expr.span)
+                self.item(&base, &key, expr.span)
             }
             Kind::Slice(base, ends) => self.slice(base, ends),
             Kind::Call(call) => self.call(call, expr.span),
@@ -108,7 +119,10 @@ impl Walk<'_, '_> {
             Kind::Yield(inner) => {
                 let held = self.value(inner);
                 self.yields(&held);
-                held
+                match self.scopes.attribute(SENT) {
+                    Some(sent) => Rc::new(Value::clone(sent).or(&held)),
+                    None => held,
+                }
             }
             Kind::Assign(pattern, value) => {
                 let held = self.value(value);
@@ -136,7 +150,7 @@ impl Walk<'_, '_> {
         self.spend(parts.iter().map(|part| part.size()).sum::<usize>() * 2);
         if parts.iter().all(|part| part.items.is_some()) && !parts.is_empty() {
             let all = parts.iter().filter_map(|part| part.items.as_ref()).flat_map(|items| items.iter().cloned());
-            return Value::list(all.take(ITEMS).collect());
+            return Value::list(all.take(ITEMS + 1).collect());
         }
         if parts.iter().all(|part| part.number.is_some() && part.texts.is_empty()) {
             let sum = parts.iter().filter_map(|part| part.number).try_fold(0_i64, i64::checked_add);
@@ -188,8 +202,8 @@ impl Walk<'_, '_> {
                 return Rc::new(value);
             }
             if let (Some(items), Ok(times)) = (left.items.as_ref().or(right.items.as_ref()), usize::try_from(times)) {
-                let all = std::iter::repeat_n(items, times.min(ITEMS)).flat_map(|items| items.iter().cloned());
-                return Rc::new(Value::list(all.take(ITEMS).collect()));
+                let all = std::iter::repeat_n(items, times.min(ITEMS + 1)).flat_map(|items| items.iter().cloned());
+                return Rc::new(Value::list(all.take(ITEMS + 1).collect()));
             }
         }
         let product = left.number.zip(right.number).and_then(|(left, right)| left.checked_mul(right));
@@ -204,7 +218,7 @@ impl Walk<'_, '_> {
                 (Kind::Spread(_), Some(more)) => all.extend(more.iter().cloned()),
                 (Kind::Spread(_), None) => match held.as_known() {
                     Some(text) => all.extend(lists::as_letters(text).iter().cloned()),
-                    None => all.push(Rc::new(held.any_item())),
+                    None => all.push(Rc::new(self.one_of(&held, item.span))),
                 },
                 _ => all.push(held),
             }
@@ -218,6 +232,12 @@ impl Walk<'_, '_> {
         for (key, value) in fields {
             let held = self.value(value);
             match key {
+                // What an object inherits it has.
+                Some(Expr { kind: Kind::Text(Literal { value: key, .. }), .. }) if key == "__proto__" => {
+                    flows.flows.add_all(&held.flows);
+                    flows.add_names(&held.names);
+                    all.extend(held.fields.iter().flat_map(|fields| fields.iter().cloned()));
+                }
                 Some(key) => {
                     let key = self.value(key);
                     let number = key.number.map(|number| number.to_string());
@@ -241,14 +261,14 @@ impl Walk<'_, '_> {
 
     /// The items of a comprehension. A known list is gone through item by item, as disguises of texts do it.
     fn comprehension(&mut self, loops: &[(Pattern, Expr)], values: &[Expr]) -> Vec<Held> {
-        if let [(pattern, over)] = loops
+        if let [(pattern, expr)] = loops
             && self.unrolled == 0
         {
-            let over = self.value(over);
+            let over = self.value(expr);
             let items: Vec<Held> = match (&over.items, over.as_known()) {
                 (Some(items), _) => (**items).clone(),
                 (None, Some(text)) => text.chars().take(ITEMS).map(|letter| Rc::new(Value::known(letter))).collect(),
-                (None, None) => vec![Rc::new(over.any_item())],
+                (None, None) => vec![Rc::new(self.one_of(&over, expr.span))],
             };
             self.unrolled += 1;
             let perhaps = std::mem::take(&mut self.perhaps);
@@ -267,8 +287,8 @@ impl Walk<'_, '_> {
             return all;
         }
         for (pattern, over) in loops {
-            let over = self.value(over);
-            let item = Rc::new(over.any_item());
+            let held = self.value(over);
+            let item = Rc::new(self.one_of(&held, over.span));
             self.assign(pattern, item, How::Here);
         }
         values.iter().map(|value| self.value(value)).collect()

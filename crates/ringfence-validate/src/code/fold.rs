@@ -28,7 +28,7 @@ pub(super) fn method(receiver: &Value, method: &str, args: &[Held]) -> Option<Va
         }
         ("split", Some(text)) => split(text, first, args.is_empty()),
         ("splitlines", Some(text)) => {
-            Value::list(text.lines().take(ITEMS).map(|line| Rc::new(Value::known(line))).collect())
+            Value::list(text.lines().take(ITEMS + 1).map(|line| Rc::new(Value::known(line))).collect())
         }
         ("decode" | "toString", Some(text)) => match first {
             Some(code) => by_code(code, text).unwrap_or_else(|| receiver.clone()),
@@ -381,8 +381,8 @@ fn by_code(code: &str, text: &str) -> Option<Value> {
 fn split(text: &str, by: Option<&str>, plain: bool) -> Value {
     let words: Vec<Held> = match by {
         Some("") => text.chars().take(ITEMS).map(|letter| Rc::new(Value::known(letter))).collect(),
-        Some(by) => text.split(by).take(ITEMS).map(|word| Rc::new(Value::known(word))).collect(),
-        None if plain => words(text).into_iter().take(ITEMS).map(|word| Rc::new(Value::known(word))).collect(),
+        Some(by) => text.split(by).take(ITEMS + 1).map(|word| Rc::new(Value::known(word))).collect(),
+        None if plain => words(text).into_iter().take(ITEMS + 1).map(|word| Rc::new(Value::known(word))).collect(),
         None => vec![Rc::new(Value::text(Text::hole(Hole::Value)))],
     };
     Value::list(words)

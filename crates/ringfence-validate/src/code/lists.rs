@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::fold::joined;
+use super::heap::Made;
 use super::value::{Held, ITEMS, Value};
 
 /// What a method of a list or an object gives, if it can be told.
@@ -15,7 +16,7 @@ pub(super) fn list_method(receiver: &Value, method: &str, args: &[Held]) -> Opti
             "values" => Some(Value::list(fields.iter().map(|(_, held)| Rc::clone(held)).collect())),
             "items" | "entries" => Some(Value::list(fields.iter().map(|(key, held)| pair(key, held)).collect())),
             "keys" => Some(Value::list(fields.iter().map(|(key, _)| Rc::new(Value::known(&**key))).collect())),
-            "copy" => Some(receiver.clone()),
+            "copy" => Some(Value { made: Made::default(), ..receiver.clone() }),
             "popitem" => Some(Value::list(vec![Held::default(), Rc::new(receiver.any_field())])),
             _ => None,
         };
@@ -35,13 +36,12 @@ pub(super) fn list_method(receiver: &Value, method: &str, args: &[Held]) -> Opti
                     None => all.push(Rc::clone(arg)),
                 }
             }
-            all.truncate(ITEMS);
             Some(Value::list(all))
         }
         "slice" => {
             let number = |at: usize| args.get(at).map(|arg| arg.number);
             match (number(0), number(1)) {
-                (Some(None), _) | (_, Some(None)) => Some(receiver.clone()),
+                (Some(None), _) | (_, Some(None)) => Some(Value { made: Made::default(), ..receiver.clone() }),
                 (start, end) => {
                     let taken = places(items.len(), start.flatten(), end.flatten(), None);
                     Some(Value::list(taken.into_iter().filter_map(|at| items.get(at)).cloned().collect()))
@@ -63,7 +63,8 @@ pub(super) fn list_method(receiver: &Value, method: &str, args: &[Held]) -> Opti
             }
         }
         "next" => Some(Value::object(vec![("value".into(), Rc::new(receiver.any_item()))])),
-        "copy" | "flat" | "filter" | "values" | "sort" | "toSorted" | "fill" => Some(receiver.clone()),
+        "sort" | "fill" => Some(receiver.clone()),
+        "copy" | "flat" | "filter" | "values" | "toSorted" => Some(Value { made: Made::default(), ..receiver.clone() }),
         "entries" => Some(Value::list(
             items.iter().map(|item| Rc::new(Value::list(vec![Held::default(), Rc::clone(item)]))).collect(),
         )),

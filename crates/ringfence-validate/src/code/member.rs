@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use super::call::Given;
+use super::handed::{gives_parts, is_called_by};
 use super::scope::joined;
 use super::tree::{Expr, Kind};
 use super::value::{ANY_KEY, Held, Making, Value};
@@ -22,6 +24,9 @@ const MADE: &str = "Function()()";
 /// A function that belongs to a text or a list.
 const METHOD: &str = "(method)";
 
+/// What was thrown last, wherever that was.
+pub(crate) const RAISED: &str = "(raised)";
+
 impl Walk<'_, '_> {
     /// What a name holds.
     pub(super) fn lookup(&mut self, name: &str) -> Held {
@@ -38,7 +43,27 @@ impl Walk<'_, '_> {
                 Rc::new(Value::clone(&builtin).or(held))
             }
             Some(held) => Rc::clone(held),
+            // What an object holds that has the names of the whole program.
+            None if self.language != Language::Python => match self.scopes.attribute_now(name) {
+                Some(held) if !held.flows.abilities().is_empty() => joined(&builtin, held),
+                _ => builtin,
+            },
             None => builtin,
+        }
+    }
+
+    /// Something of the language and its libraries, by full name.
+    pub(super) fn thing(&self, name: &str) -> Value {
+        let mut value = Value::default();
+        self.add_thing(&mut value, name);
+        value
+    }
+
+    /// A value may be something of the language and its libraries, too.
+    pub(super) fn add_thing(&self, value: &mut Value, name: &str) {
+        value.add_name(name);
+        if self.book.about(name).is_some_and(|about| about.is_ability) {
+            value.flows.add_ability(&name.into());
         }
     }
 
@@ -47,11 +72,16 @@ impl Walk<'_, '_> {
         if let Some(known) = self.builtins.get(name) {
             return Rc::clone(known);
         }
-        let mut builtin = Value::named(self.book.canonical(name));
+        if name == RAISED {
+            // Nothing of the program is thrown.
+            return Held::default();
+        }
+        let mut builtin = self.thing(self.book.canonical(name));
+        builtin.texts = self.book.about(name).and_then(|about| about.text).map(Text::known).into_iter().collect();
         for module in &self.stars {
             let full = format!("{module}.{name}");
             if self.book.knows(&full) {
-                builtin = Value::named(&full);
+                builtin = self.thing(&full);
             }
         }
         if self.book.is_environment(name) {
@@ -97,10 +127,13 @@ impl Walk<'_, '_> {
                 && **name != *attribute
                 && self.imported.contains(&**name)
             {
-                found.add_name(behind);
+                self.add_thing(&mut found, behind);
             }
             let (full, about) = self.book.meant(&full);
             found.add_name(full);
+            if about.is_some_and(|about| about.is_ability) {
+                found.flows.add_ability(&full.into());
+            }
             if about.is_some_and(|about| about.is_environment) {
                 found.flows.add(&Flow::Environment);
             }
@@ -134,8 +167,46 @@ impl Walk<'_, '_> {
         if found.names.is_empty() && (!value.texts.is_empty() || value.items.is_some()) {
             found.add_name(METHOD);
         }
-        found.flows.add_all(&value.flows);
+        found.flows.add_sources(&value.flows);
+        if is_called_by(attribute) {
+            found.flows.add_own(value.flows.own());
+        }
+        self.made_of(value, attribute, &mut found);
+        if let Some(read) = found.field("__get__") {
+            // Reading it is calling it.
+            let given = Given { span, ..Given::default() };
+            let gives = self.called(&read, None, &given);
+            found = found.or(&gives);
+        }
+        if let Some(set) = self.replaced.as_ref() {
+            let names = found.names.clone();
+            for held in names.iter().filter_map(|name| set.get(name)) {
+                found = found.or(held);
+            }
+        }
         Rc::new(found)
+    }
+
+    /// What an attribute of something may be that was made of functions which act, or of modules that have such.
+    fn made_of(&self, value: &Value, attribute: &str, found: &mut Value) {
+        for thing in value.flows.abilities() {
+            if value.has(thing) {
+                // By its name it is told already, but for what calls it, or gives all that it has.
+                if is_called_by(attribute) || gives_parts(attribute) {
+                    found.flows.add_ability(thing);
+                }
+                continue;
+            }
+            // An attribute of it may be this, or an attribute of this.
+            found.flows.add_ability(thing);
+            if self.book.is_globals(thing) {
+                for name in self.book.abilities_called(attribute) {
+                    found.flows.add_ability(&name.into());
+                }
+            } else if let Some(name) = self.book.ability(&format!("{thing}.{attribute}")) {
+                found.flows.add_ability(&name.into());
+            }
+        }
     }
 
     fn inner_parts(&mut self, value: &Value, attribute: &str, span: Span, found: &mut Value) {
@@ -180,6 +251,10 @@ impl Walk<'_, '_> {
             }
             return Rc::new(found);
         }
+        if key.names.iter().any(|name| name.starts_with("Symbol.")) && value.items.is_some() {
+            // A method of the list, which hands out what is in it.
+            return Rc::new(Value { flows: value.flows.clone(), ..Value::default() });
+        }
         let number = key.number.filter(|_| !key.many);
         if number == Some(0) && value.has("process.argv") {
             return Rc::new(Value::known("node"));
@@ -198,10 +273,14 @@ impl Walk<'_, '_> {
                 return Rc::clone(item);
             }
         }
+        let unknown = key.texts.iter().any(Text::has_hole) || (key.texts.is_empty() && key.number.is_none());
         let mut found = match (&value.items, &value.fields) {
             (None, Some(_)) => Value { flows: value.flows.clone(), ..Value::default() },
             _ => value.any_item(),
         };
+        if !unknown {
+            found.flows.forget_abilities(&value.names);
+        }
         if let (Some(number), Some(_)) = (number, &value.fields)
             && let Some(field) = value.field(&number.to_string())
         {
@@ -219,7 +298,13 @@ impl Walk<'_, '_> {
                 found = found.or(&member);
             }
         }
-        let unknown = key.texts.iter().any(Text::has_hole) || (key.texts.is_empty() && key.number.is_none());
+        if value.fields.is_some() {
+            for read in ["__getitem__", "__missing__"].into_iter().filter_map(|name| value.field(name)) {
+                let given = Given { args: vec![Rc::new(key.clone())], span, ..Given::default() };
+                let gives = self.called(&read, None, &given);
+                found = found.or(&gives);
+            }
+        }
         if unknown && value.names.iter().any(|name| self.book.is_guarded(name)) {
             self.trick(Trick::ByBuiltName, span);
         }
@@ -230,6 +315,20 @@ impl Walk<'_, '_> {
             }
         }
         Rc::new(found)
+    }
+
+    /// What an attribute of something holds whose name is not known, or not wholly.
+    pub(super) fn member_like(&mut self, value: &Value, key: &Value, span: Span) -> Held {
+        let found = self.index_of(value, key, span);
+        let is_own = value.names.is_empty() && value.texts.is_empty() && value.items.is_none();
+        if !is_own || key.number.is_some() || (!key.texts.is_empty() && !key.texts.iter().any(Text::has_hole)) {
+            return found;
+        }
+        let mut either = Value::clone(&found);
+        for reading in key.readings().iter().filter(|reading| reading.has_hole()) {
+            either = either.or(&self.scopes.attributes_like(reading));
+        }
+        Rc::new(either)
     }
 
     /// Whether an attribute of something is one that the book speaks of.

@@ -5,12 +5,12 @@
 
 use std::rc::Rc;
 
-use super::call::Given;
+use super::call::{Given, Place};
 use super::few::Few;
 use super::flows::Flows;
 use super::scope::{Home, Of, joined};
 use super::tree::{Class, Function, How, Param, Pattern, Statement, Takes};
-use super::value::{Held, Value};
+use super::value::{Field, Held, Value};
 use super::walk::Walk;
 use crate::analysis::Origin;
 use crate::text::{Hole, Text};
@@ -115,6 +115,10 @@ impl Walk<'_, '_> {
                 (None, None) => Rc::new(unknown_param(param)),
             });
         }
+        let all = self.arguments.then(|| match exactly {
+            Some(given) => given.iter().map(|(_, held)| Rc::clone(held)).collect(),
+            None => known.params.iter().map(|held| held.clone().unwrap_or_default()).collect::<Vec<Held>>(),
+        });
         let loops = usize::from(known.is_looped);
         let origin = self.origin;
         self.origin = known.origin.unwrap_or(origin);
@@ -128,11 +132,16 @@ impl Walk<'_, '_> {
             std::mem::take(&mut self.waiting),
             std::mem::take(&mut self.unrolled),
             std::mem::replace(&mut self.directories, starts_in.clone()),
+            self.heap.entered,
         );
+        self.heap.entered = self.heap.now();
         self.scopes.enter(Of::Function);
         self.inside.push(number);
         for (param, held) in function.params.iter().zip(held) {
             self.assign(&param.pattern, held, How::Here);
+        }
+        if let Some(all) = all {
+            self.assign(&Pattern::Name("arguments".to_owned()), Rc::new(Value::list(all)), How::Here);
         }
         self.statements(&function.body);
         self.finish_scope();
@@ -140,7 +149,7 @@ impl Walk<'_, '_> {
         self.scopes.forget();
         self.origin = origin;
         let ends_in = std::mem::take(&mut self.directories);
-        (self.perhaps, self.loops, self.waiting, self.unrolled, self.directories) = around;
+        (self.perhaps, self.loops, self.waiting, self.unrolled, self.directories, self.heap.entered) = around;
         self.scopes.back(aside);
         let known = self.functions.get_mut(&number)?;
         if *ends_in != *starts_in {
@@ -156,10 +165,10 @@ impl Walk<'_, '_> {
     pub(super) fn returns(&mut self, held: &Held) {
         let Some(known) = self.inside.last().and_then(|number| self.functions.get_mut(number)) else { return };
         match &known.gives {
-            Some(before) if Rc::ptr_eq(before, held) || before.covers(held) => {}
+            Some(before) if Rc::ptr_eq(before, held) || before.has_all_of(held) => {}
             Some(before) => {
+                self.scopes.stale |= known.asked == self.pass && !before.covers(held);
                 known.gives = Some(Rc::new(Value::clone(before).or(held)));
-                self.scopes.stale |= known.asked == self.pass;
             }
             None => {
                 known.gives = Some(Rc::clone(held));
@@ -174,6 +183,14 @@ impl Walk<'_, '_> {
         // By itself too: a function that hands one thing to a `with` gives just that.
         let both = if held.items.is_none() { Rc::new(Value::clone(held).or(&list)) } else { list };
         self.returns(&both);
+    }
+
+    /// A call of a function of the program that is one of many: what it is given is told when its scope ends.
+    pub(super) fn call_one_of_many(&mut self, number: usize, given: &Given) {
+        // As deep down as no call is followed any more.
+        self.down += DOWN;
+        self.call_own(number, given);
+        self.down -= DOWN;
     }
 
     /// A call of a function of the program; what it gives.
@@ -192,10 +209,10 @@ impl Walk<'_, '_> {
                 known.params.resize(*at + 1, None);
             }
             match &known.params[*at] {
-                Some(before) if Rc::ptr_eq(before, held) || before.covers(held) => {}
+                Some(before) if Rc::ptr_eq(before, held) || before.has_all_of(held) => {}
                 Some(before) => {
+                    grew |= !before.covers(held);
                     known.params[*at] = Some(Rc::new(Value::clone(before).or(held)));
-                    grew = true;
                 }
                 None => {
                     known.params[*at] = Some(Rc::clone(held));
@@ -278,6 +295,8 @@ impl Walk<'_, '_> {
     /// Walks over a class of the program and gives it as a value.
     pub(super) fn class(&mut self, class: &Class) -> Held {
         let bases: Vec<Held> = class.bases.iter().map(|base| self.value(base)).collect();
+        let keywords: Vec<(String, Held)> =
+            class.keywords.iter().map(|(name, value)| (name.clone(), self.value(value))).collect();
         self.scopes.enter(Of::Class);
         self.statements(&class.body);
         let mut fields = self.scopes.leave();
@@ -289,6 +308,7 @@ impl Walk<'_, '_> {
                 made.extend(held.functions.iter().copied());
             }
         }
+        self.subclass(&bases, keywords, &fields);
         let mut value = Value::object(fields);
         value.functions = made.into();
         if value.functions.is_empty() {
@@ -299,6 +319,26 @@ impl Walk<'_, '_> {
         }
         value.flows = Flows::default();
         Rc::new(value)
+    }
+}
+
+impl Walk<'_, '_> {
+    /// Whom a class is made by, and whose it is, is told of it.
+    fn subclass(&mut self, bases: &[Held], keywords: Vec<(String, Held)>, fields: &[Field]) {
+        if keywords.is_empty() {
+            return;
+        }
+        let place = Place::default();
+        let maker = keywords.iter().find(|(name, _)| name == "metaclass").map(|(_, maker)| Rc::clone(maker));
+        if let Some(maker) = maker.filter(|maker| !maker.functions.is_empty()) {
+            let args =
+                vec![Held::default(), Rc::new(Value::list(bases.to_vec())), Rc::new(Value::object(fields.to_vec()))];
+            self.called(&maker, None, &Given { places: vec![place; args.len()], args, ..Given::default() });
+        }
+        let named: Vec<(String, Held, Place)> = keywords.into_iter().map(|(name, held)| (name, held, place)).collect();
+        for told in bases.iter().filter_map(|base| base.field("__init_subclass__")) {
+            self.called(&told, None, &Given { named: named.clone(), ..Given::default() });
+        }
     }
 }
 

@@ -61,6 +61,10 @@ pub(super) enum RoleAct {
     Probes,
     RemoteShell,
     Evaluates,
+    /// A function is made of its parameters and its body.
+    MakesFunction,
+    /// The names that a text sees which was given before.
+    SeesNames,
     /// Evaluated if it is a text, called if it is a function.
     EvaluatesText,
     Deserialises,
@@ -131,6 +135,25 @@ impl Given {
     }
 }
 
+impl RoleAct {
+    /// Whether what is given is a command, code, or the name of a module.
+    pub(super) fn runs_what_it_is_given(self) -> bool {
+        matches!(
+            self,
+            Self::Shell
+                | Self::Process
+                | Self::Spawn
+                | Self::ExecList
+                | Self::ExecWords
+                | Self::Evaluates
+                | Self::MakesFunction
+                | Self::Imports
+                | Self::RemovesTree
+                | Self::Opens
+        )
+    }
+}
+
 impl Role {
     /// Reads `act:argument,argument`.
     pub(super) fn read(text: &'static str) -> Option<Self> {
@@ -174,6 +197,8 @@ impl Role {
             "probes" => plain(RoleAct::Probes),
             "remote-shell" => plain(RoleAct::RemoteShell),
             "evaluates" => plain(RoleAct::Evaluates),
+            "sees-names" => plain(RoleAct::SeesNames),
+            "makes-function" => plain(RoleAct::MakesFunction),
             "evaluates-text" => plain(RoleAct::EvaluatesText),
             "deserialises" => plain(RoleAct::Deserialises),
             "yaml" => plain(RoleAct::Yaml),

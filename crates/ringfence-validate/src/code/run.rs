@@ -104,6 +104,22 @@ impl Walk<'_, '_> {
         gives
     }
 
+    /// `new Function("a", "b", "return a + b")`: what it is called with is what its parameters hold.
+    pub(super) fn function_of_text(&mut self, given: &Given) -> Value {
+        let last = given.slot(&Slot::Last);
+        let texts: Option<Vec<&str>> = given.args.iter().map(|arg| arg.as_known()).collect();
+        match (texts.as_deref(), &last) {
+            (Some([params @ .., body]), Some((held, place))) => {
+                // It may wait and it may yield, whatever it was made by.
+                let star = if body.contains("yield") { "*" } else { "" };
+                let text = format!("(async function{star}({}\n){{\n{body}\n}})", params.join(","));
+                let function = Value { making: held.making, flows: held.flows.clone(), ..Value::known(text) };
+                self.evaluates(Some((Rc::new(function), Place { literal: None, ..*place })))
+            }
+            _ => self.evaluates(last),
+        }
+    }
+
     /// Walks over a text that is run where it is run: it sees the names that are there, and those that it sets stay.
     fn walk_within(&mut self, text: &str, place: Place) -> Option<Value> {
         if self.evaluated >= WITHIN_DEEP || self.down > 40 || text.len() > WITHIN_BYTES {
@@ -121,6 +137,7 @@ impl Walk<'_, '_> {
             }
         };
         let program = program?;
+        self.arguments |= program.arguments;
         let origin = self.origin;
         self.origin = self.origin_of(place);
         // What it returns is what a function made of it returns.
@@ -187,11 +204,23 @@ impl Walk<'_, '_> {
             }
             if let Some(known) = text.as_known() {
                 let plain = known.strip_prefix("node:").unwrap_or(known);
+                // `os:system` is something of a module.
+                let (plain, member) =
+                    plain.split_once(':').map_or((plain, None), |(plain, member)| (plain, Some(member)));
                 let name = self.book.canonical(plain).to_owned();
                 if self.imported.len() < 4096 {
                     self.imported.insert(name.clone());
                 }
-                found.add_name(&name);
+                match member {
+                    Some(member) => {
+                        let mut held = Rc::new(self.thing(&name));
+                        for part in member.split('.') {
+                            held = self.member_of(&held, part, place.span);
+                        }
+                        found = found.or(&held);
+                    }
+                    None => self.add_thing(&mut found, &name),
+                }
                 self.tell(place.span, Fact::Imports { module: Text::known(plain) });
             } else {
                 self.tell(place.span, Fact::Imports { module: text });

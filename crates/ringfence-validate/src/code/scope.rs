@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::names::{Entry, Names};
 use super::value::{Held, Value};
+use crate::text::Text;
 
 /// What a scope belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,8 +151,37 @@ impl Scopes {
         look_at(&mut self.everywhere, name)
     }
 
+    /// What an attribute holds so far.
+    pub(super) fn attribute_now(&self, name: &str) -> Option<&Held> {
+        self.attributes.get(name).map(|known| &known.held)
+    }
+
     pub(super) fn attribute(&mut self, name: &str) -> Option<&Held> {
         look_at(&mut self.attributes, name)
+    }
+
+    /// What attributes may be called by that have such a name: functions alone, whoever they belong to.
+    pub(super) fn attributes_like(&mut self, name: &Text) -> Value {
+        let (start, end) = (name.known_start(), name.known_end());
+        // Within a class, `__name` is what `_Class__name` is from outside.
+        let inner = start.strip_prefix('_').and_then(|rest| rest.find("__").map(|at| &rest[at..]));
+        let fits = |name: &str| {
+            (name.starts_with(start) || inner.is_some_and(|inner| name.starts_with(inner))) && name.ends_with(end)
+        };
+        let mut found = Value::default();
+        let mut all: Vec<&mut Anywhere> = self.attributes.values_mut().filter(|known| fits(&known.name)).collect();
+        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        for known in all {
+            known.looked_at = true;
+            let held = &known.held;
+            if held.names.is_empty() && held.functions.is_empty() && held.flows.abilities().is_empty() {
+                continue;
+            }
+            found =
+                found.or(&Value { names: held.names.clone(), functions: held.functions.clone(), ..Value::default() });
+            found.flows.add_abilities(&held.flows);
+        }
+        found
     }
 
     pub(super) fn set_attribute(&mut self, name: &str, value: &Held) {
@@ -240,7 +270,7 @@ fn put(names: &mut Names, name: Rc<str>, value: Held, before: Option<&Held>) {
 
 /// Either of both.
 pub(super) fn joined(before: &Held, value: &Held) -> Held {
-    if Rc::ptr_eq(before, value) || before.covers(value) {
+    if Rc::ptr_eq(before, value) || before.has_all_of(value) {
         Rc::clone(before)
     } else {
         Rc::new(Value::clone(before).or(value))
@@ -257,11 +287,13 @@ fn look_at<'t>(table: &'t mut HashMap<Rc<str>, Anywhere>, name: &str) -> Option<
 fn add(table: &mut HashMap<Rc<str>, Anywhere>, name: &str, value: &Held) -> (Rc<str>, bool) {
     match table.get_mut(name) {
         Some(known) => {
-            if Rc::ptr_eq(&known.held, value) || known.held.covers(value) {
+            if Rc::ptr_eq(&known.held, value) || known.held.has_all_of(value) {
                 return (Rc::clone(&known.name), false);
             }
+            // Where a container was made is no news: what is put into it finds its way by itself.
+            let news = known.looked_at && !known.held.covers(value);
             known.held = Rc::new(Value::clone(&known.held).or(value));
-            (Rc::clone(&known.name), known.looked_at)
+            (Rc::clone(&known.name), news)
         }
         None => {
             let name: Rc<str> = name.into();

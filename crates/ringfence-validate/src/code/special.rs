@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::call::{Given, Place};
 use super::few::Few;
 use super::fold;
+use super::heap::Made;
 use super::lists;
 use super::tree::{Arg, Expr, Kind};
 use super::value::{ANY_KEY, Held, ITEMS, Making, Value};
@@ -31,10 +32,14 @@ const CONTAINERS: &[&str] = &[
     "Object.fromEntries",
 ];
 
+/// Functions that promises of the program bring.
+const RESOLVED: &str = "(resolved)";
+
 impl Walk<'_, '_> {
     /// An object or a list that a call makes of its arguments.
     pub(super) fn container(&mut self, callee: &Value, given: &Given) -> Option<Held> {
-        if !callee.names.iter().any(|name| CONTAINERS.contains(&&**name)) {
+        let acts = |name: &Rc<str>| self.book.roles(name).is_some_and(super::act::acts);
+        if !callee.names.iter().any(|name| CONTAINERS.contains(&&**name)) || callee.names.iter().any(acts) {
             return None;
         }
         let mut fields: Vec<(Rc<str>, Held)> = Vec::new();
@@ -52,6 +57,11 @@ impl Walk<'_, '_> {
             }
         }
         fields.extend(given.named.iter().map(|(name, held, _)| (name.as_str().into(), Rc::clone(held))));
+        if let Some(maker) = given.args.first().filter(|first| !first.functions.is_empty() && first.fields.is_none()) {
+            // What is not there is made by a function.
+            let gives = self.called(maker, None, &Given { span: given.span, ..Given::default() });
+            fields.push((ANY_KEY.into(), gives));
+        }
         for (name, held) in fields.iter().take(ITEMS) {
             self.scopes.set_attribute(name, held);
         }
@@ -82,7 +92,7 @@ impl Walk<'_, '_> {
                 let first = first?;
                 let mut any = first.any_item();
                 if name.starts_with("copy") {
-                    any = Value::clone(first);
+                    any = Value { made: Made::default(), ..Value::clone(first) };
                 } else if first.items.is_none() && first.fields.is_none() {
                     // What is not known to be a list may be one that hands out itself.
                     any.add_names(&first.names);
@@ -134,7 +144,14 @@ impl Walk<'_, '_> {
                     // What a name means is what a function of the program says.
                     self.trick(Trick::ByBuiltName, given.span);
                 }
-                Some(Value::clone(target))
+                let mut proxy = Value::clone(target);
+                if let Some(read) = given.args.get(1).and_then(|handler| handler.field("get")) {
+                    let any = Value::default();
+                    let args = vec![Rc::clone(target), Rc::new(any), Rc::clone(target)];
+                    let gives = self.called(&read, None, &Given { args, span: given.span, ..Given::default() });
+                    proxy = proxy.or(&Value::object(vec![(ANY_KEY.into(), gives)]));
+                }
+                Some(proxy)
             }
             "psutil.process_iter" => {
                 let mut one = Value::named("psutil.Process()");
@@ -156,6 +173,63 @@ impl Walk<'_, '_> {
             "Object.getOwnPropertyDescriptor" | "Reflect.getOwnPropertyDescriptor" => {
                 let found = self.index_of(first?, given.args.get(1)?, given.span);
                 Some(Value::object(vec![("value".into(), Rc::clone(&found)), ("get".into(), found)]))
+            }
+            "list" | "set" | "frozenset" | "collections.deque" | "Set" | "Array" if given.args.is_empty() => {
+                Some(Value::list(Vec::new()))
+            }
+            "Array.from" if given.args.get(1).is_some_and(|each| !each.functions.is_empty()) => {
+                let any = Rc::new(first?.any_item());
+                let place = Place { span: given.span, literal: None };
+                let each = Given { args: vec![any], places: vec![place], span: given.span, ..Given::default() };
+                let gives = self.called(given.args.get(1)?, None, &each);
+                Some(Value::list(vec![gives]))
+            }
+            // What it is called with next is what it gives.
+            "functools.wraps" => Some(Value::default()),
+            "dataclasses.field" | "attr.ib" | "attrs.field" => {
+                let named =
+                    |name: &str| given.named.iter().find(|(known, _, _)| known == name).map(|(_, held, _)| held);
+                match named("default_factory").or_else(|| named("factory")) {
+                    Some(maker) => {
+                        let gives = self.called(maker, None, &Given { span: given.span, ..Given::default() });
+                        Some(Value::clone(&gives))
+                    }
+                    None => named("default").map(|default| Value::clone(default)),
+                }
+            }
+            "Promise" => {
+                let resolve = Rc::new(Value::named("(resolve)"));
+                for number in &first?.functions {
+                    self.enter_function(*number, &[(0, Rc::clone(&resolve)), (1, Rc::clone(&resolve))]);
+                }
+                self.scopes.attribute(RESOLVED).map(|held| Value::clone(held))
+            }
+            "(resolve)" => {
+                let brought = first?;
+                let function =
+                    Value { names: brought.names.clone(), functions: brought.functions.clone(), ..Value::default() };
+                if !brought.flows.abilities().is_empty() || !brought.functions.is_empty() {
+                    self.scopes.set_attribute(RESOLVED, &Rc::new(function));
+                }
+                None
+            }
+            "importlib.util.find_spec" | "importlib.find_loader" | "pkgutil.find_loader" => {
+                let mut found = Value::default();
+                if let Some(module) = first?.as_known().filter(|module| self.book.is_guarded(module)) {
+                    found.flows.add_ability(&module.into());
+                }
+                Some(found)
+            }
+            "unittest.mock.patch" | "mock.patch" => {
+                self.replace(first?.as_known()?, given.args.get(1)?);
+                None
+            }
+            "unittest.mock.patch.object" | "mock.patch.object" => {
+                let key = given.args.get(1)?.as_known()?.to_owned();
+                for name in &first?.names {
+                    self.replace(&format!("{name}.{key}"), given.args.get(2)?);
+                }
+                None
             }
             "Object.entries" => fold::method(first?, "items", &[]),
             "Object.keys" => fold::method(first?, "keys", &[]),

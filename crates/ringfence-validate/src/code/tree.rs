@@ -7,6 +7,9 @@ use super::value::{Held, Making, Value};
 use crate::analysis::Trick;
 use crate::span::Span;
 
+/// The field of a class that says which fields an object of it is made of, in order.
+pub(crate) const ORDER: &str = "(order)";
+
 /// An expression and where it stands in its text.
 #[derive(Debug)]
 pub(crate) struct Expr {
@@ -160,6 +163,8 @@ pub(crate) enum Takes {
 #[derive(Debug)]
 pub(crate) struct Class {
     pub(crate) bases: Vec<Expr>,
+    /// `metaclass=M`, and what else whoever it belongs to is told of it.
+    pub(crate) keywords: Vec<(String, Expr)>,
     pub(crate) body: Vec<Statement>,
 }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::few::Few;
 use super::flows::Flows;
+use super::heap::Made;
 use crate::text::{Hole, Piece, Text};
 
 /// Ways that one text may read. With more, it is not known.
@@ -15,7 +16,7 @@ const PIECES: usize = 64;
 /// Full names that one value may have.
 const NAMES: usize = 8;
 /// Functions of the program that one value may be.
-const FUNCTIONS: usize = 8;
+const FUNCTIONS: usize = 16;
 /// Items of a list, fields of an object.
 pub(crate) const ITEMS: usize = 256;
 /// Bytes of a full name.
@@ -58,6 +59,8 @@ pub(crate) struct Value {
     pub(crate) many: bool,
     /// Arguments that a function was given before it is called.
     pub(crate) bound: Option<Rc<Bound>>,
+    /// Where it was made, if it is a container.
+    pub(crate) made: Made,
 }
 
 /// The first arguments of a function, as `functools.partial` and `bind` keep them.
@@ -103,18 +106,29 @@ impl Value {
     }
 
     pub(crate) fn list(mut items: Vec<Held>) -> Self {
-        items.truncate(ITEMS);
         let mut value = Self { depth: 1 + items.iter().map(|item| item.depth).max().unwrap_or(0), ..Self::default() };
         items.iter().for_each(|item| value.flows.add_all(&item.flows));
+        if items.len() > ITEMS {
+            items.truncate(ITEMS - 1);
+            items.push(Rc::new(value.one_of_many()));
+        }
         if value.depth <= DEPTH { Self { items: Some(Rc::new(items)), ..value } } else { Self { depth: 0, ..value } }
     }
 
     pub(crate) fn object(mut fields: Vec<(Rc<str>, Held)>) -> Self {
-        fields.truncate(ITEMS);
         let mut value =
             Self { depth: 1 + fields.iter().map(|(_, field)| field.depth).max().unwrap_or(0), ..Self::default() };
         fields.iter().for_each(|(_, field)| value.flows.add_all(&field.flows));
+        if fields.len() > ITEMS {
+            fields.truncate(ITEMS - 1);
+            fields.push((ANY_KEY.into(), Rc::new(value.one_of_many())));
+        }
         if value.depth <= DEPTH { Self { fields: Some(Rc::new(fields)), ..value } } else { Self { depth: 0, ..value } }
+    }
+
+    /// What stands for everything that a container has no room for.
+    fn one_of_many(&self) -> Self {
+        Self { flows: self.flows.clone(), ..Self::text(Text::hole(Hole::Value)) }
     }
 
     /// How much work it is to copy it.
@@ -221,6 +235,11 @@ impl Value {
             }
     }
 
+    /// Whether nothing of the other is lost if it is left out: what it says, where it was made, and whom it was handed to.
+    pub(crate) fn has_all_of(&self, other: &Self) -> bool {
+        self.made.covers(&other.made) && self.flows.covers_own(&other.flows) && self.covers(other)
+    }
+
     /// Whether it may read in so many ways that one more makes no difference.
     fn is_full(&self) -> bool {
         self.texts.len() >= TEXTS && self.texts.last().is_some_and(|last| *last == Text::hole(Hole::Value))
@@ -230,13 +249,17 @@ impl Value {
         (other.number.is_none() || self.number == other.number || self.many)
             && (other.truth.is_none() || self.truth == other.truth)
             && self.making >= other.making
-            && other.names.iter().all(|name| self.names.contains(name) || self.names.len() >= NAMES)
-            && other
-                .functions
-                .iter()
-                .all(|function| self.functions.contains(function) || self.functions.len() >= FUNCTIONS)
-            && (self.is_full() || other.texts.iter().all(|text| self.texts.contains(text)))
-            && (self.flows.is_full() || other.flows.is_subset(&self.flows))
+            && (other.names.is_same(&self.names)
+                || self.names.len() >= NAMES
+                || other.names.iter().all(|name| self.names.contains(name)))
+            && (other.functions.is_same(&self.functions)
+                || self.functions.len() >= FUNCTIONS
+                || (other.functions.len() <= self.functions.len()
+                    && other.functions.iter().all(|function| self.functions.contains(function))))
+            && (other.texts.is_same(&self.texts)
+                || self.is_full()
+                || other.texts.iter().all(|text| self.texts.contains(text)))
+            && self.flows.covers(&other.flows)
             && (other.bound.is_none() || self.bound.is_some())
     }
 
@@ -259,6 +282,7 @@ impl Value {
         self.add_names(&other.names);
         self.functions.add_all(&other.functions, FUNCTIONS);
         self.flows.add_all(&other.flows);
+        self.flows.add_own(other.flows.own());
         self.many |= other.many || (self.number.is_some() && other.number.is_some() && self.number != other.number);
         self.number = if self.number.is_none() { other.number } else { self.number };
         self.truth = if self.truth.is_none() { other.truth } else { self.truth };
@@ -282,6 +306,7 @@ impl Value {
         };
         self.depth = self.depth.max(other.depth);
         self.making = self.making.max(other.making);
+        self.made.or(&other.made);
         self
     }
 }
@@ -290,6 +315,7 @@ impl Value {
 fn covers_within(mine: &Held, theirs: &Held) -> bool {
     Rc::ptr_eq(mine, theirs)
         || (mine.covers_alone(theirs)
+            && mine.made.covers(&theirs.made)
             && (theirs.items.is_none() || mine.items.is_some())
             && (theirs.fields.is_none() || mine.fields.is_some()))
 }

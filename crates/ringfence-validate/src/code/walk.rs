@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::book::Book;
 use super::few::Few;
+use super::heap::Heap;
 use super::lists;
 use super::own::Known;
 use super::quick::QuickMap;
@@ -41,6 +42,8 @@ pub(crate) struct Program {
     /// Facts that the text itself shows: names that look like others, strange comments.
     pub(crate) seen: Vec<(Trick, Span)>,
     pub(crate) length: usize,
+    /// Whether functions look at all that they are given, by no name of theirs.
+    pub(crate) arguments: bool,
 }
 
 /// Parses a text within the program; the functions in it are numbered from the second argument on. Nothing if it cannot be read.
@@ -58,10 +61,12 @@ pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, parse: Parse, program
         origin,
         language: program.language,
         scopes: Scopes::new(),
+        heap: Heap::default(),
         functions: QuickMap::default(),
         waiting: Vec::new(),
         imported: HashSet::new(),
         builtins: HashMap::new(),
+        replaced: None,
         stars: Vec::new(),
         files: HashMap::new(),
         parsed: HashMap::new(),
@@ -76,6 +81,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, parse: Parse, program
         evaluated: 0,
         down: 0,
         unrolled: 0,
+        arguments: program.arguments,
         effort: EFFORT,
         told: HashSet::new(),
         called: HashSet::new(),
@@ -114,6 +120,7 @@ pub(super) struct Walk<'w, 'r> {
     pub(super) origin: Origin,
     pub(super) language: Language,
     pub(super) scopes: Scopes,
+    pub(super) heap: Heap,
     pub(super) functions: QuickMap<usize, Known>,
     /// Functions whose bodies are walked over at the end of the scope that they stand in, with its depth.
     pub(super) waiting: Vec<(usize, usize)>,
@@ -121,6 +128,8 @@ pub(super) struct Walk<'w, 'r> {
     pub(super) imported: HashSet<String>,
     /// What names mean that the program does not set, as far as they were asked for.
     pub(super) builtins: HashMap<String, Held>,
+    /// What was put in the place of something of a module, by its full name.
+    pub(super) replaced: Option<HashMap<Rc<str>, Held>>,
     /// Modules that everything is imported of.
     pub(super) stars: Vec<String>,
     /// What was written to which file.
@@ -148,6 +157,8 @@ pub(super) struct Walk<'w, 'r> {
     pub(super) down: usize,
     /// Whether a list is being gone through item by item.
     pub(super) unrolled: usize,
+    /// Whether functions may look at all that they are given, by no name of theirs.
+    pub(super) arguments: bool,
     effort: usize,
     told: HashSet<(Span, Fact)>,
     pub(super) called: HashSet<Rc<str>>,
@@ -163,6 +174,7 @@ impl Walk<'_, '_> {
         self.exact = 0;
         if self.pass > 1 {
             self.scopes.again();
+            self.heap.again();
         }
         self.waiting.clear();
         self.directories = Few::one(None);
@@ -293,7 +305,7 @@ impl Walk<'_, '_> {
         let endless = usize::from(end == LoopEnd::Never);
         self.loops += endless;
         if let (Some((pattern, _)), Some(items)) = (each, &items) {
-            let item = Rc::new(items.any_item());
+            let item = Rc::new(self.one_of(items, span));
             self.assign(pattern, item, How::Here);
         }
         self.turns += 1;
@@ -320,13 +332,13 @@ impl Walk<'_, '_> {
         }
         for bind in &import.binds {
             match bind {
-                Bind::Module { name } => self.set(name, Value::named(&module), How::Here),
+                Bind::Module { name } => self.set(name, self.thing(&module), How::Here),
                 Bind::Root { name } => {
                     self.imported.insert(name.clone());
-                    self.set(name, Value::named(name), How::Here);
+                    self.set(name, self.thing(name), How::Here);
                 }
                 Bind::Member { member, name } => {
-                    let whole = Value::named(&module);
+                    let whole = self.thing(&module);
                     let held = self.member_of(&whole, member, import.span);
                     self.scopes.set_here(name, held, Sure::Always);
                 }
@@ -356,8 +368,14 @@ impl Walk<'_, '_> {
             How::Add => {
                 let before = self.lookup(name);
                 let parts = [before, value];
-                let sum = Rc::new(self.sum(&parts));
-                self.scopes.set_around(name, sum, sure);
+                let mut sum = self.sum(&parts);
+                let [before, _] = &parts;
+                if sum.items.is_some() {
+                    // A list is made longer, for everybody who holds it.
+                    sum.made = before.made.clone();
+                    self.scopes.stale |= self.heap.put(&mut sum);
+                }
+                self.scopes.set_around(name, Rc::new(sum), sure);
             }
         }
     }
@@ -398,7 +416,7 @@ impl Walk<'_, '_> {
         let rest = patterns.iter().position(|pattern| matches!(pattern, Pattern::Rest(_)));
         for (at, pattern) in patterns.iter().enumerate() {
             let item = match (items, rest) {
-                (None, _) => Rc::new(value.any_item()),
+                (None, _) => Rc::new(self.one_of(value, Span::default())),
                 (Some(items), Some(rest)) if at == rest => {
                     let behind = patterns.len() - rest - 1;
                     let until = items.len().saturating_sub(behind).max(rest);

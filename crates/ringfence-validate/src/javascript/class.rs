@@ -5,6 +5,7 @@ use std::rc::Rc;
 use oxc_ast::ast::{self, ArrowFunctionBody, ClassElement, MethodDefinitionKind, PropertyKey};
 
 use super::statement::{Lower, span};
+use crate::code::ANY_KEY;
 use crate::code::tree::{Class, Expr, Function, How, Kind, Pattern, Statement};
 
 impl Lower<'_> {
@@ -86,7 +87,7 @@ impl Lower<'_> {
                 ClassElement::TSIndexSignature(_) => {}
             }
         }
-        Kind::Class(Box::new(Class { bases, body }))
+        Kind::Class(Box::new(Class { bases, keywords: Vec::new(), body }))
     }
 
     fn define(&mut self, key: &PropertyKey<'_>, value: Expr, body: &mut Vec<Statement>) {
@@ -99,7 +100,7 @@ impl Lower<'_> {
             None => {
                 let key = self.key(key);
                 body.push(Statement::Value(key));
-                body.push(Statement::Value(value));
+                body.push(Statement::Assign { pattern: Pattern::Name(ANY_KEY.to_owned()), value, how: How::Here });
             }
         }
     }

@@ -121,8 +121,18 @@ impl Lower<'_> {
             }
             Expression::TaggedTemplateExpression(tagged) => {
                 let callee = self.expr(&tagged.tag);
-                let text = Expr::new(span(tagged.quasi.span), self.template(&tagged.quasi));
-                Kind::Call(Box::new(Call { callee, args: vec![Arg { name: None, value: text }] }))
+                let place = span(tagged.quasi.span);
+                let text = Expr::new(place, self.template(&tagged.quasi));
+                // A function of the program is given the parts; others make one text of them.
+                let part = |part: &ast::TemplateElement<'_>| {
+                    Expr::word(span(part.span), part.value.cooked.as_ref().map_or("", |text| text.as_str()))
+                };
+                let parts = Expr::new(place, Kind::List(tagged.quasi.quasis.iter().map(part).collect()));
+                let mut args = vec![Arg { name: None, value: Expr::new(place, Kind::Either(vec![text, parts])) }];
+                for value in &tagged.quasi.expressions {
+                    args.push(Arg { name: None, value: self.expr(value) });
+                }
+                Kind::Call(Box::new(Call { callee, args }))
             }
             Expression::UnaryExpression(unary) => {
                 let inner = self.expr(&unary.argument);
@@ -140,7 +150,7 @@ impl Lower<'_> {
             Expression::UpdateExpression(update) => Kind::Mix(vec![self.simple_target(&update.argument)]),
             Expression::YieldExpression(given) => match &given.argument {
                 Some(value) => Kind::Yield(self.boxed(value)),
-                None => Kind::Nothing,
+                None => Kind::Yield(Box::default()),
             },
             Expression::ImportMeta(_) => Kind::Name("import.meta".to_owned()),
             Expression::JSXElement(element) => self.element(element),

@@ -89,3 +89,6 @@ mod tests;
 
 #[cfg(test)]
 mod followed;
+
+#[cfg(test)]
+mod handed;

@@ -8,8 +8,8 @@ use oxc_span::GetSpan;
 
 use crate::analysis::Trick;
 use crate::code::Program;
-use crate::code::looks_alike;
 use crate::code::tree::{Bind, Expr, How, Import, Kind, LoopEnd, Pattern, Statement};
+use crate::code::{RAISED, looks_alike};
 use crate::language::Language;
 use crate::limits::Limits;
 use crate::span::Span;
@@ -41,6 +41,7 @@ pub(super) fn program(
         statements,
         seen: lower.seen,
         length: text.len(),
+        arguments: text.contains("arguments"),
     })
 }
 
@@ -180,7 +181,10 @@ impl Lower<'_> {
                 }
                 out.push(Statement::Branches(branches));
             }
-            Js::ThrowStatement(thrown) => self.value(&thrown.argument, out),
+            Js::ThrowStatement(thrown) => {
+                let value = self.expr(&thrown.argument);
+                out.push(Statement::Assign { pattern: Pattern::Name(RAISED.to_owned()), value, how: How::Around });
+            }
             Js::TryStatement(attempt) => {
                 let block = self.body(&attempt.block.body);
                 out.push(Statement::Block(block));
@@ -188,11 +192,7 @@ impl Lower<'_> {
                     let mut body = Vec::new();
                     if let Some(param) = &handler.param {
                         let pattern = self.binding(&param.pattern);
-                        body.push(Statement::Assign {
-                            pattern,
-                            value: Expr::new(place, Kind::Nothing),
-                            how: How::Here,
-                        });
+                        body.push(Statement::Assign { pattern, value: Expr::name(place, RAISED), how: How::Here });
                     }
                     body.extend(self.body(&handler.body.body));
                     out.push(Statement::Branches(vec![vec![Statement::Block(body)]]));

@@ -86,7 +86,7 @@ impl Lower<'_> {
             ast::Expr::Await(awaited) => self.kind(&awaited.value),
             ast::Expr::Yield(given) => match &given.value {
                 Some(value) => Kind::Yield(self.boxed(value)),
-                None => Kind::Nothing,
+                None => Kind::Yield(Box::default()),
             },
             ast::Expr::YieldFrom(given) => {
                 let all = self.boxed(&given.value);

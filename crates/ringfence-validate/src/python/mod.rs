@@ -52,3 +52,6 @@ mod ordinary;
 
 #[cfg(test)]
 mod followed;
+
+#[cfg(test)]
+mod handed;

@@ -7,8 +7,10 @@ use ruff_text_size::{Ranged, TextRange};
 
 use crate::analysis::Trick;
 use crate::code::Program;
-use crate::code::looks_alike;
-use crate::code::tree::{Bind, Class, Expr, Function, How, Import, Kind, LoopEnd, Param, Pattern, Statement, Takes};
+use crate::code::tree::{
+    Bind, Class, Expr, Function, How, Import, Kind, LoopEnd, ORDER, Param, Pattern, Statement, Takes,
+};
+use crate::code::{RAISED, looks_alike};
 use crate::language::Language;
 use crate::span::Span;
 
@@ -23,9 +25,14 @@ pub(super) struct Lower<'t> {
 
 /// The program of a module, whose functions are numbered from `first` on.
 pub(super) fn program(text: &str, module: &ModModule, first: usize) -> Program {
-    let mut lower = Lower { text, functions: first, seen: Vec::new(), enters: text.contains("__enter__") };
+    let mut lower = Lower {
+        text,
+        functions: first,
+        seen: Vec::new(),
+        enters: text.contains("__enter__") || text.contains("__aenter__"),
+    };
     let statements = lower.body(&module.body, Around::Function);
-    Program { language: Language::Python, statements, seen: lower.seen, length: text.len() }
+    Program { language: Language::Python, statements, seen: lower.seen, length: text.len(), arguments: false }
 }
 
 /// What statements stand in.
@@ -99,6 +106,13 @@ impl Lower<'_> {
                     out.push(Statement::Assign { pattern, value, how: How::Add });
                     return;
                 }
+                if assign.op == ast::Operator::BitOr && !matches!(&*assign.value, ast::Expr::Attribute(_)) {
+                    // Of a dictionary or a set it is a change, for everybody who holds it.
+                    let update =
+                        Expr::new(place, Kind::Member(Box::new(self.expr(&assign.target)), "update".to_owned()));
+                    let more = self.expr(&assign.value);
+                    out.push(Statement::Value(Expr::call(place, update, vec![more])));
+                }
                 let before = self.expr(&assign.target);
                 let kind = super::expression::operation(assign.op, before, value);
                 out.push(Statement::Assign { pattern, value: Expr::new(place, kind), how: How::Here });
@@ -158,7 +172,8 @@ impl Lower<'_> {
                     let held = "(entered)".to_owned();
                     out.push(Statement::Assign { pattern: Pattern::Name(held.clone()), value, how: How::Here });
                     let name = || Expr::name(place, held.clone());
-                    let enter = Expr::new(place, Kind::Member(Box::new(name()), "__enter__".to_owned()));
+                    let how = if with.is_async { "__aenter__" } else { "__enter__" };
+                    let enter = Expr::new(place, Kind::Member(Box::new(name()), how.to_owned()));
                     let entered = Expr::new(place, Kind::Either(vec![name(), Expr::call(place, enter, Vec::new())]));
                     out.push(Statement::Assign { pattern: self.pattern(target), value: entered, how: How::Here });
                 }
@@ -192,8 +207,12 @@ impl Lower<'_> {
                 out.push(Statement::Branches(branches));
             }
             Stmt::Raise(raise) => {
-                for value in [&raise.exc, &raise.cause].into_iter().flatten() {
+                for value in raise.cause.iter() {
                     out.push(Statement::Value(self.expr(value)));
+                }
+                if let Some(value) = &raise.exc {
+                    let value = self.expr(value);
+                    out.push(Statement::Assign { pattern: Pattern::Name(RAISED.to_owned()), value, how: How::Here });
                 }
             }
             Stmt::Try(attempt) => {
@@ -206,10 +225,9 @@ impl Lower<'_> {
                         body.push(Statement::Value(self.expr(kind)));
                     }
                     if let Some(name) = &handler.name {
-                        let nothing = Expr::new(place, Kind::Nothing);
                         body.push(Statement::Assign {
                             pattern: Pattern::Name(name.to_string()),
-                            value: nothing,
+                            value: Expr::name(place, RAISED),
                             how: How::Here,
                         });
                     }
@@ -299,14 +317,22 @@ impl Lower<'_> {
 
     fn class(&mut self, class: &ast::StmtClassDef, out: &mut Vec<Statement>) {
         let place = span(class.name.range());
-        let mut bases = Vec::new();
+        let (mut bases, mut keywords) = (Vec::new(), Vec::new());
         if let Some(arguments) = &class.arguments {
             bases.extend(arguments.args.iter().map(|base| self.expr(base)));
-            bases.extend(arguments.keywords.iter().map(|keyword| self.expr(&keyword.value)));
+            for keyword in &arguments.keywords {
+                let name = keyword.arg.as_ref().map(ToString::to_string).unwrap_or_default();
+                keywords.push((name, self.expr(&keyword.value)));
+            }
         }
-        let body = self.body(&class.body, Around::Class);
+        let mut body = self.body(&class.body, Around::Class);
+        let fields: Vec<Expr> = class.body.iter().filter_map(declared).map(|name| Expr::word(place, name)).collect();
+        if !fields.is_empty() {
+            let value = Expr::new(place, Kind::List(fields));
+            body.push(Statement::Assign { pattern: Pattern::Name(ORDER.to_owned()), value, how: How::Here });
+        }
         let name = class.name.to_string();
-        let value = Expr::new(place, Kind::Class(Box::new(Class { bases, body })));
+        let value = Expr::new(place, Kind::Class(Box::new(Class { bases, keywords, body })));
         out.push(Statement::Assign { pattern: Pattern::Name(name.clone()), value, how: How::Here });
         self.decorated(&class.decorator_list, &name, out);
     }
@@ -377,6 +403,14 @@ impl Lower<'_> {
     /// `if __name__ == "__main__"`: what is below happens.
     fn is_main(&self, test: &ast::Expr) -> bool {
         matches!(test, ast::Expr::Compare(compare) if matches!(&*compare.left, ast::Expr::Name(name) if name.id.as_str() == "__name__"))
+    }
+}
+
+/// The field of a class that a line declares with its type.
+fn declared(statement: &Stmt) -> Option<String> {
+    match statement {
+        Stmt::AnnAssign(assign) => assign.target.as_name_expr().map(|name| name.id.to_string()),
+        _ => None,
     }
 }
 

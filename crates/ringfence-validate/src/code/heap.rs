@@ -1,0 +1,178 @@
+//! Lists and objects that several names hold: what is put into one by one name is found by the others.
+//!
+//! A container knows the places in the text where it was made, and when it was last looked after. Whoever puts something into it writes
+//! down what it holds from then on; whoever reads it later takes that too. What a function puts into a container that it was handed
+//! counts for good: when it is called is not known.
+
+use std::rc::Rc;
+
+use super::few::Few;
+use super::quick::QuickMap;
+use super::scope::joined;
+use super::value::{Held, Value};
+use crate::span::Span;
+
+/// Changes of one container that are told apart.
+const PUTS: usize = 8;
+/// Items from which on a list is not looked through.
+const LARGE: usize = 32;
+/// Places that one container may be made at.
+pub(crate) const SITES: usize = 8;
+
+/// Where a container was made, and when.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Made {
+    pub(crate) sites: Few<usize>,
+    /// When it was made first.
+    since: usize,
+    /// Until when every change is part of it.
+    until: usize,
+}
+
+impl Made {
+    /// It, or another.
+    pub(crate) fn or(&mut self, other: &Self) {
+        if other.sites.is_empty() {
+            return;
+        }
+        if self.sites.is_empty() {
+            self.clone_from(other);
+            return;
+        }
+        let same = self.sites.is_same(&other.sites) || *self.sites == *other.sites;
+        self.until = if same { self.until.max(other.until) } else { self.until.min(other.until) };
+        self.since = self.since.min(other.since);
+        self.sites.add_all(&other.sites, SITES);
+    }
+
+    /// Whether the other was made nowhere else.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        other.sites.is_same(&self.sites)
+            || self.sites.len() >= SITES
+            || other.sites.iter().all(|site| self.sites.contains(site))
+    }
+}
+
+/// What happened to the containers of a program.
+#[derive(Debug, Default)]
+pub(super) struct Heap {
+    clock: usize,
+    sites: QuickMap<usize, Site>,
+    /// When the function that is walked over was entered.
+    pub(super) entered: usize,
+}
+
+#[derive(Debug, Default)]
+struct Site {
+    /// What was in it after it was changed, and when that was, the last one last.
+    puts: Vec<(usize, Held)>,
+    /// What functions put into it that were handed it.
+    always: Option<Held>,
+    looked_at: bool,
+    /// When it was last changed.
+    changed: usize,
+    /// What was found last time, of what, and when: names are read far more often than anything is put.
+    last: Option<(Held, Option<Held>, usize)>,
+}
+
+impl Heap {
+    /// From the top of the file once more, with what was learned.
+    pub(super) fn again(&mut self) {
+        self.entered = 0;
+        for site in self.sites.values_mut() {
+            site.puts.clear();
+            site.last = None;
+            site.looked_at = false;
+        }
+    }
+
+    /// The time now, for a function that is entered.
+    pub(super) fn now(&mut self) -> usize {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A container that the expression at `span` makes.
+    pub(super) fn make(&mut self, container: &mut Value, span: Span) {
+        let now = self.now();
+        // No other expression begins and ends where this one does.
+        container.made = Made { sites: Few::one(span.start + (span.end << 32)), since: now, until: now };
+    }
+
+    /// Whether a container is older than the function that is walked over.
+    pub(super) fn was_handed(&self, container: &Value) -> bool {
+        container.made.since < self.entered
+    }
+
+    /// A container holds this from now on. Whether that is news to somebody who looked at it before.
+    pub(super) fn put(&mut self, changed: &mut Value) -> bool {
+        if changed.made.sites.is_empty() {
+            return false;
+        }
+        let now = self.now();
+        changed.made.until = now;
+        let handed = self.was_handed(changed);
+        let sites = changed.made.sites.clone();
+        let held = Rc::new(changed.clone());
+        let mut news = false;
+        for number in &sites {
+            let site = self.sites.entry(*number).or_default();
+            site.changed = now;
+            if handed && !site.always.as_ref().is_some_and(|always| is_enough(always, &held)) {
+                news |= site.looked_at && !site.always.as_ref().is_some_and(|always| always.covers(&held));
+                site.always =
+                    Some(site.always.as_ref().map_or_else(|| Rc::clone(&held), |before| joined(before, &held)));
+            }
+            if site.puts.len() >= PUTS {
+                let (_, first) = site.puts.remove(0);
+                if let Some((_, second)) = site.puts.first_mut() {
+                    *second = joined(second, &first);
+                }
+            }
+            site.puts.push((now, Rc::clone(&held)));
+        }
+        news
+    }
+
+    /// What a container holds, with what was put into it elsewhere. Nothing if that changes nothing.
+    pub(super) fn found(&mut self, held: &Held) -> Option<Held> {
+        let first = held.made.sites.first()?;
+        let changed =
+            held.made.sites.iter().filter_map(|number| self.sites.get(number)).map(|site| site.changed).max()?;
+        if let Some((before, found, when)) = self.sites.get(first).and_then(|site| site.last.as_ref())
+            && Rc::ptr_eq(before, held)
+            && *when >= changed
+        {
+            return found.clone();
+        }
+        let found = self.look(held);
+        let when = self.clock;
+        if let Some(site) = self.sites.get_mut(first) {
+            site.last = Some((Rc::clone(held), found.clone(), when));
+        }
+        found
+    }
+
+    fn look(&mut self, held: &Held) -> Option<Held> {
+        let mut now: Option<Held> = None;
+        for number in &held.made.sites {
+            let Some(site) = self.sites.get_mut(number) else { continue };
+            site.looked_at = true;
+            let later = site.puts.iter().rev().take_while(|(when, _)| *when > held.made.until).map(|(_, put)| put);
+            for put in later.chain(&site.always) {
+                // The newest first: of a word that reads in several ways, the first counts.
+                let before = now.as_ref().unwrap_or(held);
+                if !Rc::ptr_eq(put, before) && !before.has_all_of(put) {
+                    now = Some(Rc::new(Value::clone(put).or(before)));
+                }
+            }
+        }
+        now
+    }
+}
+
+/// Whether one more change of a container makes no difference: nothing is new, or it is so large that its items are not told apart.
+fn is_enough(always: &Value, held: &Value) -> bool {
+    let large = |value: &Value| value.items.as_ref().is_some_and(|items| items.len() > LARGE);
+    (large(always) && always.flows.covers(&held.flows)) || always.has_all_of(held)
+}
