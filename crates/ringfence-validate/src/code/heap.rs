@@ -12,8 +12,8 @@ use super::scope::joined;
 use super::value::{Held, Value};
 use crate::span::Span;
 
-/// Changes of one container that are told apart.
-const PUTS: usize = 8;
+/// Changes of one container that are told apart; at least two, since the earlier ones become part of the next.
+const PUTS: usize = 2;
 /// Items from which on a list is not looked through.
 const LARGE: usize = 32;
 /// Places that one container may be made at.
