@@ -42,6 +42,7 @@ pub fn reap_guests(limit: Duration) {
     for raised in ending {
         raised.reap(limit);
     }
+    ringfence_linux::wall::reap_holders();
 }
 
 /// Reaps those that have ended meanwhile.

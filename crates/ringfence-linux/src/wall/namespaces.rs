@@ -284,6 +284,11 @@ impl Drop for Holder {
     }
 }
 
+/// Reaps the processes that namespaces were made with, as far as they are gone.
+pub fn reap_holders() {
+    put_away(None);
+}
+
 /// Puts away `another` and the earlier ones, as far as they are gone.
 fn put_away(another: Option<Companion>) {
     let mut leaving = LEAVING.lock().unwrap_or_else(PoisonError::into_inner);
