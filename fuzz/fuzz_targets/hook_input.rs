@@ -4,7 +4,7 @@
 #![no_main]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 /// A project of which only names are looked at. The same place in every run, so that what was found can be tried again.
 static WORK: LazyLock<PathBuf> = LazyLock::new(|| {
-    let work = std::env::temp_dir().join("ringfence-fuzz-hook-input/work");
+    let work = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/fuzz/hook-input"));
     fs::create_dir_all(work.join("src")).expect("a folder for the project");
     fs::write(work.join("src/main.rs"), "fn main() {}\n").expect("a file of the project");
     fs::write(work.join("sandbox.policy.yaml"), "version: 1\nnet: { mode: allowlist, allow: [docs.example.org] }\n")

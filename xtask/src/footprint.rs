@@ -65,6 +65,8 @@ pub(crate) fn keep_apart(command: &mut Command, temporary: &Path, state: &Path) 
             command.env_remove(name);
         }
     }
+    // Some packages keep what was compiled in the folder for temporary files, and leave it there.
+    command.env("NODE_DISABLE_COMPILE_CACHE", "1");
     command.env("TMPDIR", temporary).env(MARK, std::process::id().to_string());
     for name in ["XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
         command.env(name, state);
