@@ -182,11 +182,12 @@ fn in_other_case(set: &str) -> Option<String> {
 fn none_denied(judge: &Judge, call: &Call, folders: &[&String]) -> Result<Answer, NotJudged> {
     let policy = &judge.ground.loaded.policy.fs;
     // A copy of the project has its files, too.
-    let in_copies = policy.deny.iter().filter_map(|rule| {
-        let value = format!("**/.claude/worktrees/*/{}", rule.value.as_str().trim_start_matches('/')).parse().ok()?;
-        Some(Sourced { value, origin: rule.origin.clone() })
+    let in_copies = policy.deny.iter().map(|rule| {
+        let glob = format!("**/.claude/worktrees/*/{}", rule.value.as_str().trim_start_matches('/'));
+        let value = glob.parse().map_err(|_| NotJudged::because(format!("nobody knows what `{glob}` names")))?;
+        Ok(Sourced { value, origin: rule.origin.clone() })
     });
-    let deny: Vec<_> = policy.deny.iter().cloned().chain(in_copies).collect();
+    let deny: Vec<_> = policy.deny.iter().cloned().map(Ok).chain(in_copies).collect::<Result<_, NotJudged>>()?;
     let found = ringfence::backend::denied_below(&judge.ground.workspace, &deny, judge.ground.state.as_ref())
         .map_err(|error| NotJudged::because(format!("nobody knows what is denied in the workspace: {error}")))?;
     let reals: Vec<_> = folders.iter().flat_map(|path| reals(judge, call, path)).collect();

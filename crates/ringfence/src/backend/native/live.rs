@@ -81,10 +81,8 @@ impl LiveFolder {
         let mut absent = self.absent.lock().unwrap_or_else(PoisonError::into_inner);
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        absent.retain(|path| {
-            let found = rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve);
-            !matches!(found, Err(Errno::NOENT | Errno::NOTDIR))
-        });
+        // What cannot be seen to be there counts as gone.
+        absent.retain(|path| rustix::fs::openat2(&self.root, path, flags, Mode::empty(), resolve).is_ok());
         absent.clone()
     }
 
@@ -142,7 +140,7 @@ impl Live {
                         "start a new session, in which it is absent (`ringfence session stop`, then `ringfence session \
                          start`), or remove the file from the host's folder",
                     )
-                    .instead(
+                    .do_not_retry(
                         "Nothing can be started in this sandbox any more. Close it and open a new one, or ask the person \
                          you work for to remove the file. Do not look for it.",
                     );
@@ -361,7 +359,7 @@ mod tests {
         assert!(violation.message.contains("\\n\\u{202e}/.env`") && violation.message.ends_with("and 4 more"));
         assert!(!violation.message.contains(['\n', '\u{202e}']), "{violation:?}");
         let refusal = scene.live.refusal("make").await.unwrap();
-        assert_eq!((refusal.rule.as_str(), refusal.retryable), (CAME_LATER, true));
+        assert_eq!((refusal.rule.as_str(), refusal.retryable), (CAME_LATER, false));
         assert!(refusal.subject.starts_with("`make` was not started"));
         assert!(!format!("{refusal:?}{violation:?}").contains("secret"));
     }
