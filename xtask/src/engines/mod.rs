@@ -36,10 +36,9 @@ const PACKAGES: Packages = &[
 /// gVisor, which not every Debian has for every machine.
 const GVISOR: Packages = &[("runsc", "runsc")];
 
-/// The tests that are about engines: root runs all of them, but for one. It waits for a container's next end, which Podman 4.3 does not
-/// tell, whether it removes that container or not; only tests ask for it.
+/// The tests that are about engines: root runs all of them.
 const ALL: &str = "binary(engines) + (binary(conformance) & test(engine)) + binary(warm) + \
-    (package(ringfence) & test(/::container::tests::real::/) & !test(a_container_of_podman_is_behind_its_wall))";
+    (package(ringfence) & test(/::container::tests::real::/))";
 
 /// Those that the ordinary user runs: where a wall's way differs for it, and the whole conformance suite. All others would ask
 /// the same of the same code.

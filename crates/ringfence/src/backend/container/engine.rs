@@ -288,12 +288,12 @@ impl Engine {
         }
     }
 
-    /// Waits until a container that has begun, or will, has ended; for as long as that takes. Returns what its first process
-    /// ended with; nothing when the container was gone before.
+    /// Waits until a container has ended and was removed, for as long as that takes. Returns what its first process ended with;
+    /// nothing when the container was gone before.
     #[cfg(test)]
     pub(crate) async fn wait(&self, id: &ContainerId) -> Result<Option<i64>, EngineError> {
         const ATTEMPT: &str = "wait for the container";
-        let path = format!("/containers/{}/wait?condition=next-exit", id.0);
+        let path = format!("/containers/{}/wait?condition=removed", id.0);
         match self.call_without_limit(Method::POST, &path, json(Vec::new())).await {
             Ok(answer) => decode::<Waited>(&answer).map(|waited| Some(waited.status_code)),
             Err(EngineFailure::Absent(_)) => Ok(None),
