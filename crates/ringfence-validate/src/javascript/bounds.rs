@@ -3,6 +3,7 @@
 //! The parser goes down as deep as the text nests, so the scan may never count less than the parser will see. Where it cannot tell
 //! (a slash after `}`, the text between elements) it counts as if everything were code and nothing were closed.
 
+use super::guesses::Guesses;
 use crate::code::depth::{Depth, TooDeep};
 use crate::limits::Limits;
 
@@ -47,8 +48,16 @@ enum Inside {
     Content,
 }
 
+/// Whether a text may be read as one with types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Types {
+    May,
+    /// The parser would have to guess too often.
+    TooManyGuesses,
+}
+
 /// Whether the text is within the bounds; which one it is over otherwise.
-pub(super) fn check(text: &str, limits: &Limits, elements: Elements) -> Result<(), &'static str> {
+pub(super) fn check(text: &str, limits: &Limits, elements: Elements) -> Result<Types, &'static str> {
     if text.len() > limits.code_bytes {
         return Err("code-bytes");
     }
@@ -57,6 +66,7 @@ pub(super) fn check(text: &str, limits: &Limits, elements: Elements) -> Result<(
         bytes: text.as_bytes(),
         at: 0,
         depth: Depth::new(limits),
+        guesses: Guesses::new(),
         inside: Vec::new(),
         last: Last::Open,
         ended: Ended::No,
@@ -65,7 +75,8 @@ pub(super) fn check(text: &str, limits: &Limits, elements: Elements) -> Result<(
         nesting: limits.nesting,
         elements,
     };
-    scan.run().map_err(|TooDeep| "nesting")
+    scan.run().map_err(|TooDeep| "nesting")?;
+    Ok(if scan.guesses.are_few() { Types::May } else { Types::TooManyGuesses })
 }
 
 struct Scan<'a> {
@@ -73,6 +84,7 @@ struct Scan<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: Depth,
+    guesses: Guesses,
     inside: Vec<Inside>,
     last: Last,
     ended: Ended,
@@ -90,88 +102,103 @@ impl Scan<'_> {
             self.skip_line();
         }
         while let Some(byte) = self.peek(0) {
-            if self.inside.last() == Some(&Inside::Content) {
-                self.content(byte)?;
-                continue;
+            let before = self.at;
+            self.one(byte)?;
+            self.guesses.read(self.at - before);
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, byte: u8) -> Result<(), TooDeep> {
+        if self.inside.last() == Some(&Inside::Content) {
+            return self.content(byte);
+        }
+        let comment = byte == b'/' && matches!(self.peek(1), Some(b'/' | b'*'));
+        if !byte.is_ascii_whitespace() && !comment {
+            self.after_end()?;
+            self.guesses.token(byte);
+        }
+        match byte {
+            b' ' | b'\t' => self.at += 1,
+            b'\n' | b'\r' => {
+                self.at += 1;
+                if self.ended == Ended::No {
+                    self.ended = Ended::Line;
+                }
             }
-            let comment = byte == b'/' && matches!(self.peek(1), Some(b'/' | b'*'));
-            if !byte.is_ascii_whitespace() && !comment {
-                self.after_end()?;
+            b'\'' | b'"' => self.string(byte),
+            b'`' => self.template()?,
+            b'/' if self.peek(1) == Some(b'/') => self.skip_line(),
+            b'/' if self.peek(1) == Some(b'*') => self.comment(),
+            b'/' if self.inside.last() == Some(&Inside::Tag) && self.peek(1) == Some(b'>') => {
+                self.leave();
+                self.at += 2;
             }
-            match byte {
-                b' ' | b'\t' => self.at += 1,
-                b'\n' | b'\r' => {
-                    self.at += 1;
-                    if self.ended == Ended::No {
-                        self.ended = Ended::Line;
-                    }
+            b'/' => self.slash()?,
+            b'(' | b'[' | b'{' => {
+                let head = std::mem::take(&mut self.head) && byte == b'(';
+                self.enter(if head { Inside::Head } else { Inside::Bracket })?;
+                self.at += 1;
+            }
+            b')' | b']' | b'}' => self.close(byte)?,
+            b'>' if self.inside.last() == Some(&Inside::Tag) && self.last != Last::Open => {
+                if let Some(inside) = self.inside.last_mut() {
+                    *inside = Inside::Content;
                 }
-                b'\'' | b'"' => self.string(byte),
-                b'`' => self.template()?,
-                b'/' if self.peek(1) == Some(b'/') => self.skip_line(),
-                b'/' if self.peek(1) == Some(b'*') => self.comment(),
-                b'/' if self.inside.last() == Some(&Inside::Tag) && self.peek(1) == Some(b'>') => {
-                    self.leave();
-                    self.at += 2;
-                }
-                b'/' => self.slash()?,
-                b'(' | b'[' | b'{' => {
-                    let head = std::mem::take(&mut self.head) && byte == b'(';
-                    self.enter(if head { Inside::Head } else { Inside::Bracket })?;
-                    self.at += 1;
-                }
-                b')' | b']' | b'}' => self.close(byte)?,
-                b'>' if self.inside.last() == Some(&Inside::Tag) && self.last != Last::Open => {
-                    if let Some(inside) = self.inside.last_mut() {
-                        *inside = Inside::Content;
-                    }
-                    self.at += 1;
-                }
-                b'<' if self.bytes[self.at..].starts_with(b"<!--") => return Err(TooDeep),
-                b'<' if self.is_element() => {
-                    self.enter(Inside::Tag)?;
-                    self.last = Last::Value;
-                    self.at += 1;
-                }
-                b';' => {
-                    self.at += 1;
-                    self.last = Last::Open;
-                    self.ended = Ended::Statement;
-                }
-                b'<' => {
-                    self.depth.angle()?;
-                    self.last = Last::Open;
-                    self.at += 1;
-                }
-                b'>' if self.at > 0 && self.bytes[self.at - 1] != b'=' => {
-                    self.depth.angle_end();
-                    self.depth.link()?;
-                    self.last = Last::Open;
-                    self.at += 1;
-                }
-                b',' => {
-                    self.depth.item();
-                    self.last = Last::Open;
-                    self.at += 1;
-                }
-                b'+' => {
-                    self.depth.plus()?;
-                    self.last = Last::Open;
-                    self.at += 1;
-                }
-                0x80.. if self.space().is_some() => self.at += self.space().unwrap_or(1),
-                b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | b'#' | b'\\' | 0x80.. => self.word()?,
-                b'0'..=b'9' => self.number(),
-                // A tag's `=` is followed by a value, and its `>` may come right after.
-                b'=' if self.inside.last() == Some(&Inside::Tag) => {
-                    self.depth.link()?;
-                    self.at += 1;
-                }
-                _ => {
-                    self.depth.link()?;
-                    self.last = Last::Open;
-                    self.at += 1;
-                }
+                self.at += 1;
+            }
+            b'<' if self.bytes[self.at..].starts_with(b"<!--") => return Err(TooDeep),
+            b'<' if self.is_element() => {
+                self.enter(Inside::Tag)?;
+                self.last = Last::Value;
+                self.at += 1;
+            }
+            b';' => {
+                self.at += 1;
+                self.last = Last::Open;
+                self.ended = Ended::Statement;
+            }
+            b'<' => {
+                self.depth.angle()?;
+                self.guesses.guess();
+                self.last = Last::Open;
+                self.at += 1;
+            }
+            b'>' if self.at > 0 && self.bytes[self.at - 1] != b'=' => {
+                self.depth.angle_end();
+                self.guesses.known();
+                self.depth.link()?;
+                self.last = Last::Open;
+                self.at += 1;
+            }
+            b',' => {
+                self.depth.item();
+                self.last = Last::Open;
+                self.at += 1;
+            }
+            b'+' => {
+                self.depth.plus()?;
+                self.last = Last::Open;
+                self.at += 1;
+            }
+            0x80.. if self.space().is_some() => self.at += self.space().unwrap_or(1),
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' | b'#' | b'\\' | 0x80.. => self.word()?,
+            b'0'..=b'9' => self.number(),
+            // A tag's `=` is followed by a value, and its `>` may come right after.
+            b'=' if self.inside.last() == Some(&Inside::Tag) => {
+                self.depth.link()?;
+                self.at += 1;
+            }
+            b'&' | b'|' if self.peek(1) == Some(byte) => {
+                self.depth.link()?;
+                self.guesses.no_type();
+                self.last = Last::Open;
+                self.at += 2;
+            }
+            _ => {
+                self.depth.link()?;
+                self.last = Last::Open;
+                self.at += 1;
             }
         }
         Ok(())
@@ -183,6 +210,7 @@ impl Scan<'_> {
 
     fn enter(&mut self, inside: Inside) -> Result<(), TooDeep> {
         self.depth.open()?;
+        self.guesses.open(self.bytes.get(self.at).copied().unwrap_or(b'{'), self.last == Last::Value);
         self.inside.push(inside);
         self.last = Last::Open;
         self.head = false;
@@ -192,6 +220,7 @@ impl Scan<'_> {
     fn leave(&mut self) {
         self.inside.pop();
         self.depth.close();
+        self.guesses.close();
         self.last = Last::Value;
     }
 
@@ -260,6 +289,7 @@ impl Scan<'_> {
         };
         if !goes_on {
             self.depth.next();
+            self.guesses.no_type();
         }
         Ok(())
     }
@@ -377,10 +407,15 @@ impl Scan<'_> {
                 self.last = Last::Open;
                 self.depth.link()
             }
+            b"infer" => {
+                self.last = Last::Open;
+                self.guesses.guess();
+                self.depth.link()
+            }
             b"typeof" | b"void" | b"delete" | b"new" | b"await" | b"yield" | b"in" | b"of" | b"instanceof"
-            | b"else" | b"do" | b"extends" | b"keyof" | b"infer" | b"readonly" | b"unique" | b"async" | b"class"
-            | b"function" | b"return" | b"throw" | b"case" | b"default" | b"as" | b"satisfies" | b"is" | b"asserts"
-            | b"export" | b"declare" | b"abstract" => {
+            | b"else" | b"do" | b"extends" | b"keyof" | b"readonly" | b"unique" | b"async" | b"class" | b"function"
+            | b"return" | b"throw" | b"case" | b"default" | b"as" | b"satisfies" | b"is" | b"asserts" | b"export"
+            | b"declare" | b"abstract" => {
                 self.last = Last::Open;
                 self.depth.link()
             }

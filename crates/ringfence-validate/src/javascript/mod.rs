@@ -3,6 +3,7 @@
 mod bounds;
 mod class;
 mod expression;
+mod guesses;
 mod pattern;
 mod statement;
 
@@ -18,6 +19,7 @@ use crate::language::Language;
 use crate::limits::Limits;
 use crate::reading::{Reading, unknown_code};
 use crate::span::Span;
+use bounds::{Elements, Types};
 
 /// Bytes from which on a text is tried in two ways alone.
 const LONG: usize = 256 * 1024;
@@ -27,16 +29,27 @@ static BOOK: LazyLock<Book> = LazyLock::new(|| Book::read(include_str!("../../da
 /// The step of `text`.
 pub(crate) fn read(reading: &mut Reading<'_>, language: Language, text: &str, origin: Origin) -> Step {
     let unknown = |unknown| unknown_code(language, origin.place(Span::new(0, text.len())), unknown);
-    if let Err(bound) = bounds::check(text, reading.limits, bounds::Elements::None) {
-        return unknown(Unknown::TooMuch { bound });
-    }
+    let types = match bounds::check(text, reading.limits, Elements::None) {
+        Ok(Types::TooManyGuesses) if language == Language::TypeScript => {
+            return unknown(Unknown::TooMuch { bound: "guesses" });
+        }
+        Ok(types) => types,
+        Err(bound) => return unknown(Unknown::TooMuch { bound }),
+    };
     let with_elements = (text.contains("</") || text.contains("/>"))
-        && bounds::check(text, reading.limits, bounds::Elements::Some).is_ok();
-    match parsed(language, text, 0, with_elements, reading.limits) {
+        && bounds::check(text, reading.limits, Elements::Some) == Ok(types);
+    match parsed(language, text, 0, Ways { elements: with_elements, types }, reading.limits) {
         Ok(Some(program)) => crate::code::read(reading, &BOOK, within, &program, origin),
         Ok(None) => unknown(Unknown::TooMuch { bound: "nesting" }),
         Err(why) => unknown(Unknown::Unreadable { why: why.chars().take(200).collect() }),
     }
+}
+
+/// The ways in which a text may be tried, beside the plain ones.
+#[derive(Clone, Copy)]
+struct Ways {
+    elements: bool,
+    types: Types,
 }
 
 /// The program of a text; nothing if it goes too deep, and why it cannot be read.
@@ -44,13 +57,15 @@ fn parsed(
     language: Language,
     text: &str,
     first: usize,
-    with_elements: bool,
+    ways: Ways,
     limits: &Limits,
 ) -> Result<Option<Program>, String> {
     let mut why = String::new();
     // What is long and no plain program is not tried in every way: each takes as long as the text.
     let most = if text.len() > LONG { 2 } else { usize::MAX };
-    for kind in kinds(language).into_iter().filter(|kind| with_elements || !kind.is_jsx()).take(most) {
+    let may =
+        |kind: &SourceType| (ways.elements || !kind.is_jsx()) && (ways.types == Types::May || !kind.is_typescript());
+    for kind in kinds(language).into_iter().filter(may).take(most) {
         let allocator = Allocator::default();
         let options =
             ParseOptions { allow_return_outside_function: true, enable_ident_hashes: false, ..ParseOptions::default() };
@@ -67,8 +82,8 @@ fn parsed(
 
 /// A text that a program runs, as a part of it.
 fn within(text: &str, first: usize, limits: &Limits) -> Option<Program> {
-    bounds::check(text, limits, bounds::Elements::None).ok()?;
-    parsed(Language::JavaScript, text, first, false, limits).ok().flatten()
+    let types = bounds::check(text, limits, Elements::None).ok()?;
+    parsed(Language::JavaScript, text, first, Ways { elements: false, types }, limits).ok().flatten()
 }
 
 /// The ways to read a text, the likeliest first: a module or a script, with elements or with types.

@@ -258,6 +258,17 @@ fn ordinary_programs_show_nothing_strange() {
 }
 
 #[test]
+fn a_text_that_is_guessed_at_too_often_is_too_much_with_types_and_unreadable_without() {
+    let text = "new a<(b=".repeat(30);
+    hostile(Language::TypeScript, &text, &["too much: guesses"]);
+    hostile(Language::JavaScript, &text, &["unreadable"]);
+    // What needs no guess as JavaScript is read as such.
+    let plain = format!("{}0{};require('child_process').exec('id -u')", "a<(b=".repeat(30), ")".repeat(30));
+    hostile(Language::TypeScript, &plain, &["too much: guesses"]);
+    check(&plain, &["shell id -u"]);
+}
+
+#[test]
 fn nesting_of_every_kind_is_bounded_before_it_is_parsed() {
     let many = |text: &str| text.repeat(200_000 / text.len());
     for source in [
