@@ -388,6 +388,7 @@ fn a_pattern_leads_where_it_would_in_any_case_of_its_letters() {
     let outside = project.folder.path().join("outside");
     fs::create_dir_all(&outside).unwrap();
     std::os::unix::fs::symlink(&outside, project.work().join("out")).unwrap();
+    std::os::unix::fs::symlink(project.work(), project.folder.path().join("other-name")).unwrap();
     for (agent, event, tool, key) in [
         (Agent::ClaudeCode, "PreToolUse", "Glob", "pattern"),
         (Agent::Gemini, "BeforeTool", "glob", "pattern"),
@@ -396,6 +397,13 @@ fn a_pattern_leads_where_it_would_in_any_case_of_its_letters() {
         check(&project, agent, &call(event, tool, json!({ key: "OUT/*" })), false, "fs.workspace");
         check(&project, agent, &call(event, tool, json!({ key: "SRC/*.rs" })), true, "");
         check(&project, agent, &call(event, tool, json!({ key: "src/*.rs" })), true, "");
+        // By another name of the workspace it leads to the same places.
+        let by_link = |pattern: &str| {
+            let cwd = project.folder.path().join("other-name");
+            json!({ "hook_event_name": event, "tool_name": tool, "tool_input": { key: pattern }, "cwd": cwd })
+        };
+        check(&project, agent, &by_link("OUT/*"), false, "fs.workspace");
+        check(&project, agent, &by_link("SRC/*.rs"), true, "");
     }
     let many = |include: &str| call("BeforeTool", "read_many_files", json!({ "include": [include] }));
     check(&project, Agent::Gemini, &many("Out/x.txt"), false, "fs.workspace");

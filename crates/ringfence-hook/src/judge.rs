@@ -147,8 +147,13 @@ impl Judge {
 
     /// The paths below the workspace that `path` names where the case of letters does not count, as patterns of some tools have it.
     pub(crate) fn spellings(&self, call: &Call, path: &str) -> Result<Vec<String>, Refusal> {
-        let workspace = &self.ground.workspace;
-        let found = spellings(workspace, &self.folder(call).join(path)).map_err(|reason| unreadable(path, reason))?;
+        // An agent may be in the workspace by another name, which a link gives it: by each of them it is the same folder.
+        let mut found = Vec::new();
+        for name in self.all_names(call, path)?.iter().flatten() {
+            found.extend(spellings(&self.ground.workspace, name).map_err(|reason| unreadable(path, reason))?);
+        }
+        found.sort();
+        found.dedup();
         Ok(found.into_iter().map(|path| path.to_string_lossy().into_owned()).collect())
     }
 
