@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -56,6 +56,9 @@ pub enum LedgerError {
     },
 }
 
+/// As often as this a file that is not in its place any more is opened anew.
+const MOST_REOPENED: u32 = 3;
+
 /// The ledger of one state folder, shared with other processes.
 #[derive(Debug)]
 pub struct Ledger {
@@ -85,27 +88,8 @@ impl Ledger {
     /// Opens the ledger of `state`, and makes it if it is missing.
     pub fn open(state: &StateFolder) -> Result<Self, LedgerError> {
         let path = state.path().join(FILE);
-        let open = |path: &Path| {
-            OpenOptions::new()
-                .read(true)
-                .append(true)
-                .create(true)
-                .mode(0o600)
-                .open(path)
-                .map_err(|source| LedgerError::Io { attempt: "open", path: path.to_owned(), source })
-        };
-        let log = open(&path)?;
-        let anchor_path = state.path().join(ANCHOR);
-        let anchor = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&anchor_path)
-            .map_err(|source| LedgerError::Io { attempt: "open the anchor of", path: anchor_path, source })?;
-        let known = End { size: 0, next_seq: 0, hash: NO_RECORD.to_owned(), torn: false };
-        Ok(Self { path, writer: Mutex::new(Writer { log, anchor, known }) })
+        let writer = Writer::open(&path)?;
+        Ok(Self { path, writer: Mutex::new(writer) })
     }
 
     /// Where it is.
@@ -121,7 +105,15 @@ impl Ledger {
             let path = self.path.clone();
             move |source| LedgerError::Io { attempt, path, source }
         };
-        rustix::fs::flock(&writer.log, FlockOperation::LockExclusive).map_err(|errno| failed("lock")(errno.into()))?;
+        let mut tries = 0;
+        while !writer.lock_at(&self.path)? {
+            tries += 1;
+            if tries > MOST_REOPENED {
+                return Err(failed("find")(io::Error::other("it is moved away again and again")));
+            }
+            // The lock goes with the file.
+            *writer = Writer::open(&self.path)?;
+        }
         let written = writer.append_locked(&self.path, entries, durability);
         // The lock is shared by all holders of the descriptor, so it is given back by hand. That cannot be what stops a
         // run: it also ends with the process.
@@ -131,6 +123,37 @@ impl Ledger {
 }
 
 impl Writer {
+    fn open(path: &Path) -> Result<Self, LedgerError> {
+        let failed = |attempt, path: &Path| {
+            let path = path.to_owned();
+            move |source| LedgerError::Io { attempt, path, source }
+        };
+        let mut ours = OpenOptions::new();
+        ours.read(true).create(true).mode(0o600);
+        let log = ours.clone().append(true).open(path).map_err(failed("open", path))?;
+        let anchor_path = path.with_file_name(ANCHOR);
+        let anchor = ours.write(true).truncate(false).open(&anchor_path);
+        let anchor = anchor.map_err(failed("open the anchor of", &anchor_path))?;
+        let known = End { size: 0, next_seq: 0, hash: NO_RECORD.to_owned(), torn: false };
+        Ok(Self { log, anchor, known })
+    }
+
+    /// Locks the file that is open, and tells whether it is still the one at `path`: somebody may have moved it away to begin a new one.
+    fn lock_at(&self, path: &Path) -> Result<bool, LedgerError> {
+        let failed = |attempt| move |source| LedgerError::Io { attempt, path: path.to_owned(), source };
+        rustix::fs::flock(&self.log, FlockOperation::LockExclusive).map_err(|errno| failed("lock")(errno.into()))?;
+        let open = self.log.metadata().map_err(failed("look at"))?;
+        match std::fs::metadata(path) {
+            Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => {
+                // Others may still be able to.
+                rustix::fs::flock(&self.log, FlockOperation::Unlock).map_err(|errno| failed("unlock")(errno.into()))?;
+                Err(failed("look at")(error))
+            }
+        }
+    }
+
     fn append_locked(&mut self, path: &Path, entries: &[Entry], durability: Durability) -> Result<(), LedgerError> {
         let failed = |attempt| {
             let path = path.to_owned();

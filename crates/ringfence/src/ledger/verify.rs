@@ -168,6 +168,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_after_the_ledger_was_moved_away_is_in_a_new_one_and_not_lost() {
+        let case = Case::new(0);
+        let ledger = Ledger::open(&case.state).unwrap();
+        append(&ledger, 1);
+        let moved = case.state.path().join("moved");
+        fs::rename(case.state.path().join(FILE), &moved).unwrap();
+        append(&ledger, 2);
+        append(&ledger, 3);
+        assert_eq!(fs::read_to_string(&moved).unwrap().lines().count(), 1);
+        assert_eq!(verify(&case.state).unwrap(), Verified { good: 2, problems: Vec::new() });
+    }
+
+    #[test]
     fn s09_an_edited_line_is_reported() {
         let case = Case::new(5);
         let mut lines = case.lines();
