@@ -16,6 +16,10 @@ use super::objects::{ObjectId, Objects};
 /// Larger files are not merged.
 const MOST_MERGED: u64 = 1024 * 1024;
 
+/// Neither are texts of which more lines than this lie between the first and the last that differ, on both sides together: the time it
+/// takes grows with the square of it.
+const MOST_LINES_APART: usize = 10_000;
+
 /// Exactly what is at a place of the host, or is to be there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exact {
@@ -214,6 +218,9 @@ impl Look<'_> {
                 let [Some(base), Some(ours), Some(theirs)] = texts else {
                     return Ok(Comparison::Conflict(Conflict::ChangedMeanwhile));
                 };
+                if is_far(&base, &ours) || is_far(&base, &theirs) || is_far(&ours, &theirs) {
+                    return Ok(Comparison::Conflict(Conflict::ChangedMeanwhile));
+                }
                 let Ok(merged) = diffy::merge_bytes(&base, &ours, &theirs) else {
                     return Ok(Comparison::Conflict(Conflict::SameLines));
                 };
@@ -252,8 +259,26 @@ pub fn difference(step: &Step, host: &Held, kept: &Objects) -> io::Result<Option
         (None, Some(_)) => None,
     };
     let (Some(old), Some(new)) = (old, new) else { return Ok(None) };
+    if is_far(&old, &new) {
+        return Ok(None);
+    }
     let (old, new) = (String::from_utf8_lossy(&old), String::from_utf8_lossy(&new));
     Ok(Some(diffy::create_patch(&old, &new).to_string()))
+}
+
+/// Whether two texts differ in more than is compared line by line.
+fn is_far(one: &[u8], other: &[u8]) -> bool {
+    let lines = |bytes: &'_ [u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+    if lines(one) + lines(other) <= MOST_LINES_APART {
+        return false;
+    }
+    let (one, other): (Vec<_>, Vec<_>) =
+        (one.split(|byte| *byte == b'\n').collect(), other.split(|byte| *byte == b'\n').collect());
+    let alike = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
+    let most = one.len().min(other.len()) - alike;
+    let alike_at_the_end =
+        one.iter().rev().zip(other.iter().rev()).take(most).take_while(|(one, other)| one == other).count();
+    one.len() + other.len() - 2 * (alike + alike_at_the_end) > MOST_LINES_APART
 }
 
 /// A kept content, if it can be merged.
@@ -281,4 +306,22 @@ pub(super) fn is_node(found: &Found, node: &Node, hash: impl FnOnce() -> io::Res
         (Node::Other(kind), FoundKind::Other(now)) => kind == now,
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_far;
+
+    #[test]
+    fn texts_that_differ_in_very_many_lines_are_not_merged_and_long_ones_that_differ_in_few_are() {
+        let text = |line: &str, count: usize| line.repeat(count).into_bytes();
+        assert!(is_far(&text("a\n", 500_000), &text("b\n", 500_000)));
+        assert!(is_far(&text("a\n", 20_000), b""));
+        let long = text("a\n", 500_000);
+        assert!(!is_far(&long, &[long.as_slice(), b"b\n"].concat()));
+        assert!(!is_far(&long, &[b"b\n", long.as_slice()].concat()));
+        assert!(!is_far(&long, &[&long[..500_000], b"b\n", &long[500_000..]].concat()));
+        assert!(!is_far(&long, &long) && !is_far(b"", b"") && !is_far(b"a", b"b\n"));
+        assert!(!is_far(&text("a\n", 4_000), &text("b\n", 4_000)));
+    }
 }
