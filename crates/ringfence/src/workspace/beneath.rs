@@ -268,8 +268,16 @@ impl Folder<'_> {
     pub fn make_link(&self, name: &OsStr, target: &OsStr, owner: Option<Owner>) -> io::Result<()> {
         rustix::fs::symlinkat(target, self, name)?;
         if let Some((user, group)) = owner {
+            let made =
+                rustix::fs::openat(self, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+            let stat = rustix::fs::fstat(&made)?;
+            // As with a folder: what somebody else put here meanwhile is not given away.
+            let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink && stat.st_nlink == 1;
+            if stat.st_uid != rustix::process::geteuid().as_raw() || !is_link {
+                return Err(io::Error::other("somebody else put something where a link was being made"));
+            }
             let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
-            rustix::fs::chownat(self, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
+            rustix::fs::chownat(&made, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
         }
         Ok(())
     }
