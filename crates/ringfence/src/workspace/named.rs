@@ -48,9 +48,9 @@ impl Named {
     }
 }
 
-/// A path, and the one in the project that it stands for.
+/// A path, and those in the project that it stands for.
 fn in_project(path: PathBuf) -> impl Iterator<Item = PathBuf> {
-    let copied = Place::new(path.clone()).ok().and_then(|place| copied(&place));
+    let copied = Place::new(path.clone()).map(|place| copied(&place)).unwrap_or_default();
     std::iter::once(path).chain(copied)
 }
 
@@ -76,6 +76,11 @@ mod tests {
             assert!(named.denied(Path::new(denied), Meant::File).is_some(), "{denied}");
         }
         assert!(named.denied(Path::new("a/.ssh"), Meant::Folder).is_some());
+        // In a copy of the project, in whichever of several that lie within each other.
+        for copied in ["x/secrets/y", "x/secrets/.claude/worktrees/y/z", "x/.claude/worktrees/y/secrets/z"] {
+            assert!(named.denied(&Path::new(".claude/worktrees").join(copied), Meant::File).is_some(), "{copied}");
+        }
+        assert_eq!(named.denied(Path::new(".claude/worktrees/x/.claude/worktrees/y/z"), Meant::File), None);
         for free in ["src/main.rs", ".env.example", "environment", "", "/", "a/secrets.rs"] {
             assert_eq!(named.denied(Path::new(free), Meant::File), None, "{free}");
         }

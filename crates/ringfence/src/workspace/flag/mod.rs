@@ -23,7 +23,7 @@ use serde::Serialize;
 use self::contents::{Check, Text, counts, is_git_config};
 use self::links::{Leads, Nodes, leads};
 pub(crate) use self::patterns::{Denied, Patterns};
-use self::rules::{Fit, in_copy, under};
+use self::rules::{Fit, in_copies, under};
 use super::change::{Before, Change, ChangeSet, Node, Place, WasKind};
 use super::objects::{ObjectId, Objects};
 
@@ -105,9 +105,9 @@ pub fn asked_about(place: &Place) -> Option<&'static Rule> {
     fitting.map(|(rule, _)| rule).find(|rule| rule.protected || rule.check == Check::Name && !rule.daily)
 }
 
-/// The place in the project that one within a copy of it stands for, by a folded name; nothing where it lies in none.
-pub(crate) fn copied(place: &Place) -> Option<PathBuf> {
-    in_copy(&names::folded(place)).map(|names| names.iter().collect())
+/// The places in the project that one within copies of it stands for, by folded names; nothing where it lies in none.
+pub(crate) fn copied(place: &Place) -> Vec<PathBuf> {
+    in_copies(&names::folded(place)).map(|names| names.iter().collect()).collect()
 }
 
 struct Court<'a> {
@@ -162,8 +162,8 @@ impl Court<'_> {
             return Judgement::Denied(rule.as_str().to_owned());
         }
         let folded = names::folded(&change.place);
-        let copied: Option<PathBuf> = in_copy(&folded).map(|names| names.iter().collect());
-        if let Some(rule) = copied.and_then(|path| Patterns::naming(&self.deny.folded, &path, becomes.is_folder())) {
+        let mut copied = in_copies(&folded).map(|names| names.iter().collect::<PathBuf>());
+        if let Some(rule) = copied.find_map(|path| Patterns::naming(&self.deny.folded, &path, becomes.is_folder())) {
             return Judgement::Denied(rule.as_str().to_owned());
         }
         let mut flags = self.by_rules(change, becomes, &folded);
@@ -298,8 +298,8 @@ impl Court<'_> {
         }
         let exact = Patterns::naming(&self.protect.exact, path, becomes.is_folder());
         let by_fold = |path: &Path| Patterns::naming(&self.protect.folded, path, becomes.is_folder());
-        let rule =
-            exact.or_else(|| by_fold(&folded_path)).or_else(|| by_fold(&in_copy(folded)?.iter().collect::<PathBuf>()));
+        let in_copies = || in_copies(folded).find_map(|names| by_fold(&names.iter().collect::<PathBuf>()));
+        let rule = exact.or_else(|| by_fold(&folded_path)).or_else(in_copies);
         let rule = rule.map(Glob::as_str).or(self.protect.unreadable.as_deref());
         // What a rule of ours says already is not said again in the policy's words.
         if let Some(rule) = rule.filter(|_| !flags.iter().any(|flag| flag.protected)) {

@@ -45,10 +45,11 @@ impl Rule {
     }
 }
 
-/// The path in the project that a path within one of its copies stands for, by folded names; nothing where it lies in none.
-pub(super) fn in_copy(path: &[String]) -> Option<&[String]> {
+/// The paths in the project that a path within its copies stands for, by folded names: one for each copy around it, as a copy may hold
+/// another.
+pub(super) fn in_copies(path: &[String]) -> impl Iterator<Item = &[String]> {
     let copies = || rules().iter().flat_map(|rule| &rule.copies);
-    (0..path.len()).rev().find_map(|start| {
+    (0..path.len()).rev().filter_map(move |start| {
         let rest = path.get(start..)?;
         let copies = copies().find(|copies| copies.iter().zip(rest).filter(|(a, b)| a == b).count() == copies.len())?;
         rest.get(copies.len() + 1..).filter(|rest| !rest.is_empty())

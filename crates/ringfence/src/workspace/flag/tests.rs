@@ -192,6 +192,11 @@ fn f21_what_protects_an_agents_settings_leaves_its_work_trees_and_other_patterns
     for place in ["src/a.rs", "deploy/a", ".claude/settings.json"] {
         case = case.adds(&format!(".claude/worktrees/x/{place}"), "x");
     }
+    // A copy within a copy stands for both.
+    let nested = Case { protect: case.protect.clone(), ..Case::default() };
+    let nested = nested.adds(".claude/worktrees/x/deploy/.claude/worktrees/y/z", "x");
+    assert_eq!(nested.rules(), [vec!["policy.protect"]]);
+
     case = case.with(".claude/worktrees", Before::Nothing, Some(Node::Folder { mode: 0o755 }));
     case = case.with(".claude/worktrees/x", Before::Nothing, Some(Node::Folder { mode: 0o755 }));
     case = case.links(".claude/worktrees/y", "x").adds(".claude/agents/a.md", "x");
