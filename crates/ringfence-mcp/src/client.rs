@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ringfence::loop_guard::{Circle, Ended, Stuck};
 use ringfence::session::SessionEnded;
+use ringfence::workspace::ObjectId;
 use ringfence::{LoopGuard, RunId, Session};
 use rmcp::task_manager::TaskManager;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -40,6 +41,8 @@ pub(crate) struct Client {
     opening: Arc<Semaphore>,
     /// Whose changes it may look at, newest last.
     known: Mutex<VecDeque<RunId>>,
+    /// Which changes of them it was shown last, by the name of these changes.
+    shown: Mutex<BTreeMap<RunId, ObjectId>>,
     used: Mutex<Duration>,
     guard: Mutex<Guard>,
     pub(crate) artifacts: Mutex<Artifacts>,
@@ -75,6 +78,7 @@ impl Client {
             sandboxes: Mutex::default(),
             opening: Arc::new(Semaphore::new(limits.sandboxes)),
             known: Mutex::default(),
+            shown: Mutex::default(),
             used: Mutex::default(),
             guard: Mutex::new(Guard::new(&limits)),
             artifacts: Mutex::default(),
@@ -170,9 +174,20 @@ impl Client {
         let mut known = lock(&self.known);
         known.retain(|other| *other != run);
         if known.len() == MOST_RUNS {
-            known.pop_front();
+            let oldest = known.pop_front();
+            oldest.map(|oldest| lock(&self.shown).remove(&oldest));
         }
         known.push_back(run);
+    }
+
+    /// Takes note of what was shown of the changes of a run.
+    pub(crate) fn showed(&self, run: &RunId, changes: ObjectId) {
+        lock(&self.shown).insert(run.clone(), changes);
+    }
+
+    /// Whether these changes of a run are those that were shown last, or none were.
+    pub(crate) fn is_as_shown(&self, run: &RunId, changes: ObjectId) -> bool {
+        lock(&self.shown).get(run).is_none_or(|shown| *shown == changes)
     }
 
     /// Whether a run is one of its own. One that never was and one of somebody else answer alike.

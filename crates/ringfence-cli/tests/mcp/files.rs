@@ -185,10 +185,56 @@ fn a_yes_never_reaches_further_than_the_names_that_were_shown() {
     let some = client.call("changes_apply", json!({ "runId": run, "paths": ["new1", "old", "a\nb"] }));
     assert_eq!(some["isError"], false, "{some}");
     let message = client.asked[0]["params"]["message"].as_str().unwrap();
-    for line in ["rule: changes.apply", "  add \"new1\"", "  remove \"old\"", "  add \"a\\nb\""] {
+    let lines = [
+        "rule: changes.apply",
+        "  add \"new1\" (+1 -0 lines)",
+        "  remove \"old\" (+0 -1 lines)",
+        "  add \"a\\nb\" (+1 -0 lines)",
+    ];
+    for line in lines {
         assert!(message.lines().any(|shown| shown == line), "{line}: {message}");
     }
     assert_eq!((stage.read("new1").as_deref(), stage.read("old"), stage.read("new2")), (Some("1\n"), None, None));
+}
+
+#[test]
+fn changes_that_went_on_since_they_were_shown_are_looked_at_again_before_anybody_is_asked() {
+    let Some(stage) = walled() else { return };
+    let mut client = Connection::open_with(&stage, Protocol::Initialize, &[], json!({ "elicitation": {} }), &[]);
+    client.answer = json!({ "action": "accept", "content": { "approve": true } });
+    let sandbox = client.sandbox();
+    let which = json!({ "sandboxId": sandbox });
+    let run = |client: &mut Connection, command: &str| {
+        let ran = client.call("sandboxed_code_run", json!({ "command": command, "sandboxId": sandbox }));
+        assert_eq!(ran["isError"], false, "{ran}");
+    };
+    run(&mut client, "echo 1 > made");
+    assert_eq!(client.call("changes_diff", which.clone())["isError"], false);
+    run(&mut client, "echo 2 > made");
+    let refused = client.call("changes_apply", which.clone());
+    assert!(text(&refused).contains("others than those that changes_diff showed"), "{refused}");
+    assert!(client.asked.is_empty(), "{:?}", client.asked);
+    assert_eq!(stage.read("made"), None);
+    // The twin: shown again, they are asked about.
+    assert_eq!(client.call("changes_diff", which.clone())["isError"], false);
+    let applied = client.call("changes_apply", which);
+    assert_eq!((&applied["isError"], stage.read("made").as_deref()), (&json!(false), Some("2\n")), "{applied}");
+}
+
+#[test]
+fn an_edit_that_would_make_a_file_very_long_is_refused_before_it_is_made() {
+    let Some(stage) = walled() else { return };
+    stage.write("a", "x".repeat(100_000));
+    let mut client = Connection::open(&stage, Protocol::Stateless);
+    let sandbox = client.sandbox();
+    let mut edit = |new: usize| {
+        let new = "y".repeat(new);
+        client.call("files_edit", json!({ "sandboxId": sandbox, "path": "a", "old": "x", "new": new, "all": true }))
+    };
+    let long = edit(50_000);
+    assert!(long["isError"] == true && text(&long).contains("longer than"), "{long}");
+    let short = edit(2);
+    assert_eq!(short["structuredContent"]["replaced"], 100_000, "{short}");
 }
 
 #[test]

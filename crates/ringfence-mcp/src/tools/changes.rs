@@ -11,7 +11,7 @@ use ringfence::workspace::diff::{Body, Effort, Hunk, LookedAt, Row, Sign, compar
 use ringfence::workspace::flag::Judgement;
 use ringfence::workspace::kept::{self, Kept};
 use ringfence::workspace::selection::Selection;
-use ringfence::workspace::{ChangeSet, Place};
+use ringfence::workspace::{ChangeSet, ObjectId, Place};
 use ringfence::{Approval, Ask, Ledger, StateFolder};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -87,9 +87,16 @@ async fn aside<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> R
 
 pub(super) async fn diff(call: &Call, which: Which) -> Result<Said, Problem> {
     match find(call, &which).await? {
-        Some(found) => aside(move || show(&found)).await,
+        Some(found) => {
+            call.client.showed(&found.set.run_id, named(&found.set)?);
+            aside(move || show(&found)).await
+        }
         None => Ok(Said::well("Nothing was changed.", json!({ "changes": [], "diff": "", "truncated": false }))),
     }
+}
+
+fn named(set: &ChangeSet) -> Result<ObjectId, Problem> {
+    apply::name_of_changes(set).map_err(|error| failed("what it changed could not be read", &error))
 }
 
 fn show(found: &Found) -> Said {
@@ -185,16 +192,26 @@ pub(super) async fn apply(call: &Call, which: Which) -> Result<Said, Problem> {
     let Some(found) = find(call, &which).await? else {
         return Ok(Said::well("Nothing was changed.", json!({ "applied": [], "same": 0, "left": [] })));
     };
+    // A program may have gone on since: what a person looked at is what they agree to.
+    let changes = named(&found.set)?;
+    if !call.client.is_as_shown(&found.set.run_id, changes) {
+        return Err(Problem::fixable("the changes are others than those that changes_diff showed last")
+            .advise("Look at them again with changes_diff, and tell the person what is new."));
+    }
+    // An answer may come with another call.
+    call.client.showed(&found.set.run_id, changes);
     // Not held while a person thinks: others may want to apply something, too.
-    let (found, proposal) = aside(move || {
-        let proposal = propose(&found);
-        proposal.map(|proposal| (found, proposal))
+    let (found, proposal, amounts) = aside(move || {
+        let proposal = propose(&found)?;
+        let amounts = amounts(&found, &proposal.steps);
+        Ok((found, proposal, amounts))
     })
     .await??;
     if proposal.steps.is_empty() {
         return Ok(told(&found.set, &[], proposal.same.len(), &proposal.left, None));
     }
-    let Some((question, approved)) = question(&found.set.workspace, &proposal.steps, proposal.left.len()) else {
+    let Some((question, approved)) = question(&found.set.workspace, &proposal.steps, &amounts, proposal.left.len())
+    else {
         let count = proposal.steps.len();
         return Err(Problem::fixable(format!("a person has to see every name, and {count} of them are too many to show"))
             .advise(format!(
@@ -220,6 +237,28 @@ fn propose(found: &Found) -> Result<Proposal, Problem> {
     Ok(apply::propose(set, kept, &host, selection, Flagged::Leave))
 }
 
+/// How much of each text is new, and how much is gone; nothing of what is no text.
+type Amounts = BTreeMap<Place, (usize, usize)>;
+
+fn amounts(found: &Found, steps: &[Step]) -> Amounts {
+    let Found { kept, set, selection } = found;
+    if steps.len() > MOST_NAMED {
+        return Amounts::new();
+    }
+    let mut effort = Effort::default();
+    look_at(set, &kept.objects(), selection, |seen| {
+        let named = |row: &&Row| {
+            let place = set.changes.get(row.change).map(|change| &change.place);
+            steps.iter().any(|step| Some(&step.place) == place)
+        };
+        let amount = |row: &Row| match compare(set, row, seen.contents, &mut effort) {
+            body @ Body::Text(_) => Some((set.changes.get(row.change)?.place.clone(), body.lines())),
+            _ => None,
+        };
+        seen.rows.iter().filter(named).filter_map(amount).collect()
+    })
+}
+
 /// What a person agreed to: each place, and what is done there.
 type Approved = BTreeMap<Place, &'static str>;
 
@@ -232,13 +271,14 @@ fn deed(step: &Step) -> &'static str {
 }
 
 /// The question, and what a yes to it is a yes to: the places whose whole names stand in it. Nothing when not all of them fit.
-fn question(workspace: &Path, steps: &[Step], left: usize) -> Option<(Shown, Approved)> {
+fn question(workspace: &Path, steps: &[Step], amounts: &Amounts, left: usize) -> Option<(Shown, Approved)> {
     if steps.len() > MOST_NAMED {
         return None;
     }
     let (mut lines, mut approved) = (Vec::new(), Approved::new());
     for step in steps {
-        lines.push(format!("{} {}", deed(step), quoted(step.place.as_path())));
+        let amount = amounts.get(&step.place).map(|(added, removed)| format!(" (+{added} -{removed} lines)"));
+        lines.push(format!("{} {}{}", deed(step), quoted(step.place.as_path()), amount.unwrap_or_default()));
         approved.insert(step.place.clone(), deed(step));
     }
     let mut reason = "it changes files of yours".to_owned();
@@ -307,7 +347,7 @@ mod tests {
     }
 
     fn ask(steps: &[Step]) -> Option<(Shown, Approved)> {
-        question(Path::new("/w"), steps, 0)
+        question(Path::new("/w"), steps, &Amounts::new(), 0)
     }
 
     #[test]

@@ -18,6 +18,8 @@ use crate::tell;
 
 /// Of a file that is read or edited.
 const MOST_READ: usize = 256 * 1024;
+/// Of what an edit makes of a file.
+const MOST_EDITED: usize = 4 * 1024 * 1024;
 /// Of a list.
 const MOST_ENTRIES: usize = 1000;
 /// Of matches.
@@ -228,10 +230,20 @@ pub(super) async fn edit(call: &Call, arguments: Edit) -> Result<Said, Problem> 
                 .advise("Write more of what is around it, or set `all`."));
         }
     }
+    if edited(&before, found, &arguments).is_none_or(|bytes| bytes > MOST_EDITED) {
+        return Err(Problem::never(format!("the file would be longer than {MOST_EDITED} bytes"))
+            .advise("Write it with a program, by sandboxed_code_run."));
+    }
     let after = before.replace(&arguments.old, &arguments.new);
     put(call, &place, &path, after.into_bytes(), Append::No).await?;
     let text = format!("Replaced it {found} times in {}, in the sandbox.", path.display());
     Ok(Said::well(text, json!({ "path": path.to_string_lossy(), "replaced": found })))
+}
+
+/// How long a file will be, in which something was found so often. It is known before any of it is made: this is outside of every wall.
+fn edited(before: &str, found: usize, arguments: &Edit) -> Option<usize> {
+    let stays = before.len().checked_sub(found.checked_mul(arguments.old.len())?)?;
+    stays.checked_add(found.checked_mul(arguments.new.len())?)
 }
 
 pub(super) async fn search(call: &Call, arguments: Search) -> Result<Said, Problem> {

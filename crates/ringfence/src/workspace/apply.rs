@@ -423,6 +423,11 @@ pub fn name_of(set: &ChangeSet) -> io::Result<ObjectId> {
     Ok(ObjectId::of(&postcard::to_extend(set, kept::VERSION.to_vec()).map_err(io::Error::other)?))
 }
 
+/// Names what a set changes, whenever it was looked at: the same changes have the same name.
+pub fn name_of_changes(set: &ChangeSet) -> io::Result<ObjectId> {
+    Ok(ObjectId::of(&postcard::to_stdvec(&set.changes).map_err(io::Error::other)?))
+}
+
 /// How far a kept set was applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
