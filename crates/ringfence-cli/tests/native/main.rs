@@ -31,6 +31,7 @@ mod network;
 mod origin;
 mod probe;
 mod resources;
+mod rows;
 mod secrets;
 mod session_asking;
 mod sessions;
