@@ -256,6 +256,9 @@ fn text_and_exact(bytes: Vec<u8>) -> (String, Option<String>) {
     }
 }
 
+/// Letters of a program's name that are shown.
+const MOST_SHOWN: usize = 200;
+
 /// Whether this is one word that has others in it.
 fn is_line(argv: &[OsString]) -> bool {
     let [word] = argv else { return false };
@@ -274,14 +277,22 @@ impl Failure {
         Self { kind, chain, hint: None }
     }
 
-    /// Knowing what was to be run: a whole line where a program's name was expected is for a shell.
+    /// Knowing what was to be run: what is missing has a name, and a whole line where a program's name was expected is for a shell.
     #[must_use]
     pub(crate) fn of(self, work: &Work) -> Self {
-        match work {
-            Work::Argv(argv) if self.kind == FailureKind::NotFound && is_line(argv) => {
-                self.hint("no program has that name: for a line of the shell, use `ringfence run --shell LINE`")
+        let (FailureKind::NotFound, Work::Argv(argv)) = (self.kind, work) else { return self };
+        if is_line(argv) {
+            return self.hint("no program has that name: for a line of the shell, use `ringfence run --shell LINE`");
+        }
+        match argv.first() {
+            // Where it was looked for outside, it is named already. The kernel does not name it, and says the same of a script's interpreter.
+            Some(program) if self.chain.len() > 1 => {
+                let shown: String = program.to_string_lossy().escape_debug().take(MOST_SHOWN).collect();
+                let chain = vec![format!("`{shown}` was not found inside")];
+                let hint = "check the spelling, or install it where the sandbox can see it; a script also needs the interpreter of its first line";
+                Self { chain, ..self }.hint(hint)
             }
-            Work::Argv(_) | Work::Shell(_) | Work::Code { .. } | Work::Place => self,
+            _ => self,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Attacks on process 1 inside, which keeps the program and talks to the supervisor.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use ringfence_testkit::canary::{ProcessCanary, secret};
 
@@ -170,4 +171,16 @@ fn huge_arguments_and_environments_are_passed_or_refused_and_never_hang() {
     let ended = run(&stage, Wall::Native, &flags, &["sh", "-c", "echo ${#BIG}"]).run().expect(0, &[]);
     assert_eq!(ended.text().trim(), long.len().to_string());
     assert!(begin.elapsed() < SOON);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let Some(stage) = walled() else { return };
+    stage.write("script", "#!/no/such/interpreter\n");
+    fs::set_permissions(stage.work().join("script"), fs::Permissions::from_mode(0o755)).unwrap();
+    for program in ["no-such-program", "./script"] {
+        let named = format!("`{program}` was not found inside");
+        let told = run(&stage, Wall::Native, &[], &[program, "a"]).run();
+        told.expect(127, &[&named, "check the spelling", "interpreter of its first line"]);
+    }
 }
