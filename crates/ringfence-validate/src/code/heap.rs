@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::few::Few;
 use super::quick::QuickMap;
 use super::scope::joined;
-use super::value::{Held, Value};
+use super::value::{Held, Learned, Value};
 use crate::span::Span;
 
 /// Changes of one container that are told apart; at least two, since the earlier ones become part of the next.
@@ -118,10 +118,8 @@ impl Heap {
         for number in &sites {
             let site = self.sites.entry(*number).or_default();
             site.changed = now;
-            if handed && !site.always.as_ref().is_some_and(|always| is_enough(always, &held)) {
-                news |= site.looked_at && !site.always.as_ref().is_some_and(|always| always.covers(&held));
-                site.always =
-                    Some(site.always.as_ref().map_or_else(|| Rc::clone(&held), |before| joined(before, &held)));
+            if handed {
+                news |= add_always(site, &held);
             }
             if site.puts.len() >= PUTS {
                 let (_, first) = site.puts.remove(0);
@@ -155,11 +153,17 @@ impl Heap {
 
     fn look(&mut self, held: &Held) -> Option<Held> {
         let mut now: Option<Held> = None;
+        // One that is made at one of several places is changed for all of them at once.
+        let mut seen: Vec<*const Value> = Vec::new();
         for number in &held.made.sites {
             let Some(site) = self.sites.get_mut(number) else { continue };
             site.looked_at = true;
             let later = site.puts.iter().rev().take_while(|(when, _)| *when > held.made.until).map(|(_, put)| put);
             for put in later.chain(&site.always) {
+                if seen.contains(&Rc::as_ptr(put)) {
+                    continue;
+                }
+                seen.push(Rc::as_ptr(put));
                 // The newest first: of a word that reads in several ways, the first counts.
                 let before = now.as_ref().unwrap_or(held);
                 if !Rc::ptr_eq(put, before) && !before.has_all_of(put) {
@@ -171,8 +175,21 @@ impl Heap {
     }
 }
 
-/// Whether one more change of a container makes no difference: nothing is new, or it is so large that its items are not told apart.
-fn is_enough(always: &Value, held: &Value) -> bool {
-    let large = |value: &Value| value.items.as_ref().is_some_and(|items| items.len() > LARGE);
-    (large(always) && always.flows.covers(&held.flows)) || always.has_all_of(held)
+/// Adds to what a container holds for good. Whether that is news to somebody who looked at it before.
+fn add_always(site: &mut Site, held: &Held) -> bool {
+    let Some(always) = &site.always else {
+        site.always = Some(Rc::clone(held));
+        return site.looked_at;
+    };
+    // One more change makes no difference where it is so large that its items are not told apart.
+    let is_large = always.items.as_ref().is_some_and(|items| items.len() > LARGE);
+    if is_large && always.flows.covers(&held.flows) {
+        return false;
+    }
+    let learned = always.learns(held);
+    if learned == Learned::Nothing {
+        return false;
+    }
+    site.always = Some(Rc::new(Value::clone(always).or(held)));
+    learned == Learned::News && site.looked_at
 }

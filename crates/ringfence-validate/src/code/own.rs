@@ -10,7 +10,7 @@ use super::few::Few;
 use super::flows::Flows;
 use super::scope::{Home, Of, joined};
 use super::tree::{Class, Function, How, Param, Pattern, Statement, Takes};
-use super::value::{Field, Held, Value};
+use super::value::{Field, Held, Learned, Value};
 use super::walk::Walk;
 use crate::analysis::Origin;
 use crate::text::{Hole, Text};
@@ -165,10 +165,13 @@ impl Walk<'_, '_> {
     pub(super) fn returns(&mut self, held: &Held) {
         let Some(known) = self.inside.last().and_then(|number| self.functions.get_mut(number)) else { return };
         match &known.gives {
-            Some(before) if Rc::ptr_eq(before, held) || before.has_all_of(held) => {}
+            Some(before) if Rc::ptr_eq(before, held) => {}
             Some(before) => {
-                self.scopes.stale |= known.asked == self.pass && !before.covers(held);
-                known.gives = Some(Rc::new(Value::clone(before).or(held)));
+                let learned = before.learns(held);
+                self.scopes.stale |= known.asked == self.pass && learned == Learned::News;
+                if learned != Learned::Nothing {
+                    known.gives = Some(Rc::new(Value::clone(before).or(held)));
+                }
             }
             None => {
                 known.gives = Some(Rc::clone(held));
@@ -209,10 +212,13 @@ impl Walk<'_, '_> {
                 known.params.resize(*at + 1, None);
             }
             match &known.params[*at] {
-                Some(before) if Rc::ptr_eq(before, held) || before.has_all_of(held) => {}
+                Some(before) if Rc::ptr_eq(before, held) => {}
                 Some(before) => {
-                    grew |= !before.covers(held);
-                    known.params[*at] = Some(Rc::new(Value::clone(before).or(held)));
+                    let learned = before.learns(held);
+                    grew |= learned == Learned::News;
+                    if learned != Learned::Nothing {
+                        known.params[*at] = Some(Rc::new(Value::clone(before).or(held)));
+                    }
                 }
                 None => {
                     known.params[*at] = Some(Rc::clone(held));
