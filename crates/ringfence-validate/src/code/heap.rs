@@ -115,16 +115,18 @@ impl Heap {
         let sites = changed.made.sites.clone();
         let held = Rc::new(changed.clone());
         let mut news = false;
+        // What was put into one of several places was mostly put into all of them: then it is joined once for all.
+        let (mut always, mut earlier) = (Joins::default(), Joins::default());
         for number in &sites {
             let site = self.sites.entry(*number).or_default();
             site.changed = now;
             if handed {
-                news |= add_always(site, &held);
+                news |= add_always(site, &held, &mut always);
             }
             if site.puts.len() >= PUTS {
                 let (_, first) = site.puts.remove(0);
                 if let Some((_, second)) = site.puts.first_mut() {
-                    *second = joined(second, &first);
+                    *second = earlier.of(second, &first, joined);
                 }
             }
             site.puts.push((now, Rc::clone(&held)));
@@ -175,21 +177,45 @@ impl Heap {
     }
 }
 
+/// Values that were joined already, and what came of it.
+#[derive(Debug)]
+struct Joins<T>(Vec<(Held, Held, T)>);
+
+impl<T> Default for Joins<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Clone> Joins<T> {
+    fn of(&mut self, one: &Held, other: &Held, join: impl FnOnce(&Held, &Held) -> T) -> T {
+        let known = self.0.iter().find(|(mine, theirs, _)| Rc::ptr_eq(mine, one) && Rc::ptr_eq(theirs, other));
+        if let Some((_, _, found)) = known {
+            return found.clone();
+        }
+        let found = join(one, other);
+        self.0.push((Rc::clone(one), Rc::clone(other), found.clone()));
+        found
+    }
+}
+
 /// Adds to what a container holds for good. Whether that is news to somebody who looked at it before.
-fn add_always(site: &mut Site, held: &Held) -> bool {
+fn add_always(site: &mut Site, held: &Held, joins: &mut Joins<(Held, Learned)>) -> bool {
     let Some(always) = &site.always else {
         site.always = Some(Rc::clone(held));
         return site.looked_at;
     };
-    // One more change makes no difference where it is so large that its items are not told apart.
-    let is_large = always.items.as_ref().is_some_and(|items| items.len() > LARGE);
-    if is_large && always.flows.covers(&held.flows) {
-        return false;
-    }
-    let learned = always.learns(held);
-    if learned == Learned::Nothing {
-        return false;
-    }
-    site.always = Some(Rc::new(Value::clone(always).or(held)));
+    let (always, learned) = joins.of(always, held, |always, held| {
+        // One more change makes no difference where it is so large that its items are not told apart.
+        let is_large = always.items.as_ref().is_some_and(|items| items.len() > LARGE);
+        if is_large && always.flows.covers(&held.flows) {
+            return (Rc::clone(always), Learned::Nothing);
+        }
+        match always.learns(held) {
+            Learned::Nothing => (Rc::clone(always), Learned::Nothing),
+            learned => (Rc::new(Value::clone(always).or(held)), learned),
+        }
+    });
+    site.always = Some(always);
     learned == Learned::News && site.looked_at
 }
