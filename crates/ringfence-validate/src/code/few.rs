@@ -90,10 +90,17 @@ impl<T: Clone + PartialEq> Few<T> {
             *self = other.clone();
             return;
         }
+        if self.is_same(other) {
+            return;
+        }
+        let mut new: Vec<&T> = Vec::new();
         for one in other {
-            if self.len() < most && !self.contains(one) {
-                self.push(one.clone());
+            if self.len() + new.len() < most && !self.contains(one) && !new.contains(&one) {
+                new.push(one);
             }
+        }
+        if !new.is_empty() {
+            *self = Self(Some(self.iter().chain(new).cloned().collect()));
         }
     }
 }

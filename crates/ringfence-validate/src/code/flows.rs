@@ -55,7 +55,11 @@ impl Flows {
 
     fn sources_within(&self, other: &Self) -> bool {
         self.sources.is_same(&other.sources)
-            || (self.sources.len() <= other.sources.len() && self.sources.iter().all(|flow| other.has(flow)))
+            || (self.sources.len() <= other.sources.len() && {
+                // Both are in order, so that one look through the other is enough.
+                let mut rest = other.sources.iter();
+                self.sources.iter().all(|flow| rest.any(|known| Rc::ptr_eq(known, flow) || known == flow))
+            })
     }
 
     fn abilities_within(&self, other: &Self) -> bool {
@@ -123,10 +127,12 @@ impl Flows {
             self.sources = other.sources.clone();
             return;
         }
-        for flow in &other.sources {
-            if self.sources.len() < FLOWS && !self.has(flow) {
-                self.insert(Rc::clone(flow));
-            }
+        let room = FLOWS.saturating_sub(self.sources.len());
+        let new: Vec<&Rc<Flow>> = other.sources.iter().filter(|flow| !self.has(flow)).take(room).collect();
+        if !new.is_empty() {
+            let mut all: Vec<Rc<Flow>> = self.sources.iter().chain(new).cloned().collect();
+            all.sort_unstable();
+            self.sources = all.into();
         }
     }
 

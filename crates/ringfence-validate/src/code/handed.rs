@@ -122,7 +122,7 @@ impl Walk<'_, '_> {
         }
         let Some(receiver) = given.receiver.as_ref().filter(|receiver| receiver.items.is_none()) else { return };
         let acts = |name: &Rc<str>| self.book.roles(name).is_some_and(act::acts);
-        let is_module = |name: &Rc<str>| self.imported.contains(&**name);
+        let is_module = |name: &Rc<str>| self.imported.contains(name);
         if QUIET.contains(&method) || callee.names.iter().any(acts) || receiver.names.iter().any(is_module) {
             return;
         }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::few::Few;
 use super::quick::QuickMap;
 use super::scope::joined;
-use super::value::{Held, Value};
+use super::value::{Held, Learned, Value};
 use crate::span::Span;
 
 /// Changes of one container that are told apart; at least two, since the earlier ones become part of the next.
@@ -115,18 +115,18 @@ impl Heap {
         let sites = changed.made.sites.clone();
         let held = Rc::new(changed.clone());
         let mut news = false;
+        // What was put into one of several places was mostly put into all of them: then it is joined once for all.
+        let (mut always, mut earlier) = (Joins::default(), Joins::default());
         for number in &sites {
             let site = self.sites.entry(*number).or_default();
             site.changed = now;
-            if handed && !site.always.as_ref().is_some_and(|always| is_enough(always, &held)) {
-                news |= site.looked_at && !site.always.as_ref().is_some_and(|always| always.covers(&held));
-                site.always =
-                    Some(site.always.as_ref().map_or_else(|| Rc::clone(&held), |before| joined(before, &held)));
+            if handed {
+                news |= add_always(site, &held, &mut always);
             }
             if site.puts.len() >= PUTS {
                 let (_, first) = site.puts.remove(0);
                 if let Some((_, second)) = site.puts.first_mut() {
-                    *second = joined(second, &first);
+                    *second = earlier.of(second, &first, joined);
                 }
             }
             site.puts.push((now, Rc::clone(&held)));
@@ -155,11 +155,17 @@ impl Heap {
 
     fn look(&mut self, held: &Held) -> Option<Held> {
         let mut now: Option<Held> = None;
+        // One that is made at one of several places is changed for all of them at once.
+        let mut seen: Vec<*const Value> = Vec::new();
         for number in &held.made.sites {
             let Some(site) = self.sites.get_mut(number) else { continue };
             site.looked_at = true;
             let later = site.puts.iter().rev().take_while(|(when, _)| *when > held.made.until).map(|(_, put)| put);
             for put in later.chain(&site.always) {
+                if seen.contains(&Rc::as_ptr(put)) {
+                    continue;
+                }
+                seen.push(Rc::as_ptr(put));
                 // The newest first: of a word that reads in several ways, the first counts.
                 let before = now.as_ref().unwrap_or(held);
                 if !Rc::ptr_eq(put, before) && !before.has_all_of(put) {
@@ -171,8 +177,45 @@ impl Heap {
     }
 }
 
-/// Whether one more change of a container makes no difference: nothing is new, or it is so large that its items are not told apart.
-fn is_enough(always: &Value, held: &Value) -> bool {
-    let large = |value: &Value| value.items.as_ref().is_some_and(|items| items.len() > LARGE);
-    (large(always) && always.flows.covers(&held.flows)) || always.has_all_of(held)
+/// Values that were joined already, and what came of it.
+#[derive(Debug)]
+struct Joins<T>(Vec<(Held, Held, T)>);
+
+impl<T> Default for Joins<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Clone> Joins<T> {
+    fn of(&mut self, one: &Held, other: &Held, join: impl FnOnce(&Held, &Held) -> T) -> T {
+        let known = self.0.iter().find(|(mine, theirs, _)| Rc::ptr_eq(mine, one) && Rc::ptr_eq(theirs, other));
+        if let Some((_, _, found)) = known {
+            return found.clone();
+        }
+        let found = join(one, other);
+        self.0.push((Rc::clone(one), Rc::clone(other), found.clone()));
+        found
+    }
+}
+
+/// Adds to what a container holds for good. Whether that is news to somebody who looked at it before.
+fn add_always(site: &mut Site, held: &Held, joins: &mut Joins<(Held, Learned)>) -> bool {
+    let Some(always) = &site.always else {
+        site.always = Some(Rc::clone(held));
+        return site.looked_at;
+    };
+    let (always, learned) = joins.of(always, held, |always, held| {
+        // One more change makes no difference where it is so large that its items are not told apart.
+        let is_large = always.items.as_ref().is_some_and(|items| items.len() > LARGE);
+        if is_large && always.flows.covers(&held.flows) {
+            return (Rc::clone(always), Learned::Nothing);
+        }
+        match always.learns(held) {
+            Learned::Nothing => (Rc::clone(always), Learned::Nothing),
+            learned => (Rc::new(Value::clone(always).or(held)), learned),
+        }
+    });
+    site.always = Some(always);
+    learned == Learned::News && site.looked_at
 }

@@ -125,7 +125,7 @@ impl Walk<'_, '_> {
             };
             if let Some(behind) = behind
                 && **name != *attribute
-                && self.imported.contains(&**name)
+                && self.imported.contains(name)
             {
                 self.add_thing(&mut found, behind);
             }

@@ -1,6 +1,6 @@
-//! The names of one scope, and what they hold.
+//! The names of one scope and what they hold, and the names of modules.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::value::Held;
@@ -46,5 +46,33 @@ impl Names {
     /// Each name with what it holds now.
     pub(super) fn all(self) -> impl Iterator<Item = (Rc<str>, Held)> {
         self.first.into_iter().chain(self.others).map(|(name, entry)| (name, entry.now))
+    }
+}
+
+/// Modules. Nearly every name of a program is looked for here, and most programs have few.
+#[derive(Debug, Default)]
+pub(super) struct Modules {
+    first: Vec<String>,
+    others: HashSet<String>,
+}
+
+impl Modules {
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.first.iter().any(|known| known == name) || self.others.contains(name)
+    }
+
+    pub(super) fn insert(&mut self, name: String) {
+        if self.contains(&name) {
+            return;
+        }
+        if self.first.len() < FEW {
+            self.first.push(name);
+        } else {
+            self.others.insert(name);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.first.len() + self.others.len()
     }
 }

@@ -10,7 +10,7 @@ use super::few::Few;
 use super::flows::Flows;
 use super::scope::{Home, Of, joined};
 use super::tree::{Class, Function, How, Param, Pattern, Statement, Takes};
-use super::value::{Field, Held, Value};
+use super::value::{Field, Held, Learned, Value};
 use super::walk::Walk;
 use crate::analysis::Origin;
 use crate::text::{Hole, Text};
@@ -47,6 +47,8 @@ pub(super) struct Known {
     /// How often it was walked over only to learn what it gives.
     learned: usize,
     is_small: bool,
+    /// It is being followed for one call alone: what it gives then is for that call, and no news to others.
+    is_alone: bool,
     /// It is called in a loop that never ends.
     is_looped: bool,
     /// Where it may be when it is called, and where the program is afterwards, if that is somewhere else.
@@ -119,6 +121,7 @@ impl Walk<'_, '_> {
             Some(given) => given.iter().map(|(_, held)| Rc::clone(held)).collect(),
             None => known.params.iter().map(|held| held.clone().unwrap_or_default()).collect::<Vec<Held>>(),
         });
+        let was_alone = std::mem::replace(&mut known.is_alone, exactly.is_some());
         let loops = usize::from(known.is_looped);
         let origin = self.origin;
         self.origin = known.origin.unwrap_or(origin);
@@ -152,7 +155,9 @@ impl Walk<'_, '_> {
         (self.perhaps, self.loops, self.waiting, self.unrolled, self.directories, self.heap.entered) = around;
         self.scopes.back(aside);
         let known = self.functions.get_mut(&number)?;
+        known.is_alone = was_alone;
         if *ends_in != *starts_in {
+            self.scopes.stale |= *known.ends_in != *ends_in;
             known.ends_in = ends_in;
         }
         match exactly {
@@ -164,15 +169,19 @@ impl Walk<'_, '_> {
     /// Something is given back by the function that is walked over.
     pub(super) fn returns(&mut self, held: &Held) {
         let Some(known) = self.inside.last().and_then(|number| self.functions.get_mut(number)) else { return };
+        let is_asked = known.asked == self.pass && !known.is_alone;
         match &known.gives {
-            Some(before) if Rc::ptr_eq(before, held) || before.has_all_of(held) => {}
+            Some(before) if Rc::ptr_eq(before, held) => {}
             Some(before) => {
-                self.scopes.stale |= known.asked == self.pass && !before.covers(held);
-                known.gives = Some(Rc::new(Value::clone(before).or(held)));
+                let learned = before.learns(held);
+                self.scopes.stale |= is_asked && learned == Learned::News;
+                if learned != Learned::Nothing {
+                    known.gives = Some(Rc::new(Value::clone(before).or(held)));
+                }
             }
             None => {
                 known.gives = Some(Rc::clone(held));
-                self.scopes.stale |= known.asked == self.pass;
+                self.scopes.stale |= is_asked;
             }
         }
     }
@@ -209,10 +218,13 @@ impl Walk<'_, '_> {
                 known.params.resize(*at + 1, None);
             }
             match &known.params[*at] {
-                Some(before) if Rc::ptr_eq(before, held) || before.has_all_of(held) => {}
+                Some(before) if Rc::ptr_eq(before, held) => {}
                 Some(before) => {
-                    grew |= !before.covers(held);
-                    known.params[*at] = Some(Rc::new(Value::clone(before).or(held)));
+                    let learned = before.learns(held);
+                    grew |= learned == Learned::News;
+                    if learned != Learned::Nothing {
+                        known.params[*at] = Some(Rc::new(Value::clone(before).or(held)));
+                    }
                 }
                 None => {
                     known.params[*at] = Some(Rc::clone(held));

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::names::{Entry, Names};
-use super::value::{Held, Value};
+use super::value::{Held, Learned, Value};
 use crate::text::Text;
 
 /// What a scope belongs to.
@@ -287,13 +287,14 @@ fn look_at<'t>(table: &'t mut HashMap<Rc<str>, Anywhere>, name: &str) -> Option<
 fn add(table: &mut HashMap<Rc<str>, Anywhere>, name: &str, value: &Held) -> (Rc<str>, bool) {
     match table.get_mut(name) {
         Some(known) => {
-            if Rc::ptr_eq(&known.held, value) || known.held.has_all_of(value) {
+            if Rc::ptr_eq(&known.held, value) {
                 return (Rc::clone(&known.name), false);
             }
-            // Where a container was made is no news: what is put into it finds its way by itself.
-            let news = known.looked_at && !known.held.covers(value);
-            known.held = Rc::new(Value::clone(&known.held).or(value));
-            (Rc::clone(&known.name), news)
+            let learned = known.held.learns(value);
+            if learned != Learned::Nothing {
+                known.held = Rc::new(Value::clone(&known.held).or(value));
+            }
+            (Rc::clone(&known.name), learned == Learned::News && known.looked_at)
         }
         None => {
             let name: Rc<str> = name.into();

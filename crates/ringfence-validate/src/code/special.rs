@@ -140,7 +140,7 @@ impl Walk<'_, '_> {
             }
             "Proxy" => {
                 let target = first?;
-                if target.names.iter().any(|name| self.book.is_guarded(name) || self.imported.contains(&**name)) {
+                if target.names.iter().any(|name| self.book.is_guarded(name) || self.imported.contains(name)) {
                     // What a name means is what a function of the program says.
                     self.trick(Trick::ByBuiltName, given.span);
                 }

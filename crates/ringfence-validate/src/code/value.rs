@@ -23,6 +23,8 @@ pub(crate) const ITEMS: usize = 256;
 const NAME_BYTES: usize = 160;
 /// Items of two lists that are told apart place by place when one value may be either.
 const PAIRED: usize = 32;
+/// Values by one key of an object that are told apart.
+const VARIANTS: usize = 2;
 /// Bytes from which on an item is not joined with another.
 const LARGE: usize = 16 * 1024;
 /// The key of what is put into a container by a key that is not known.
@@ -68,6 +70,15 @@ pub(crate) struct Value {
 pub(crate) struct Bound {
     pub(crate) args: Vec<Held>,
     pub(crate) named: Vec<(String, Held)>,
+}
+
+/// What a value learns from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Learned {
+    Nothing,
+    /// Where it was made, or whom it was handed to: that finds its way by itself.
+    Origins,
+    News,
 }
 
 /// How a text came to be.
@@ -176,14 +187,22 @@ impl Value {
     /// What a field may hold.
     pub(crate) fn field(&self, name: &str) -> Option<Held> {
         let mut found = self.fields.as_ref()?.iter().filter(|(key, _)| **key == *name).map(|(_, value)| value);
-        let first = Rc::clone(found.next()?);
-        Some(found.fold(first, |value, other| Rc::new(Self::clone(&value).or(other))))
+        let first = found.next()?;
+        let Some(second) = found.next() else { return Some(Rc::clone(first)) };
+        let mut either = Self::clone(first);
+        either.add(second);
+        found.for_each(|other| either.add(other));
+        Some(Rc::new(either))
     }
 
     /// One item of it, whichever; of an object, one of its keys.
     pub(crate) fn any_item(&self) -> Self {
         let mut any = match (&self.items, &self.fields) {
-            (Some(items), _) => items.iter().fold(Self::default(), |any, item| any.or(item)),
+            (Some(items), _) => {
+                let mut any = Self::default();
+                items.iter().for_each(|item| any.add(item));
+                any
+            }
             // What a search for files gives is one of them, each time.
             (None, _)
                 if self
@@ -205,8 +224,9 @@ impl Value {
 
     /// One of its fields, whichever.
     pub(crate) fn any_field(&self) -> Self {
-        let fields = self.fields.iter().flat_map(|fields| fields.iter().take(PAIRED));
-        fields.fold(Self::default(), |any, (_, field)| any.or(field))
+        let mut any = Self::default();
+        self.fields.iter().flat_map(|fields| fields.iter().take(PAIRED)).for_each(|(_, field)| any.add(field));
+        any
     }
 
     /// Whether the other says nothing that this does not say already. Within containers within it, that is not looked at.
@@ -225,19 +245,30 @@ impl Value {
                 (_, None) => true,
                 (None, Some(_)) => false,
                 (Some(mine), Some(theirs)) => {
-                    let known = |(key, theirs): &(Rc<str>, Held)| {
-                        mine.iter().any(|(name, mine)| name == key && covers_within(mine, theirs))
-                    };
                     Rc::ptr_eq(mine, theirs)
                         || mine.len() + theirs.len() > ITEMS
-                        || (theirs.len() <= PAIRED && theirs.iter().all(known))
+                        || (theirs.len() <= PAIRED
+                            && theirs.iter().enumerate().all(|(at, field)| has_field(mine, at, field)))
                 }
             }
     }
 
     /// Whether nothing of the other is lost if it is left out: what it says, where it was made, and whom it was handed to.
     pub(crate) fn has_all_of(&self, other: &Self) -> bool {
-        self.made.covers(&other.made) && self.flows.covers_own(&other.flows) && self.covers(other)
+        self.has_origins_of(other) && self.covers(other)
+    }
+
+    fn has_origins_of(&self, other: &Self) -> bool {
+        self.made.covers(&other.made) && self.flows.covers_own(&other.flows)
+    }
+
+    /// What is learned from the other: both answers for the work of one.
+    pub(crate) fn learns(&self, other: &Self) -> Learned {
+        match (self.covers(other), self.has_origins_of(other)) {
+            (true, true) => Learned::Nothing,
+            (true, false) => Learned::Origins,
+            (false, _) => Learned::News,
+        }
     }
 
     /// Whether it may read in so many ways that one more makes no difference.
@@ -266,10 +297,26 @@ impl Value {
     /// This, or the other.
     #[must_use]
     pub(crate) fn or(mut self, other: &Self) -> Self {
+        self.add(other);
+        self
+    }
+
+    /// It may be the other, too.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.add_apart(other, VARIANTS);
+    }
+
+    /// Within a container nothing is joined that stands within it: that could go on without end.
+    fn add_within(&mut self, other: &Self) {
+        self.add_apart(other, ITEMS);
+    }
+
+    fn add_apart(&mut self, other: &Self, variants: usize) {
         if self.texts.is_empty() && other.texts.len() == 1 {
             self.texts = other.texts.clone();
         }
-        for text in &other.texts {
+        let new = if self.texts.is_same(&other.texts) { &[] } else { &*other.texts };
+        for text in new {
             if self.is_full() || self.texts.contains(text) {
                 continue;
             }
@@ -295,29 +342,56 @@ impl Value {
         };
         self.fields = match (self.fields.take(), &other.fields) {
             (Some(mine), Some(theirs)) if !Rc::ptr_eq(&mine, theirs) && mine.len() + theirs.len() <= ITEMS => {
-                let mut both = (*mine).clone();
-                let is_new = |(key, held): &&(Rc<str>, Held)| {
-                    mine.len() > PAIRED || !mine.iter().any(|(name, mine)| name == key && covers_within(mine, held))
-                };
-                both.extend(theirs.iter().filter(is_new).cloned());
-                Some(Rc::new(both))
+                Some(Rc::new(either_fields(&mine, theirs, variants)))
             }
             (mine, theirs) => mine.or_else(|| theirs.clone()),
         };
         self.depth = self.depth.max(other.depth);
         self.making = self.making.max(other.making);
         self.made.or(&other.made);
-        self
     }
+}
+
+/// Whether fields say all that one more says, which stood at the place `at` of its own.
+fn has_field(mine: &[Field], at: usize, (key, theirs): &Field) -> bool {
+    // Most are copies of one object, so that the very same value is there, mostly at the same place: that is found at once. Comparing
+    // values is far more work, and a key may be there several times.
+    let is_same = |(name, mine): &Field| Rc::ptr_eq(mine, theirs) && name == key;
+    mine.get(at).is_some_and(is_same)
+        || mine.iter().any(is_same)
+        || mine.iter().any(|(name, mine)| name == key && covers_within(mine, theirs))
+}
+
+/// The fields of two objects of which a value is one. What stands by one key is told apart up to a bound: else, where a program puts
+/// many things into one object, every look at it goes through all of them.
+fn either_fields(mine: &[Field], theirs: &[Field], variants: usize) -> Vec<Field> {
+    let mut both = mine.to_vec();
+    for (at, (key, held)) in theirs.iter().enumerate() {
+        let field = (Rc::clone(key), Rc::clone(held));
+        if mine.len() <= PAIRED {
+            if has_field(mine, at, &field) {
+                continue;
+            }
+            let mut same = both.iter().enumerate().filter(|(_, (name, _))| name == key).map(|(place, _)| place);
+            if let Some(place) = same.nth(variants - 1) {
+                let mut either = Value::clone(&both[place].1);
+                either.add_within(held);
+                both[place].1 = Rc::new(either);
+                continue;
+            }
+        }
+        both.push(field);
+    }
+    both
 }
 
 /// Whether what stands in one container says all that what stands in another says.
 fn covers_within(mine: &Held, theirs: &Held) -> bool {
     Rc::ptr_eq(mine, theirs)
-        || (mine.covers_alone(theirs)
+        || ((theirs.items.is_none() || mine.items.is_some())
+            && (theirs.fields.is_none() || mine.fields.is_some())
             && mine.made.covers(&theirs.made)
-            && (theirs.items.is_none() || mine.items.is_some())
-            && (theirs.fields.is_none() || mine.fields.is_some()))
+            && mine.covers_alone(theirs))
 }
 
 /// Two lists of which a value is one: place by place where they are short, one behind the other where they are not.
@@ -332,7 +406,13 @@ fn either_items(mine: &[Held], theirs: &[Held]) -> Vec<Held> {
                 // Two lists within are not told apart any more: that could go on without end.
                 let within = other.items.clone().filter(|_| one.items.is_none());
                 let other = Value { items: within, ..Value::clone(other) };
-                if one.covers(&other) { Rc::clone(one) } else { Rc::new(Value::clone(one).or(&other)) }
+                if one.covers(&other) {
+                    Rc::clone(one)
+                } else {
+                    let mut either = Value::clone(one);
+                    either.add_within(&other);
+                    Rc::new(either)
+                }
             }
             _ => Rc::clone(one),
         });

@@ -7,6 +7,7 @@ use super::book::Book;
 use super::few::Few;
 use super::heap::Heap;
 use super::lists;
+use super::names::Modules;
 use super::own::Known;
 use super::quick::QuickMap;
 use super::run::Started;
@@ -64,7 +65,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, parse: Parse, program
         heap: Heap::default(),
         functions: QuickMap::default(),
         waiting: Vec::new(),
-        imported: HashSet::new(),
+        imported: Modules::default(),
         builtins: HashMap::new(),
         replaced: None,
         stars: Vec::new(),
@@ -72,6 +73,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, parse: Parse, program
         parsed: HashMap::new(),
         directories: Few::default(),
         pass: 0,
+        found_before: [0; 4],
         exact: 0,
         quiet: 0,
         perhaps: 0,
@@ -125,7 +127,7 @@ pub(super) struct Walk<'w, 'r> {
     /// Functions whose bodies are walked over at the end of the scope that they stand in, with its depth.
     pub(super) waiting: Vec<(usize, usize)>,
     /// Modules that are imported somewhere.
-    pub(super) imported: HashSet<String>,
+    pub(super) imported: Modules,
     /// What names mean that the program does not set, as far as they were asked for.
     pub(super) builtins: HashMap<String, Held>,
     /// What was put in the place of something of a module, by its full name.
@@ -140,6 +142,8 @@ pub(super) struct Walk<'w, 'r> {
     pub(super) directories: Few<Option<Text>>,
     /// How often the program was gone over, this time included.
     pub(super) pass: usize,
+    /// What was found before this time.
+    found_before: [usize; 4],
     /// Calls that were followed with just their own arguments, this time.
     pub(super) exact: usize,
     /// Above 0 nothing is told: what is walked over is walked over once more.
@@ -171,6 +175,7 @@ impl Walk<'_, '_> {
     /// Goes over the program once, from its start.
     fn pass(&mut self, program: &Program) {
         self.pass += 1;
+        self.found_before = self.found();
         self.exact = 0;
         if self.pass > 1 {
             self.scopes.again();
@@ -192,7 +197,12 @@ impl Walk<'_, '_> {
     /// Whether going over it once more could show more.
     fn has_news(&self) -> bool {
         let first = self.pass == 1 && (!self.functions.is_empty() || self.scopes.has_attributes());
-        first || self.scopes.stale
+        first || self.scopes.stale || (self.pass > 1 && self.found() != self.found_before)
+    }
+
+    /// How many modules, files and texts that are run were found: nobody notes who looked for them.
+    fn found(&self) -> [usize; 4] {
+        [self.imported.len(), self.stars.len(), self.files.len(), self.parsed.len()]
     }
 
     pub(super) fn tell(&mut self, span: Span, fact: Fact) {

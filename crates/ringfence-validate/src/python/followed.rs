@@ -225,3 +225,23 @@ fn modes_archives_and_sums_of_texts_are_followed() {
     ordinary(Language::Python, "import functools\n@functools.lru_cache\ndef f(n): return n\nprint(f.__wrapped__(2))");
     check("print(getattr(().__class__.__base__, input()))", &["trick InnerParts"]);
 }
+
+#[test]
+fn of_many_values_that_stand_by_one_key_none_is_lost() {
+    // More are put there than are told apart, by names that each hold the object.
+    for last in ["os.system", "[os.system]"] {
+        let call = if last.starts_with('[') { "d['x'][0]" } else { "d['x']" };
+        let first: String = (0..6)
+            .map(|at| format!("if a{at}: d = {{'x': {}}}\n", last.replace("os.system", &format!("f{at}"))))
+            .collect();
+        check(&format!("import os\nd = {{}}\n{first}if b: d = {{'x': {last}}}\n{call}('id -u')"), &["shell id -u"]);
+    }
+}
+
+#[test]
+fn where_a_function_goes_is_known_to_callers_above_it() {
+    check(
+        "import os\ndef all():\n    go('/etc')\n    print(open('shadow').read())\ndef go(there):\n    os.chdir(there)\nall()",
+        &["reads /etc/shadow"],
+    );
+}
