@@ -163,6 +163,12 @@ impl Walk<'_, '_> {
                 }) => {}
             // What was put together a moment ago is what it was.
             RoleAct::Deserialises if first.as_ref().is_some_and(|(held, _)| held.has("pickle.dumps()")) => {}
+            // Whoever says that objects are wanted means what can run code.
+            RoleAct::DeserialisesFile
+                if given.slot(&Slot::Named("weights_only")).is_some_and(|(only, _)| only.truth == Some(false)) =>
+            {
+                self.trick(Trick::Deserialises, given.span);
+            }
             // A file that the project keeps is as much its own as the code that loads it.
             RoleAct::Deserialises | RoleAct::DeserialisesFile
                 if first.as_ref().is_some_and(|(held, _)| touch::is_own_file(held)) => {}
