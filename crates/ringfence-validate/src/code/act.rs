@@ -176,6 +176,14 @@ impl Walk<'_, '_> {
                 if first.as_ref().is_some_and(|(held, _)| self.is_kept_by_the_project(held)) => {}
             RoleAct::DeserialisesFile
                 if given.slot(&Slot::Named("weights_only")).is_some_and(|(only, _)| only.truth == Some(true)) => {}
+            // What the project builds is started as a program every day.
+            RoleAct::LoadsLibrary
+                if first.as_ref().is_some_and(|(held, _)| {
+                    self.is_kept_by_the_project(held) && held.texts.iter().all(|text| text.known_start().contains('/'))
+                }) => {}
+            RoleAct::LoadsLibrary => {
+                self.tell(given.span, Fact::Privilege { privilege: Privilege::ForeignCode });
+            }
             RoleAct::ImportsFile => self.trick(Trick::DynamicImport, given.span),
             RoleAct::Deserialises | RoleAct::DeserialisesFile | RoleAct::Yaml => {
                 self.trick(Trick::Deserialises, given.span);

@@ -209,10 +209,11 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Whether it is a class that stands in this text, or is imported from a module that is not one of the language's own.
+    /// Whether it is a class that stands in this text, or is imported from a module that is not one of the language's own. Of `cls`
+    /// nothing is known, mostly; the ways to a class of the language's own are told where they begin.
     fn is_a_class_of_ours(&self, value: &Value) -> bool {
         let imported = |name: &str| name.contains('.') && !name.split('.').any(|part| self.book.is_guarded(part));
-        value.fields.is_some() || !value.names.is_empty() && value.names.iter().all(|name| imported(name))
+        value.fields.is_some() || value.names.iter().all(|name| imported(name))
     }
 
     fn inner_parts(&mut self, value: &Value, attribute: &str, span: Span, found: &mut Value) {

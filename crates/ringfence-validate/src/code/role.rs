@@ -72,6 +72,8 @@ pub(super) enum RoleAct {
     DeserialisesFile,
     /// A file of code by its path.
     ImportsFile,
+    /// A library of native code by its path, or by its name.
+    LoadsLibrary,
     /// Deserialised, unless a safe loader is named.
     Yaml,
     /// A module by name.
@@ -207,6 +209,7 @@ impl Role {
             "deserialises" => plain(RoleAct::Deserialises),
             "deserialises-file" => plain(RoleAct::DeserialisesFile),
             "imports-file" => plain(RoleAct::ImportsFile),
+            "loads-library" => plain(RoleAct::LoadsLibrary),
             "yaml" => plain(RoleAct::Yaml),
             "imports" => plain(RoleAct::Imports),
             "attribute" => plain(RoleAct::Attribute),
