@@ -23,7 +23,8 @@ fn listed(parts: &[&str], list: &[&str]) -> bool {
             let Some(rest) = parts.get(start..) else { return false };
             let enough = if below.is_some() { rest.len() >= wanted.len() } else { rest.len() == wanted.len() };
             // A lone star could be anything, and says nothing.
-            let telling = rest.iter().zip(&wanted).any(|(part, name)| tells(part, name));
+            let telling =
+                rest.iter().zip(&wanted).any(|(part, name)| tells(part, name)) || tell_together(rest, &wanted);
             enough && telling && rest.iter().zip(&wanted).all(|(part, name)| one(part, name))
         })
     })
@@ -38,6 +39,13 @@ fn tells(part: &str, name: &str) -> bool {
         _ => part,
     };
     letters(stem) >= 3
+}
+
+/// Whether several parts that each say little say enough between them: `.s*/id_*`.
+fn tell_together(parts: &[&str], wanted: &[&str]) -> bool {
+    let letters = |part: &str| part.chars().filter(|letter| letter.is_alphanumeric()).count();
+    let said: Vec<usize> = parts.iter().zip(wanted).map(|(part, _)| letters(part)).collect();
+    said.len() > 1 && said.iter().all(|count| *count > 0) && said.iter().sum::<usize>() >= 3
 }
 
 /// One part against one name of a list, either of which may be a pattern.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::call::{Given, Place};
 use super::fold;
 use super::role::{Given as Source, Role, RoleAct, Slot};
-use super::touch::{names, octal};
+use super::touch::{self, names, octal};
 use super::value::{Held, Making, Value};
 use super::walk::Walk;
 use crate::analysis::{Change, Contact, Fact, Flow, Privilege, Removal, SystemAct, Trick};
@@ -163,7 +163,29 @@ impl Walk<'_, '_> {
                 }) => {}
             // What was put together a moment ago is what it was.
             RoleAct::Deserialises if first.as_ref().is_some_and(|(held, _)| held.has("pickle.dumps()")) => {}
-            RoleAct::Deserialises | RoleAct::Yaml => {
+            // Whoever says that objects are wanted means what can run code.
+            RoleAct::DeserialisesFile
+                if given.slot(&Slot::Named("weights_only")).is_some_and(|(only, _)| only.truth == Some(false)) =>
+            {
+                self.trick(Trick::Deserialises, given.span);
+            }
+            // A file that the project keeps is as much its own as the code that loads it.
+            RoleAct::Deserialises | RoleAct::DeserialisesFile
+                if first.as_ref().is_some_and(|(held, _)| touch::is_own_file(held)) => {}
+            RoleAct::DeserialisesFile | RoleAct::ImportsFile
+                if first.as_ref().is_some_and(|(held, _)| self.is_kept_by_the_project(held)) => {}
+            RoleAct::DeserialisesFile
+                if given.slot(&Slot::Named("weights_only")).is_some_and(|(only, _)| only.truth == Some(true)) => {}
+            // What the project builds is started as a program every day.
+            RoleAct::LoadsLibrary
+                if first.as_ref().is_some_and(|(held, _)| {
+                    self.is_kept_by_the_project(held) && held.texts.iter().all(|text| text.known_start().contains('/'))
+                }) => {}
+            RoleAct::LoadsLibrary => {
+                self.tell(given.span, Fact::Privilege { privilege: Privilege::ForeignCode });
+            }
+            RoleAct::ImportsFile => self.trick(Trick::DynamicImport, given.span),
+            RoleAct::Deserialises | RoleAct::DeserialisesFile | RoleAct::Yaml => {
                 self.trick(Trick::Deserialises, given.span);
                 let flows: Vec<Flow> = first.iter().flat_map(|(held, _)| held.flows.iter().cloned()).collect();
                 if flows.iter().any(|flow| matches!(flow, Flow::Network | Flow::Decoded | Flow::Input)) {

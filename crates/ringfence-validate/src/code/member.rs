@@ -209,6 +209,13 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// Whether it is a class that stands in this text, or is imported from a module that is not one of the language's own. Of `cls`
+    /// nothing is known, mostly; the ways to a class of the language's own are told where they begin.
+    fn is_a_class_of_ours(&self, value: &Value) -> bool {
+        let imported = |name: &str| name.contains('.') && !name.split('.').any(|part| self.book.is_guarded(part));
+        value.fields.is_some() || value.names.iter().all(|name| imported(name))
+    }
+
     fn inner_parts(&mut self, value: &Value, attribute: &str, span: Span, found: &mut Value) {
         match attribute {
             "__class__" => found.add_name(CLASS),
@@ -227,6 +234,8 @@ impl Walk<'_, '_> {
                 self.trick(Trick::InnerParts, span);
                 found.add_name(CLASS);
             }
+            // The classes that a program makes of its own, or of a library's.
+            "__subclasses__" if !value.has(CLASS) && !value.has("type()") && self.is_a_class_of_ours(value) => {}
             _ if self.book.is_inner(attribute) => {
                 self.trick(Trick::InnerParts, span);
                 if attribute.contains("globals") || attribute.contains("builtins") || attribute == "f_locals" {

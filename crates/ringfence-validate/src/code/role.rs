@@ -68,6 +68,12 @@ pub(super) enum RoleAct {
     /// Evaluated if it is a text, called if it is a function.
     EvaluatesText,
     Deserialises,
+    /// The same, of a file by its path.
+    DeserialisesFile,
+    /// A file of code by its path.
+    ImportsFile,
+    /// A library of native code by its path, or by its name.
+    LoadsLibrary,
     /// Deserialised, unless a safe loader is named.
     Yaml,
     /// A module by name.
@@ -201,6 +207,9 @@ impl Role {
             "makes-function" => plain(RoleAct::MakesFunction),
             "evaluates-text" => plain(RoleAct::EvaluatesText),
             "deserialises" => plain(RoleAct::Deserialises),
+            "deserialises-file" => plain(RoleAct::DeserialisesFile),
+            "imports-file" => plain(RoleAct::ImportsFile),
+            "loads-library" => plain(RoleAct::LoadsLibrary),
             "yaml" => plain(RoleAct::Yaml),
             "imports" => plain(RoleAct::Imports),
             "attribute" => plain(RoleAct::Attribute),

@@ -78,7 +78,7 @@ impl Walk<'_, '_> {
     pub(super) fn evaluates(&mut self, argument: Option<(Held, Place)>) -> Value {
         let mut gives = Value::default();
         let Some((held, place)) = argument else { return gives };
-        if !held.functions.is_empty() {
+        if !held.functions.is_empty() && held.texts.is_empty() {
             return gives;
         }
         let mut unknown = held.texts.is_empty() && held.number.is_none();
@@ -98,7 +98,10 @@ impl Walk<'_, '_> {
             }
         }
         if unknown {
-            self.trick(Trick::Evaluates, place.span);
+            // To run a file of the project is what importing it does.
+            if !super::touch::is_own_file(&held) {
+                self.trick(Trick::Evaluates, place.span);
+            }
             self.executes(&held, place.span);
         }
         gives
@@ -186,7 +189,10 @@ impl Walk<'_, '_> {
     /// A module by a name that a program gives.
     pub(super) fn imports(&mut self, module: &Held, place: Place) -> Held {
         let mut found = Value::default();
-        if module.making != Making::Plain && module.texts.iter().all(|text| text.as_known().is_some()) {
+        // A path into the project is put together every day; the name of a module is not.
+        let is_path = |text: &Text| text.known_start().starts_with("./") || text.known_start().starts_with("../");
+        let known = module.texts.iter().all(|text| text.as_known().is_some());
+        if module.making != Making::Plain && known && !module.texts.iter().all(is_path) {
             self.trick(Trick::Obscured, place.span);
         }
         for text in module.readings() {
@@ -306,7 +312,10 @@ impl Walk<'_, '_> {
         }
         let Some(items) = &held.items else { return self.program(Some((held, place)), Some(Vec::new()), given) };
         let mut words = items.iter().cloned();
+        // The first word is then only what the program is told that it is called.
+        let started = given.slot(&Slot::Named("executable")).filter(|(started, _)| !started.texts.is_empty());
         let first = words.next().map(|first| (first, place));
+        let first = started.or(first);
         self.program(first, Some(words.collect()), given);
     }
 
@@ -362,6 +371,11 @@ impl Walk<'_, '_> {
         let around =
             path.match_indices('/').rev().filter_map(|(at, _)| path.get(..at)).filter(|folder| !folder.is_empty());
         std::iter::once(path).chain(around).find_map(|path| self.files.get(path)).cloned()
+    }
+
+    /// Whether it is the path of a file of the project, and not one that this program put there.
+    pub(super) fn is_kept_by_the_project(&self, held: &Value) -> bool {
+        super::touch::is_own_path(held) && held.texts.iter().all(|text| self.put_there(&text.to_string()).is_none())
     }
 
     /// A command that comes from elsewhere is code from elsewhere.

@@ -158,6 +158,13 @@ impl Walk<'_, '_> {
                 one.flows.add(&Flow::File { path: "/proc".to_owned() });
                 Some(Value::list(vec![Rc::new(one)]))
             }
+            // A function of that name is the program of that name.
+            program if program.starts_with("sh.") || program.starts_with("plumbum.cmd.") => {
+                let program = Rc::new(Value::known(program.rsplit('.').next().unwrap_or(program)));
+                let place = Place { span: given.span, literal: None };
+                self.program(Some((program, place)), Some(given.args.clone()), given);
+                None
+            }
             "psutil.pids" => {
                 let mut one = Value::default();
                 one.flows.add(&Flow::File { path: "/proc".to_owned() });

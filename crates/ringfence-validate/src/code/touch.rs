@@ -227,3 +227,21 @@ pub(super) fn octal(mode: &Value) -> Text {
         None => mode.readings().swap_remove(0),
     }
 }
+
+/// Whether a path leads below the project: written out as far as it says where.
+fn is_own(path: &str) -> bool {
+    path.starts_with(|first: char| first.is_alphanumeric() || "._-".contains(first))
+        && !path.contains(['$', ':', '~', '`'])
+        && !path.split('/').any(|part| part == "..")
+}
+
+/// Whether all of it comes out of files of the project.
+pub(super) fn is_own_file(held: &Value) -> bool {
+    let mut flows = held.flows.iter().peekable();
+    flows.peek().is_some() && flows.all(|flow| matches!(flow, Flow::File { path } if is_own(path)))
+}
+
+/// Whether it is the path of a file of the project.
+pub(super) fn is_own_path(held: &Value) -> bool {
+    !held.texts.is_empty() && held.texts.iter().all(|text| text.as_known().is_some_and(is_own))
+}

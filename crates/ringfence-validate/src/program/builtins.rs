@@ -35,8 +35,6 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "hash" => hash,
         "mktemp" => mktemp,
         "dirname" => dirname,
-        "ssh-agent" | "pyenv" | "rbenv" | "nodenv" | "goenv" | "jenv" | "direnv" | "starship" | "zoxide" | "fnm"
-        | "mise" | "dircolors" | "keychain" | "minikube" | "docker-machine" | "lesspipe" => own_words,
         _ => return None,
     })
 }
@@ -51,11 +49,6 @@ fn cd(run: &mut Run<'_, '_>, _name: &str) {
         None => Text::known(run.reading.surroundings.home.clone()),
     };
     run.reading.scope.go(directory);
-}
-
-/// Programs whose output is made to be evaluated, and which ask nobody else for it.
-fn own_words(run: &mut Run<'_, '_>, _name: &str) {
-    run.output = Stream::literal(Text::default());
 }
 
 /// A new name: below the folder for such, or where the template says.
@@ -152,7 +145,7 @@ fn eval(run: &mut Run<'_, '_>, _name: &str) {
 
 fn source(run: &mut Run<'_, '_>, _name: &str) {
     let Some(file) = run.rest().into_iter().find(|word| word.known() != Some("--")) else { return };
-    if file.known().is_some_and(|path| path.starts_with("/dev/stdin")) {
+    if matches!(file.known(), Some("/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0" | "-")) {
         let input = run.input.clone();
         run.output = run.execute(&input, Language::Shell, file.span);
         return;

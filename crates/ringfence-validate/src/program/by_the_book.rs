@@ -49,8 +49,9 @@ impl Run<'_, '_> {
             Out::Files if read_something => output,
             Out::Files | Out::Input => {
                 let mut through = self.input.clone();
-                if entry.out == Out::Files {
-                    through.text = None;
+                if entry.out == Out::Files && through.text.take().is_some() {
+                    // What stood in the text is something else now.
+                    through.add(Flow::Unknown);
                 }
                 through
             }

@@ -309,3 +309,20 @@ fn engine(run: &mut Run<'_, '_>, _name: &str) {
         }
     }
 }
+
+/// `kubectl apply -f -` and its kin carry out what they are given: from the network, that is code from there.
+pub(super) fn obey_input(run: &mut Run<'_, '_>, name: &str) {
+    let obeys = matches!(
+        name,
+        "kubectl" | "oc" | "docker" | "docker-compose" | "podman" | "podman-compose" | "ansible-playbook" | "helm"
+    );
+    if !obeys || !run.input.flows.contains(&Flow::Network) {
+        return;
+    }
+    let words = run.rest();
+    let dash = |word: &Argument| matches!(word.known(), Some("-" | "/dev/stdin" | "-f-" | "--filename=-" | "--file=-"));
+    if let Some(word) = words.iter().find(|word| dash(word)) {
+        let from = run.input.flows.clone();
+        run.fact(word.span, Fact::Executes { from });
+    }
+}

@@ -3,6 +3,7 @@
 use super::options::{Style, Words};
 use super::{Handler, Run};
 use crate::analysis::{Contact, Flow};
+use crate::span::Span;
 use crate::stream::{Argument, Stream};
 use crate::text::Text;
 
@@ -130,6 +131,20 @@ fn payload(run: &mut Run<'_, '_>, value: &Argument, sends: &mut Stream, form: bo
     }
 }
 
+/// The lines of a file of settings, as the options that they stand for.
+fn settings(text: &str, span: Span) -> Vec<Argument> {
+    let mut words = vec![Argument::new("curl".into(), span)];
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (key, value) = line.split_once(['=', ' ', ':']).unwrap_or((line, ""));
+        words.push(Argument::new(Text::known(format!("--{}", key.trim().trim_start_matches('-'))), span));
+        let value = value.trim().trim_start_matches(['=', ' ']).trim_matches('"');
+        if !value.is_empty() {
+            words.push(Argument::new(Text::known(value), span));
+        }
+    }
+    words
+}
+
 fn curl(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(CURL_VALUES, Style::Usual);
     let mut sends = Stream::default();
@@ -158,7 +173,11 @@ fn curl(run: &mut Run<'_, '_>, _name: &str) {
                 sends.add_all(&read.telling());
             }
             "-K" | "--config" => {
-                run.reads(value);
+                let read = if value.known() == Some("-") { run.input.clone() } else { run.reads(value) };
+                if let Some(text) = read.known() {
+                    let words = settings(text, value.span);
+                    run.start(words);
+                }
             }
             "-b" | "--cookie" | "--netrc-file" | "--key" | "-E" | "--cert"
                 if !value.text.known_start().contains('=') =>

@@ -14,6 +14,8 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "grep" | "egrep" | "fgrep" | "rg" | "ag" | "ack" => grep,
         "ps" | "pgrep" | "pidof" => processes,
         "ls" | "basename" => list,
+        "xclip" | "xsel" => clipboard,
+        "jq" | "gojq" | "jaq" => json,
         _ => return None,
     })
 }
@@ -128,7 +130,9 @@ pub(crate) fn sets_environment(
 ) -> Vec<Act> {
     let text = value.first();
     let mut facts = vec![Act { span, fact: Fact::SetsEnvironment { name: Text::known(name), value: text.clone() } }];
-    let redefines = LOADERS.contains(&name) && !appends_path(name, &text) || name.starts_with("BASH_FUNC_");
+    let loads =
+        LOADERS.contains(&name) && !appends_path(name, &text, &reading.surroundings.home) && loads_code(name, &text);
+    let redefines = loads || name.starts_with("BASH_FUNC_");
     if redefines
         && !matches!(
             name,
@@ -174,27 +178,52 @@ pub(crate) fn sets_environment(
         inner.extend(steps);
     }
     // Code that an interpreter runs at its start.
-    if matches!(name, "BASH_ENV" | "ENV" | "PYTHONSTARTUP") && !text.pieces().is_empty() {
+    if matches!(name, "BASH_ENV" | "ENV" | "PYTHONSTARTUP") && !text.pieces().is_empty() && loads_code(name, &text) {
         facts.push(Act { span, fact: Fact::Executes { from: vec![Flow::File { path: text.to_string() }] } });
     }
     facts
 }
 
-/// `PATH=$PATH:/x` keeps what was there first.
-fn appends_path(name: &str, value: &Text) -> bool {
+/// Whether a value names code: some of these variables mostly hold something else.
+fn loads_code(name: &str, value: &Text) -> bool {
     let whole = value.to_string();
+    match name {
+        // `ENV=staging` is a name that people give to where a program runs; a shell takes it for a file.
+        "ENV" => whole.contains(['/', '.', '~']),
+        "JAVA_TOOL_OPTIONS" | "_JAVA_OPTIONS" => {
+            value.has_hole()
+                || ["agent", "OnError", "OnOutOfMemory", "@", "bootclasspath"].iter().any(|word| whole.contains(word))
+        }
+        _ => true,
+    }
+}
+
+/// `PATH=$PATH:/x` keeps what was there first.
+fn appends_path(name: &str, value: &Text, home: &str) -> bool {
+    let whole = value.to_string();
+    if name == "LD_LIBRARY_PATH" && whole.split(':').all(|part| part.starts_with('$') || is_own_library(part)) {
+        return true;
+    }
     matches!(name, "PATH" | "LD_LIBRARY_PATH" | "PERL5LIB" | "RUBYLIB" | "GEM_PATH")
         && (whole == format!("${name}")
             || whole.starts_with(&format!("${name}:"))
-            || whole.ends_with(&format!(":${name}")) && name == "PATH" && ordinary_front(&whole))
+            || whole.ends_with(&format!(":${name}")) && name == "PATH" && ordinary_front(&whole, home))
 }
 
 /// Folders that people put before the others every day.
-fn ordinary_front(value: &str) -> bool {
+fn ordinary_front(value: &str, home: &str) -> bool {
     value.split(':').filter(|part| !part.starts_with('$')).all(|part| {
         ["/usr/", "/opt/", "/home/", "/root", "/workspace"].iter().any(|start| part.starts_with(start))
-            || part.ends_with("/bin") && !part.starts_with("/tmp")
+            || part.ends_with("/bin") && (!part.starts_with("/tmp") || part.starts_with(&format!("{home}/")))
     })
+}
+
+/// A folder of libraries that the project builds.
+fn is_own_library(part: &str) -> bool {
+    !part.starts_with(['/', '~'])
+        && !part.contains("..")
+        && (part.ends_with("/lib") || part.ends_with("/lib64"))
+        && ["./", "build", "target", "out", "dist", "install"].iter().any(|start| part.starts_with(start))
 }
 
 /// Programs that show some of the lines that they are given.
@@ -336,5 +365,38 @@ fn printenv(run: &mut Run<'_, '_>, _name: &str) {
         let secret = name.known().is_none_or(crate::shell::looks_secret);
         run.fact(name.span, Fact::ReadsEnvironment { name: Some(name.text) });
         run.output.add(if secret { Flow::Environment } else { Flow::Unknown });
+    }
+}
+
+/// What the person copied may be a password.
+fn clipboard(run: &mut Run<'_, '_>, name: &str) {
+    let rest = run.rest();
+    if let Some(entry) = super::book().program(name) {
+        run.by_the_book(entry);
+    }
+    if has_word(&rest, &["-o", "-out", "--output", "-bo", "-ob", "-po"]) {
+        run.output = Stream::from(vec![Flow::Environment]);
+    }
+}
+
+/// A filter can show the variables: all of them by `env` or `$ENV`, unless one is named.
+fn json(run: &mut Run<'_, '_>, name: &str) {
+    let rest = run.rest();
+    if let Some(entry) = super::book().program(name) {
+        run.by_the_book(entry);
+    }
+    let whole = |filter: &str| {
+        filter.match_indices("env").chain(filter.match_indices("$ENV")).any(|(at, word)| {
+            let before = filter.get(..at).and_then(|before| before.chars().next_back());
+            let after = filter.get(at + word.len()..).and_then(|after| after.chars().next());
+            let part = |letter: char| letter.is_alphanumeric() || "_.-\"'/[".contains(letter);
+            !before.is_some_and(part) && !after.is_some_and(part)
+        })
+    };
+    let filter = rest.iter().filter_map(Argument::known).find(|word| !word.starts_with('-'));
+    if filter.is_some_and(whole) {
+        let span = run.span;
+        run.fact(span, Fact::ReadsEnvironment { name: None });
+        run.output.add(Flow::Environment);
     }
 }

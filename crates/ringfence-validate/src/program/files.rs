@@ -332,9 +332,14 @@ fn tar(run: &mut Run<'_, '_>, _name: &str) {
     }
     let words =
         super::words(&rest, |option| TAR_VALUES.contains(&option).then_some(super::Role::Nothing), Style::Usual);
+    // Each member is what the command reads.
+    for code in words.values(&["--to-command"]).cloned().collect::<Vec<_>>() {
+        let outer = std::mem::replace(&mut run.input, Stream::from(vec![Flow::Decoded]));
+        run.shell(&code);
+        run.input = outer;
+    }
     for code in words
         .values(&[
-            "--to-command",
             "--info-script",
             "--new-volume-script",
             "-F",

@@ -39,6 +39,27 @@ fn found(folder: &Argument, names: Option<&Argument>) -> Argument {
     Argument { text, span: folder.span, flows: folder.flows.clone() }
 }
 
+/// Single files are removed, but all that are found below a home or the whole machine: that is a tree.
+fn sweeps(run: &mut Run<'_, '_>, command: &[Argument], folder: &Argument, hit: &Argument) {
+    let removes = matches!(
+        command.first().and_then(Argument::known).map(super::bare_name),
+        Some("rm" | "unlink" | "shred" | "truncate" | "trash" | "trash-put")
+    );
+    if !removes {
+        return;
+    }
+    let classes = classify(&run.reading.scope.resolve(&folder.text), run.reading.surroundings);
+    let has = |class: PathClass| classes.contains(&class);
+    if has(PathClass::Workspace) || has(PathClass::WholeWorkspace) || has(PathClass::Temporary) {
+        return;
+    }
+    if has(PathClass::Root) {
+        run.removes(&found(folder, None), Removal::Tree);
+    } else if has(PathClass::Home) || has(PathClass::WholeHome) {
+        run.removes(hit, Removal::Tree);
+    }
+}
+
 fn find(run: &mut Run<'_, '_>, _name: &str) {
     let rest = run.rest();
     let start = rest.iter().take_while(|word| matches!(word.known(), Some("-H" | "-L" | "-P"))).count();
@@ -109,6 +130,10 @@ fn find(run: &mut Run<'_, '_>, _name: &str) {
                     .cloned()
                     .collect();
                 at += command.len() + 1;
+                for folder in &folders {
+                    let name = names.first().copied().flatten();
+                    sweeps(run, &command, folder, &found(folder, name));
+                }
                 for hit in &hits {
                     let words = super::wrappers::fill(&command, "{}", hit);
                     let written = run.start_with(words, &Stream::default());
@@ -169,6 +194,7 @@ fn fd(run: &mut Run<'_, '_>, _name: &str) {
         if !has_mark {
             command.push(Argument::new(Text::known("{}"), span));
         }
+        sweeps(run, &command, &folder, &hit);
         let words = super::wrappers::fill(&command, "{}", &hit);
         run.start_with(words, &Stream::default());
     }

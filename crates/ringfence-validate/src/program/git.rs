@@ -383,7 +383,13 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
                 }
             }
         }
-        "apply" | "am" => {
+        // The project's own folder, wherever in it this runs.
+        "rev-parse" if rest.iter().any(|word| word.known() == Some("--show-toplevel")) => {
+            if let [workspace, ..] = run.reading.surroundings.workspaces.as_slice() {
+                run.output = Stream::literal(Text::known(format!("{workspace}\n")));
+            }
+        }
+        "apply" | "am" | "hash-object" => {
             for file in &words.operands {
                 run.reads(file);
             }

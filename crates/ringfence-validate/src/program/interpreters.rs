@@ -77,6 +77,8 @@ struct ShellWords {
     wants_code: bool,
     /// `-s`: the input is the code, whatever the operands are.
     reads_input: bool,
+    /// `-n`: the code is looked at, and nothing of it is done.
+    only_looks: bool,
     /// Files that are read first.
     files: Vec<Argument>,
     /// Code that stands in an option, as fish has it.
@@ -118,6 +120,7 @@ fn shell_words(rest: &[Argument]) -> ShellWords {
             flags if flags.len() > 1 && flags.starts_with(['-', '+']) => {
                 found.wants_code |= flags.starts_with('-') && flags.contains('c');
                 found.reads_input |= flags.starts_with('-') && flags.contains('s');
+                found.only_looks |= flags == "-n";
                 // `-o` and `-O` take the next word, even from among joined flags.
                 at += flags.matches(['o', 'O']).count();
             }
@@ -133,6 +136,12 @@ fn shell_words(rest: &[Argument]) -> ShellWords {
 
 fn shell(run: &mut Run<'_, '_>, _name: &str) {
     let words = shell_words(&run.rest());
+    if words.only_looks {
+        for script in &words.operands {
+            run.reads(script);
+        }
+        return;
+    }
     for file in &words.files {
         let stream = run.reads(file);
         run.execute(&stream, Language::Shell, file.span);
@@ -246,6 +255,32 @@ fn module(run: &mut Run<'_, '_>, module: &Argument, rest: &[Argument]) {
             name @ ("pip" | "pytest" | "pipx" | "twine" | "black" | "mypy" | "ruff" | "uv" | "flake8" | "coverage"
             | "tox"),
         ) => name.to_owned(),
+        Some("timeit") => {
+            let words = super::words(
+                rest,
+                |option| matches!(option, "-n" | "-r" | "-s" | "-u" | "--setup").then_some(super::Role::Nothing),
+                super::Style::Leading,
+            );
+            for code in words.values(&["-s", "--setup"]).chain(&words.operands).cloned().collect::<Vec<_>>() {
+                run.code(Language::Python, &code);
+            }
+            return;
+        }
+        Some("IPython" | "ipython") => {
+            let code = rest.iter().position(|word| word.known() == Some("-c")).and_then(|at| rest.get(at + 1));
+            match code.cloned() {
+                Some(code) if code.text.known_start().starts_with('!') => run.output = run.shell(&cut(&code, 1)),
+                Some(code) => run.code(Language::Python, &code),
+                None => {}
+            }
+            return;
+        }
+        Some("cProfile" | "profile" | "pdb" | "trace" | "coverage.__main__") => {
+            if let Some(script) = rest.iter().find(|word| word.text.known_end().ends_with(".py")).cloned() {
+                script_file(run, &script, Language::Python);
+            }
+            return;
+        }
         Some("http.server" | "SimpleHTTPServer") => {
             let span = run.span;
             run.contacts("0.0.0.0".into(), span, crate::Contact::Listen, Vec::new());

@@ -76,7 +76,7 @@ fn surroundings(run: &mut Run<'_, '_>, name: &str) {
         if known.is_some_and(|word| super::is_known(super::bare_name(word))) {
             run.output = run.start(words.operands);
         }
-    } else if let Some(own) = super::builtins::handler(name) {
+    } else if let Some(own) = super::evaluated::handler(name) {
         own(run, name);
     }
 }

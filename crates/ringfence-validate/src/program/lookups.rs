@@ -24,7 +24,8 @@ fn completes(run: &mut Run<'_, '_>, name: &str) {
     for code in words.values(&[option]).cloned().collect::<Vec<_>>() {
         match code.known() {
             Some(line) if name == "bind" => {
-                run.later(line.rsplit_once("\":").map_or(line, |(_, line)| line), code.span)
+                let line = line.rsplit_once("\":").map_or(line, |(_, line)| line.trim().trim_matches('"'));
+                run.later(line, code.span);
             }
             Some(line) => run.later(line, code.span),
             None => run.fact(code.span, Fact::Executes { from: vec![Flow::Unknown] }),

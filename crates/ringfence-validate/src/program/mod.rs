@@ -12,6 +12,7 @@ mod databases;
 mod downloads;
 mod editors;
 mod environment;
+mod evaluated;
 mod files;
 mod find;
 mod git;
@@ -34,7 +35,7 @@ mod wrappers;
 pub(crate) use environment::{note_processes, poisons, sets_environment};
 pub use read_only::is_read_only;
 
-use book::{Role, book};
+use book::{Entry, Role, book};
 use options::{Style, Words, words};
 
 use crate::analysis::{Act, Contact, Does, Fact, Flow, Origin, Removal, Step, SystemAct, Trick, Unknown};
@@ -155,6 +156,7 @@ enum Runs {
 /// Whether a command of this name runs in the shell itself, or starts one that does.
 fn runs(name: &str) -> Runs {
     let here = builtins::handler(name).is_some()
+        || evaluated::handler(name).is_some()
         || matches!(
             name,
             "command"
@@ -181,6 +183,7 @@ fn handler(name: &str) -> Option<Handler> {
         .or_else(|| interpreters::handler(name))
         .or_else(|| databases::handler(name))
         .or_else(|| builtins::handler(name))
+        .or_else(|| evaluated::handler(name))
         .or_else(|| files::handler(name))
         .or_else(|| unpack::handler(name))
         .or_else(|| find::handler(name))
@@ -232,6 +235,7 @@ impl Run<'_, '_> {
                 self.reading.scope.leave_child(saved);
             }
         }
+        evaluated::set_up_a_shell(self);
     }
 
     /// The words of a shell that is about to read code: its own name, and its arguments.
@@ -254,6 +258,7 @@ impl Run<'_, '_> {
         let name = bare_name(path);
         self.written_program(path, first.span);
         environment::look_among(self, name);
+        containers::obey_input(self, name);
         if let Some(handler) = handler(name) {
             handler(self, name);
             self.keep_names(name);
@@ -262,13 +267,7 @@ impl Run<'_, '_> {
             }
             return;
         }
-        let subcommand = self
-            .arguments
-            .iter()
-            .skip(1)
-            .filter_map(Argument::known)
-            .find(|word| !word.starts_with('-') && book().subcommand(name, word).is_some());
-        let entry = subcommand.and_then(|word| book().subcommand(name, word)).or_else(|| book().program(name));
+        let entry = self.subcommand(name).or_else(|| book().program(name));
         match entry {
             Some(entry) => {
                 self.by_the_book(entry);
@@ -283,6 +282,12 @@ impl Run<'_, '_> {
         if !self.reading.scope.files.is_empty() {
             self.copied_program(path);
         }
+    }
+
+    /// What the book says of the subcommand that is asked for.
+    fn subcommand(&self, name: &str) -> Option<&'static Entry> {
+        let mut words = self.arguments.iter().skip(1).filter_map(Argument::known);
+        words.find_map(|word| book().subcommand(name, word).filter(|_| !word.starts_with('-')))
     }
 
     /// The program is only known when it runs.

@@ -86,6 +86,7 @@ fn socat(run: &mut Run<'_, '_>, _name: &str) {
     let mut runs = Vec::new();
     let mut reads = Stream::default();
     let mut network = false;
+    let mut target = None;
     for address in &words.operands {
         let start = address.text.known_start();
         let Some((kind, rest)) = start.split_once(':') else {
@@ -125,14 +126,15 @@ fn socat(run: &mut Run<'_, '_>, _name: &str) {
                 } else {
                     value.text
                 };
+                target = Some((place.clone(), contact));
                 run.contacts(place, address.span, contact, Vec::new());
             }
         }
     }
     let sends = reads.telling();
-    if network && !sends.is_empty() {
+    if let Some((place, contact)) = target.filter(|_| !sends.is_empty()) {
         let span = run.span;
-        run.contacts(Text::known("socat"), span, Contact::Send, sends);
+        run.contacts(place, span, contact, sends);
     }
     for code in runs {
         let input = if network { Stream::from(vec![Flow::Network]) } else { run.input.clone() };

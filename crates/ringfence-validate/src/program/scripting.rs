@@ -120,12 +120,18 @@ fn dialogue(run: &mut Run<'_, '_>, name: &str) {
             run.fact(text.span, Fact::Executes { from: vec![Flow::Unknown] });
             continue;
         };
-        for line in known.split(['\n', ';']) {
-            let line = line.trim().trim_start_matches(['[', '{', ' ']);
+        // What stands in brackets is a command, too.
+        for line in known.split(['\n', ';', '[']) {
+            let line = line.trim().trim_start_matches(['{', ' ']);
             let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
             let code = match verb {
                 "spawn" | "exec" | "system" => rest.trim_start_matches("-noecho ").trim_matches(['{', '}', '"', ']']),
                 "send" | "exp_send" if name == "expect" => rest.trim_start_matches("-- ").trim_matches(['"', '{', '}']),
+                "socket" if !rest.starts_with("-server") => {
+                    let place = rest.trim_end_matches([']', '}']).replace(' ', ":");
+                    run.contacts(Text::known(place), text.span, Contact::Connect, Vec::new());
+                    continue;
+                }
                 "open" => match rest.trim_matches(['"', '{', '}']).strip_prefix('|') {
                     Some(code) => code,
                     None => {

@@ -40,6 +40,10 @@ fn sed(run: &mut Run<'_, '_>, _name: &str) {
     }
     if operands.is_empty() {
         output.add_all(&run.input.flows.clone());
+        // What stood in the text is something else now.
+        if run.input.text.is_some() {
+            output.add(Flow::Unknown);
+        }
     }
     run.output = output;
 }
@@ -138,6 +142,9 @@ fn awk(run: &mut Run<'_, '_>, _name: &str) {
     let mut scripts: Vec<Argument> = words.values(&["-e", "--source"]).cloned().collect();
     let mut from_file = false;
     for file in words.values(&["-f", "--file", "-E", "-i", "--include", "-l", "--load"]).cloned().collect::<Vec<_>>() {
+        if file.known() == Some("inplace") {
+            continue;
+        }
         from_file = true;
         let written = file.known().and_then(|path| run.reading.file(path));
         scripts.extend(written.iter().filter_map(|read| read.text.clone()).map(|text| Argument::new(text, file.span)));
@@ -147,10 +154,14 @@ fn awk(run: &mut Run<'_, '_>, _name: &str) {
     if scripts.is_empty() && !from_file && !operands.is_empty() {
         scripts.push(operands.remove(0));
     }
+    let in_place = words.values(&["-i", "--include"]).any(|library| library.known() == Some("inplace"));
     let mut output = Stream::default();
     for file in operands.iter().filter(|word| !word.text.known_start().contains('=')) {
         let read = run.reads(file);
         output.add_all(&read.flows);
+        if in_place {
+            run.writes(file, Stream::from(read.flows));
+        }
     }
     if operands.is_empty() {
         output.add_all(&run.input.flows.clone());
@@ -170,6 +181,11 @@ fn awk(run: &mut Run<'_, '_>, _name: &str) {
             for line in inside.chain(given.iter().cloned()).filter(looks_like_a_line).collect::<Vec<_>>() {
                 run.shell(&line);
             }
+        }
+        // It writes words of its own, too.
+        let own = output.flows.iter().all(|flow| matches!(flow, Flow::Literal | Flow::Input));
+        if own && script.known().is_some_and(|script| script.contains("print")) {
+            output.add(Flow::Unknown);
         }
         // A script that looks for something takes some of the lines.
         if script.known().is_some_and(|script| script.contains('/') || script.contains("==")) {
@@ -193,6 +209,7 @@ fn awk_script(run: &mut Run<'_, '_>, script: &Argument, input: &Stream) {
         return;
     };
     let strings = strings(known);
+    let mut taken = Stream::default();
     for (start, end, text) in &strings {
         let before = known.get(..*start).unwrap_or_default().trim_end();
         let after = known.get(*end..).unwrap_or_default().trim_start();
@@ -201,7 +218,16 @@ fn awk_script(run: &mut Run<'_, '_>, script: &Argument, input: &Stream) {
         let piped = before.ends_with('|') && !before.ends_with("||") || before.ends_with("|&");
         let read = after.starts_with('|') && !after.starts_with("||");
         if called || piped || read {
-            run.shell(&code);
+            // What a script prints is only known when it runs.
+            let printed = Stream::from(vec![Flow::Unknown]);
+            let outer = piped.then(|| std::mem::replace(&mut run.input, printed));
+            let written = run.shell(&code);
+            if let Some(outer) = outer {
+                run.input = outer;
+            }
+            if read {
+                taken.add_all(&written.flows);
+            }
             if called && !after.starts_with(')') {
                 // Something is joined to the text.
                 run.fact(script.span, Fact::Executes { from: input.flows.clone() });
@@ -219,10 +245,11 @@ fn awk_script(run: &mut Run<'_, '_>, script: &Argument, input: &Stream) {
         rest.strip_prefix('(').is_some_and(|rest| !rest.trim_start().starts_with('"'))
     });
     if calls_built {
-        run.fact(
-            script.span,
-            Fact::Executes { from: if input.flows.is_empty() { vec![Flow::Unknown] } else { input.flows.clone() } },
-        );
+        taken.add_all(&input.flows);
+        if matches!(taken.flows.as_slice(), [] | [Flow::Input]) {
+            taken.add(Flow::Unknown);
+        }
+        run.fact(script.span, Fact::Executes { from: taken.flows });
     }
 }
 

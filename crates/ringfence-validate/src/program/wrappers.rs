@@ -11,7 +11,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "env" => env,
         "sudo" | "doas" | "pkexec" | "sudoedit" | "run0" | "dzdo" | "gosu" | "su-exec" | "setpriv" => sudo,
-        "su" | "runuser" => su,
+        "su" | "runuser" | "sg" => su,
         "xargs" => xargs,
         "nohup" | "nice" | "ionice" | "setsid" | "stdbuf" | "time" | "command" | "builtin" | "exec" | "chrt"
         | "taskset" | "setarch" | "linux32" | "linux64" | "unbuffer" | "catchsegv" | "fakeroot" | "eatmydata"
@@ -120,6 +120,11 @@ fn plain(run: &mut Run<'_, '_>, name: &str) {
         words.operands.into_iter().skip(skip).skip_while(|word| word.known() == Some("--")).collect();
     if name == "exec" && operands.is_empty() {
         return;
+    }
+    // It is to be listed under another name.
+    if name == "exec" && words.options.iter().any(|(option, _)| option == "-a") {
+        let span = run.span;
+        run.fact(span, Fact::Tricks { trick: crate::Trick::Obscured });
     }
     run.output = run.start(operands);
 }
@@ -370,7 +375,11 @@ pub(super) fn fill(command: &[Argument], mark: &str, value: &Argument) -> Vec<Ar
 fn lines(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(&["-n", "--names", "-c", "--prefix-colors", "-m", "--max-processes"], Style::Usual);
     for line in words.operands {
-        run.shell(&line);
+        // `npm:dev:*` stands for scripts of the project.
+        let runner = line.text.known_start().split_once(':').map(|(runner, _)| runner);
+        if !matches!(runner, Some("npm" | "yarn" | "pnpm" | "bun" | "node" | "deno")) {
+            run.shell(&line);
+        }
     }
 }
 

@@ -264,7 +264,7 @@ fn other_ways_are_told_each_by_its_name() {
     );
     check("import yaml\nyaml.load(data)", &["trick Deserialises"]);
     check("import yaml\nyaml.load(data, Loader=yaml.Loader)", &["trick Deserialises"]);
-    check("import torch\ntorch.load('m.pt')", &["trick Deserialises", "reads m.pt"]);
+    check("import torch\ntorch.load('/tmp/m.pt')", &["trick Deserialises", "reads /tmp/m.pt"]);
     check("import marshal\nexec(marshal.loads(x))", &["trick Deserialises", "trick Evaluates"]);
     check("import ctypes\nctypes.CDLL('libc.so.6').system(b'id')", &["privilege ForeignCode"]);
     check("from ctypes import cdll\ncdll.LoadLibrary('libc.so.6')", &["privilege ForeignCode"]);

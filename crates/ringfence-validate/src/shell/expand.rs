@@ -173,7 +173,7 @@ impl Expansion {
 
 impl Walker<'_, '_> {
     /// What cuts words: blanks, or what the text says.
-    fn separators(&mut self) -> String {
+    pub(super) fn separators(&mut self) -> String {
         self.reading.settle("IFS");
         let set = self.reading.scope.variables.get("IFS").and_then(|value| value.first().as_known().map(str::to_owned));
         set.unwrap_or_else(|| " \t\n".to_owned())

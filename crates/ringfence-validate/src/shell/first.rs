@@ -253,7 +253,7 @@ impl<'a> Source<'a> {
             ast::CompoundCommand::ForClause(clause) => Node::For {
                 turns: Turns::InOrder,
                 variable: clause.variable_name.clone(),
-                words: clause.values.as_ref().map(|words| self.words(words)),
+                words: chosen_from(clause.values.as_ref().map(|words| self.words(words)).unwrap_or_default()),
                 body: self.boxed(&clause.body.list)?,
                 redirects,
                 place,

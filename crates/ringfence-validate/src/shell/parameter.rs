@@ -53,9 +53,12 @@ pub(super) fn expand(
         return;
     }
     if indirect {
-        expansion.disguised = true;
         match lookup(walker, &name).and_then(|value| value.first().as_known().map(str::to_owned)) {
-            Some(target) => name = target,
+            // Only what the text itself sets can hide a plain word there.
+            Some(target) => {
+                expansion.disguised |= lookup(walker, &target).is_some();
+                name = target;
+            }
             None => {
                 expansion.value(&Text::hole(Hole::Variable(name)), quoted);
                 return;
@@ -78,7 +81,20 @@ pub(super) fn expand(
     let value = match (&found, index) {
         (Some(value), Some("@" | "*")) => {
             let fields = lists::changed_fields(walker, &name, &value.fields, operation, word, expansion);
-            expansion.each(&fields, quoted);
+            match walker.separators().chars().next() {
+                // They are one word then, joined by what the text says.
+                between if index == Some("*") && quoted => {
+                    let mut whole = Text::default();
+                    for (at, field) in fields.into_iter().enumerate() {
+                        if let Some(between) = between.filter(|_| at > 0) {
+                            whole.append(Text::known(between.to_string()));
+                        }
+                        whole.append(field);
+                    }
+                    expansion.value(&whole, quoted);
+                }
+                _ => expansion.each(&fields, quoted),
+            }
             return;
         }
         (Some(_), Some(_)) if lookup(walker, &super::assign::keys_of(&name)).is_some() => {

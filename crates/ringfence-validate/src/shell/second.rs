@@ -142,10 +142,7 @@ fn command(node: &rable::Node) -> Option<Node> {
             turns: Turns::InOrder,
             variable: var.clone(),
             // The other parser does not tell `for x in;` from `for x`: both are walked as the one that runs.
-            words: match all.as_deref() {
-                Some([]) | None => None,
-                Some(all) => Some(words(all)?),
-            },
+            words: chosen_from(words(all.as_deref().unwrap_or_default())?),
             body: boxed(body)?,
             redirects: redirects(targets)?,
             place,
@@ -205,7 +202,7 @@ fn command(node: &rable::Node) -> Option<Node> {
     })
 }
 
-/// The words that `select` offers: without any it offers the arguments, which the parser writes out.
+/// The words that a loop goes over: without any it goes over the arguments, which the parser may write out.
 pub(super) fn chosen_from(words: Vec<Word>) -> Option<Vec<Word>> {
     match words.as_slice() {
         [] => None,
