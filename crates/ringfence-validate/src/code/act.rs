@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::call::{Given, Place};
 use super::fold;
 use super::role::{Given as Source, Role, RoleAct, Slot};
-use super::touch::{self, names, octal};
+use super::touch::{names, octal};
 use super::value::{Held, Making, Value};
 use super::walk::Walk;
 use crate::analysis::{Change, Contact, Fact, Flow, Privilege, Removal, SystemAct, Trick};
@@ -171,7 +171,7 @@ impl Walk<'_, '_> {
             }
             // A file that the project keeps is as much its own as the code that loads it.
             RoleAct::Deserialises | RoleAct::DeserialisesFile
-                if first.as_ref().is_some_and(|(held, _)| touch::is_own_file(held)) => {}
+                if first.as_ref().is_some_and(|(held, _)| self.comes_from_the_project(held)) => {}
             RoleAct::DeserialisesFile | RoleAct::ImportsFile
                 if first.as_ref().is_some_and(|(held, _)| self.is_kept_by_the_project(held)) => {}
             RoleAct::DeserialisesFile

@@ -236,6 +236,8 @@ impl Walk<'_, '_> {
             }
             // The classes that a program makes of its own, or of a library's.
             "__subclasses__" if !value.has(CLASS) && !value.has("type()") && self.is_a_class_of_ours(value) => {}
+            // Above every class there is one of the language's own.
+            _ if self.book.is_inner_chain(attribute) && !self.book.is_inner(attribute) => found.add_name(CLASS),
             _ if self.book.is_inner(attribute) => {
                 self.trick(Trick::InnerParts, span);
                 if attribute.contains("globals") || attribute.contains("builtins") || attribute == "f_locals" {

@@ -13,6 +13,8 @@ use crate::language::Language;
 use crate::span::Span;
 use crate::text::{Hole, Piece, Text};
 
+/// Files that a program wrote, among which a name is looked for.
+const LOOKED_THROUGH: usize = 32;
 /// Bytes of a text within the program that is walked over as a part of it.
 const WITHIN_BYTES: usize = 64 * 1024;
 /// Such texts of one program, and within each other.
@@ -99,7 +101,7 @@ impl Walk<'_, '_> {
         }
         if unknown {
             // To run a file of the project is what importing it does.
-            if !super::touch::is_own_file(&held) {
+            if !self.comes_from_the_project(&held) {
                 self.trick(Trick::Evaluates, place.span);
             }
             self.executes(&held, place.span);
@@ -375,7 +377,23 @@ impl Walk<'_, '_> {
 
     /// Whether it is the path of a file of the project, and not one that this program put there.
     pub(super) fn is_kept_by_the_project(&self, held: &Value) -> bool {
-        super::touch::is_own_path(held) && held.texts.iter().all(|text| self.put_there(&text.to_string()).is_none())
+        super::touch::is_own_path(held) && !held.texts.iter().any(|text| self.has_written(&text.to_string()))
+    }
+
+    /// Whether all of it comes out of files of the project, none of which this program wrote.
+    pub(super) fn comes_from_the_project(&self, held: &Value) -> bool {
+        let has_written = |flow: &Flow| matches!(flow, Flow::File { path } if self.has_written(path));
+        super::touch::is_own_file(held) && !held.flows.iter().any(has_written)
+    }
+
+    /// Whether this program wrote a file of that name anywhere, or one whose name is not known.
+    fn has_written(&self, path: &str) -> bool {
+        fn name(path: &str) -> &str {
+            path.rsplit('/').next().unwrap_or(path)
+        }
+        let is_written = |known: &String| known.contains('$') || name(known) == name(path);
+        // Among many it is not looked for, and may be one of them.
+        self.files.len() > LOOKED_THROUGH || self.put_there(path).is_some() || self.files.keys().any(is_written)
     }
 
     /// A command that comes from elsewhere is code from elsewhere.

@@ -120,7 +120,6 @@ fn shell_words(rest: &[Argument]) -> ShellWords {
             flags if flags.len() > 1 && flags.starts_with(['-', '+']) => {
                 found.wants_code |= flags.starts_with('-') && flags.contains('c');
                 found.reads_input |= flags.starts_with('-') && flags.contains('s');
-                found.only_looks |= flags == "-n";
                 // `-o` and `-O` take the next word, even from among joined flags.
                 at += flags.matches(['o', 'O']).count();
             }
@@ -131,6 +130,9 @@ fn shell_words(rest: &[Argument]) -> ShellWords {
         }
     }
     found.operands = rest.get(at..).unwrap_or_default().to_vec();
+    // Another option may take it back: a shell that talks to somebody does everything all the same.
+    let options = rest.get(..at).unwrap_or_default();
+    found.only_looks = !options.is_empty() && options.iter().all(|option| option.known() == Some("-n"));
     found
 }
 

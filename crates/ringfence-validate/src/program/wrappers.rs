@@ -375,11 +375,19 @@ pub(super) fn fill(command: &[Argument], mark: &str, value: &Argument) -> Vec<Ar
 fn lines(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(&["-n", "--names", "-c", "--prefix-colors", "-m", "--max-processes"], Style::Usual);
     for line in words.operands {
-        // `npm:dev:*` stands for scripts of the project.
-        let runner = line.text.known_start().split_once(':').map(|(runner, _)| runner);
-        if !matches!(runner, Some("npm" | "yarn" | "pnpm" | "bun" | "node" | "deno")) {
-            run.shell(&line);
-        }
+        // `npm:dev` stands for `npm run dev`, and what follows it is the shell's as ever.
+        let shortcut = line.text.known_start().split_once(':').and_then(|(runner, _)| {
+            let known = ["npm", "yarn", "pnpm", "bun", "node", "deno"].contains(&runner);
+            known.then(|| {
+                let mut whole = Text::known(format!("{runner} run "));
+                whole.append(super::after(&line.text, runner.len() + 1));
+                whole
+            })
+        });
+        match shortcut {
+            Some(text) => run.shell(&Argument { text, ..line.clone() }),
+            None => run.shell(&line),
+        };
     }
 }
 
