@@ -209,11 +209,12 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Whether it is a class that stands in this text, or is imported from a module that is not one of the language's own. Of `cls`
-    /// nothing is known, mostly; the ways to a class of the language's own are told where they begin.
+    /// Whether it is a class that stands in this text, or is imported from a module that is not one of the language's own. What is not known
+    /// may be the one that stands above all others.
     fn is_a_class_of_ours(&self, value: &Value) -> bool {
-        let imported = |name: &str| name.contains('.') && !name.split('.').any(|part| self.book.is_guarded(part));
-        value.fields.is_some() || value.names.iter().all(|name| imported(name))
+        let guarded = |part: &str| part.starts_with("__") || self.book.is_guarded(part);
+        let imported = |name: &str| self.is_from_a_module(name) && !name.split('.').any(guarded);
+        value.fields.is_some() || (!value.names.is_empty() && value.names.iter().all(|name| imported(name)))
     }
 
     fn inner_parts(&mut self, value: &Value, attribute: &str, span: Span, found: &mut Value) {
@@ -236,8 +237,6 @@ impl Walk<'_, '_> {
             }
             // The classes that a program makes of its own, or of a library's.
             "__subclasses__" if !value.has(CLASS) && !value.has("type()") && self.is_a_class_of_ours(value) => {}
-            // Above every class there is one of the language's own.
-            _ if self.book.is_inner_chain(attribute) && !self.book.is_inner(attribute) => found.add_name(CLASS),
             _ if self.book.is_inner(attribute) => {
                 self.trick(Trick::InnerParts, span);
                 if attribute.contains("globals") || attribute.contains("builtins") || attribute == "f_locals" {
