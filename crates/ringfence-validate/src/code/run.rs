@@ -8,13 +8,14 @@ use super::role::Slot;
 use super::tree::{Pattern, Statement};
 use super::value::{Held, Making, Value, join};
 use super::walk::Walk;
-use crate::analysis::{Fact, Flow, Origin, Step, Trick};
+use crate::analysis::{Act, Fact, Flow, Origin, Step, Trick};
 use crate::language::Language;
+use crate::path::{PathClass, classify};
 use crate::span::Span;
 use crate::text::{Hole, Piece, Text};
 
-/// Files that a program wrote, among which a name is looked for.
-const LOOKED_THROUGH: usize = 32;
+/// Facts among which a file is looked for that was written.
+const LOOKED_THROUGH: usize = 256;
 /// Bytes of a text within the program that is walked over as a part of it.
 const WITHIN_BYTES: usize = 64 * 1024;
 /// Such texts of one program, and within each other.
@@ -375,25 +376,38 @@ impl Walk<'_, '_> {
         std::iter::once(path).chain(around).find_map(|path| self.files.get(path)).cloned()
     }
 
-    /// Whether it is the path of a file of the project, and not one that this program put there.
+    /// Whether it is the path of a file of the project, and not one that was put there here.
     pub(super) fn is_kept_by_the_project(&self, held: &Value) -> bool {
-        super::touch::is_own_path(held) && !held.texts.iter().any(|text| self.has_written(&text.to_string()))
+        super::touch::is_own_path(held) && held.texts.iter().all(|text| self.is_untouched(&text.to_string()))
     }
 
-    /// Whether all of it comes out of files of the project, none of which this program wrote.
+    /// Whether all of it comes out of files of the project, none of which was written here.
     pub(super) fn comes_from_the_project(&self, held: &Value) -> bool {
-        let has_written = |flow: &Flow| matches!(flow, Flow::File { path } if self.has_written(path));
-        super::touch::is_own_file(held) && !held.flows.iter().any(has_written)
+        let is_untouched = |flow: &Flow| matches!(flow, Flow::File { path } if self.is_untouched(path));
+        super::touch::is_own_file(held) && held.flows.iter().all(is_untouched)
     }
 
-    /// Whether this program wrote a file of that name anywhere, or one whose name is not known.
+    /// Whether a path leads below the project from where this runs, to something that nobody here wrote.
+    fn is_untouched(&self, path: &str) -> bool {
+        let place = self.reading.scope.resolve(&Text::known(path));
+        classify(&place, self.reading.surroundings).contains(&PathClass::Workspace) && !self.has_written(path)
+    }
+
+    /// Whether something here may have written a file of that name: this program, one that it starts, or the text around it.
     fn has_written(&self, path: &str) -> bool {
         fn name(path: &str) -> &str {
             path.rsplit('/').next().unwrap_or(path)
         }
-        let is_written = |known: &String| known.contains('$') || name(known) == name(path);
+        let is_written = |act: &Act| match &act.fact {
+            Fact::Writes { path: known } => known.has_hole() || name(&known.to_string()) == name(path),
+            _ => false,
+        };
         // Among many it is not looked for, and may be one of them.
-        self.files.len() > LOOKED_THROUGH || self.put_there(path).is_some() || self.files.keys().any(is_written)
+        !self.started.is_empty()
+            || !self.reading.scope.files.is_empty()
+            || self.facts.len() > LOOKED_THROUGH
+            || self.put_there(path).is_some()
+            || self.facts.iter().any(is_written)
     }
 
     /// A command that comes from elsewhere is code from elsewhere.

@@ -32,9 +32,6 @@ const NOT_DATA: &[&str] = &[
     "allow_redirects",
 ];
 
-/// Files that a program writes which are remembered.
-const FILES: usize = 256;
-
 impl Walk<'_, '_> {
     /// Each path that an argument may mean, or each item of it, from where the program may be, with its place.
     pub(super) fn each(&mut self, argument: Option<(Held, Place)>, given: &Given) -> Vec<(Span, Text)> {
@@ -98,9 +95,6 @@ impl Walk<'_, '_> {
         }
         for (span, path) in self.each(argument, given) {
             if writes {
-                if self.files.len() <= FILES {
-                    self.files.entry(path.to_string()).or_default();
-                }
                 self.overwrites(&path, span);
                 self.tell(span, Fact::Writes { path: path.clone() });
             }
@@ -146,9 +140,7 @@ impl Walk<'_, '_> {
         for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)).chain(&given.receiver) {
             take(&arg.flows);
         }
-        // What was put together a moment ago is what it was, also in a file.
-        let own = contents.flows.is_empty() && given.args.iter().any(|arg| arg.has("pickle.dumps()"));
-        if own || self.files.len() > FILES {
+        if contents.flows.is_empty() || self.files.len() > 256 {
             return;
         }
         for path in path.iter().flat_map(|(held, _)| held.texts.iter()) {

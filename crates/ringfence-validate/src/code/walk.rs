@@ -166,7 +166,7 @@ pub(super) struct Walk<'w, 'r> {
     effort: usize,
     told: HashSet<(Span, Fact)>,
     pub(super) called: HashSet<Rc<str>>,
-    facts: Vec<Act>,
+    pub(super) facts: Vec<Act>,
     /// What the program starts; read when the walk is done.
     pub(super) started: Vec<Started>,
 }
