@@ -124,6 +124,7 @@ pub(crate) fn run(args: RunArgs, launcher: Launcher) -> Done {
         (false, true) => setup::engine(context, launcher)?,
         (false, false) => setup::engine_at_terminal(context, launcher, args.output)?,
     };
+    engine.expect(&request);
     // The process ends with its run: what the kernel takes back at once is not taken apart piece by piece before.
     let runtime = ManuallyDrop::new(setup::runtime()?);
     runtime.block_on(async {

@@ -261,8 +261,10 @@ pub(crate) fn place_descriptors<const N: usize>(wanted: [i32; N]) -> Step<()> {
         *copy = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 16) }, Stage::Descriptors)?;
     }
     for (target, copy) in (0..).zip(high) {
-        // SAFETY: integers only; the descriptor table is this process's own copy.
+        // SAFETY: integers only; the descriptor table is this process's own copy, and nobody else knows the number `copy`.
         check(unsafe { libc::dup2(copy, target) }, Stage::Descriptors)?;
+        // SAFETY: likewise.
+        check(unsafe { libc::close(copy) }, Stage::Descriptors)?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::keeper::{message_sockets, stream_sockets};
 use crate::orphans::add_keeper;
 use crate::passing::{receive, send};
-use crate::wall::{self, LaidOut, Laying, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch};
+use crate::wall::{self, LaidOut, Laying, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch, WholeWall};
 
 /// Code and files travel in a request.
 const MOST_REQUEST: u64 = 128 * 1024 * 1024;
@@ -29,7 +29,11 @@ pub const MOST_TREES: usize = 16;
 const SOCKET: i32 = 0;
 const ANSWER: usize = 8;
 const PREPARE: &[u8] = b"prepare";
+const COMPLETE: &[u8] = b"complete";
 const RAISE: &[u8] = b"raise";
+/// After that word: the groups that the launch names are made, or cannot be.
+const GROUPED: &[u8] = b"grouped";
+const NO_GROUPS: &[u8] = b"no groups";
 const LAY: &[u8] = b"lay";
 
 /// Who raises the walls of this process.
@@ -134,6 +138,26 @@ impl Launcher {
         }
     }
 
+    /// Raises a whole wall that is not needed yet, and that goes on as the prepared one has begun: a launch that
+    /// [is it](WallLaunch::stands) has nothing left to raise.
+    pub fn complete(&self, whole: &WholeWall, trees: &[OwnedFd]) -> io::Result<()> {
+        if trees.len() > MOST_TREES {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
+        }
+        match &self.raiser {
+            Raiser::Here(spare) => match &mut *lock(spare) {
+                Some(spare) => spare.complete(whole.clone(), trees),
+                None => Err(io::ErrorKind::NotConnected.into()),
+            },
+            Raiser::Process(socket) => {
+                let request = request(whole)?;
+                let mut sent = vec![request.as_fd()];
+                sent.extend(trees.iter().map(AsFd::as_fd));
+                send(lock(socket).as_fd(), COMPLETE, &sent)
+            }
+        }
+    }
+
     /// What the guest that this process made has begun with.
     pub fn begun(&self) -> Option<Wall> {
         match &self.raiser {
@@ -174,7 +198,8 @@ impl Launcher {
 
     /// Raises the wall of `launch`, in which process 1 lives `life`; see [`wall::start`]. A launcher of its own process was
     /// told which life when it began to serve. `make_groups` makes the groups that the launch names, and is called once: while a
-    /// guest that waited begins, or before. Returns process 1 and our end of its control socket.
+    /// guest that waited goes on, or before. Returns process 1 and our end of its control socket. A launch that is a whole wall
+    /// which does not stand (any more) fails as [`is_gone`] tells, before it has changed anything.
     pub fn start(
         &self,
         launch: &WallLaunch,
@@ -190,10 +215,7 @@ impl Launcher {
         }
         let raised = match &self.raiser {
             Raiser::Here(spare) => raise(&mut lock(spare), launch, descriptors, life, make_groups)?,
-            Raiser::Process(socket) => {
-                make_groups()?;
-                ask(&lock(socket), launch, descriptors)?
-            }
+            Raiser::Process(socket) => ask(&lock(socket), launch, descriptors, make_groups)?,
         };
         Ok((raised.counted(), ours))
     }
@@ -215,10 +237,18 @@ fn raise(
         Some(spare) if spare.suits(launch) => spare.raise(launch, descriptors, make_groups),
         // One that began otherwise is of no use any more.
         Some(_) | None => {
+            if launch.stands.is_some() {
+                return Err(io::Error::from_raw_os_error(libc::ESTALE));
+            }
             make_groups()?;
             wall::start(launch, descriptors, life)
         }
     }
+}
+
+/// Whether a launch failed because the whole wall that it names does not stand.
+pub fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESTALE)
 }
 
 fn request<T: Serialize>(content: &T) -> io::Result<File> {
@@ -236,16 +266,25 @@ fn read<T: DeserializeOwned>(request: OwnedFd) -> io::Result<T> {
     postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-fn ask(socket: &OwnedFd, launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<Raised> {
+fn ask(
+    socket: &OwnedFd,
+    launch: &WallLaunch,
+    descriptors: WallDescriptors<'_>,
+    make_groups: impl FnOnce() -> io::Result<()>,
+) -> io::Result<Raised> {
     let request = request(launch)?;
     let mut sent: Vec<BorrowedFd<'_>> = descriptors.stdio.to_vec();
     sent.extend([descriptors.control, request.as_fd()]);
     sent.extend(descriptors.trees.iter().map(AsFd::as_fd));
     send(socket.as_fd(), RAISE, &sent)?;
+    // It always waits for this word, and a wall without the groups that it is to have is not raised.
+    let made = make_groups();
+    send(socket.as_fd(), if made.is_ok() { GROUPED } else { NO_GROUPS }, &[])?;
     let mut answer = [0u8; ANSWER];
     // An answer that is not waited for would be taken for the next one's.
     let (length, mut received) = receive(socket.as_fd(), &mut answer)?;
     let [kind, value] = [answer[..4].try_into(), answer[4..].try_into()].map(|word| word.map_or(0, i32::from_le_bytes));
+    made?;
     match (length, kind, received.pop()) {
         (ANSWER, 1, Some(pidfd)) => Ok(Raised::new(value, pidfd)),
         (ANSWER, 2, None) => Err(io::Error::from_raw_os_error(value)),
@@ -274,13 +313,24 @@ pub fn serve(life: Life) -> io::Result<()> {
                 reap_all();
                 continue;
             }
+            COMPLETE => {
+                // One that could not be completed is none: a launch that is it must not find another.
+                spare = spare.take().and_then(|spare| complete(spare, descriptors).ok());
+                reap_all();
+                continue;
+            }
             LAY => {
                 // Whoever waits for it sees by the end of its socket that nothing comes.
                 lay_for_another(descriptors).ok();
                 reap_all();
                 continue;
             }
-            RAISE => raise_for_another(&mut spare, descriptors, life),
+            RAISE => {
+                let mut grouped = Grouped { socket: &socket, heard: None };
+                let raised = raise_for_another(&mut spare, descriptors, life, || grouped.hear());
+                grouped.hear().ok();
+                raised
+            }
             _ => Err(io::ErrorKind::InvalidInput.into()),
         };
         reap_all();
@@ -303,6 +353,35 @@ fn begin(request: OwnedFd, life: Life) -> io::Result<Spare> {
     Ok(spare)
 }
 
+fn complete(mut spare: Spare, descriptors: Vec<OwnedFd>) -> io::Result<Spare> {
+    let mut descriptors = descriptors.into_iter();
+    let request = descriptors.next().ok_or(io::ErrorKind::InvalidInput)?;
+    spare.complete(read(request)?, &descriptors.collect::<Vec<_>>())?;
+    Ok(spare)
+}
+
+/// The word about the groups of a launch, which comes once after it.
+struct Grouped<'a> {
+    socket: &'a OwnedFd,
+    heard: Option<bool>,
+}
+
+impl Grouped<'_> {
+    /// Waits for it, once.
+    fn hear(&mut self) -> io::Result<()> {
+        let made = match self.heard {
+            Some(made) => made,
+            None => {
+                let mut word = [0u8; 16];
+                let (length, _) = receive(self.socket.as_fd(), &mut word)?;
+                word.get(..length) == Some(GROUPED)
+            }
+        };
+        self.heard = Some(made);
+        if made { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+}
+
 /// The process that does it is reaped with the guests.
 fn lay_for_another(descriptors: Vec<OwnedFd>) -> io::Result<i32> {
     let mut descriptors = descriptors.into_iter();
@@ -312,15 +391,19 @@ fn lay_for_another(descriptors: Vec<OwnedFd>) -> io::Result<i32> {
     wall::begin_laying(&read(request)?, &trees, told.as_fd())
 }
 
-fn raise_for_another(spare: &mut Option<Spare>, descriptors: Vec<OwnedFd>, life: Life) -> io::Result<Raised> {
+fn raise_for_another(
+    spare: &mut Option<Spare>,
+    descriptors: Vec<OwnedFd>,
+    life: Life,
+    make_groups: impl FnOnce() -> io::Result<()>,
+) -> io::Result<Raised> {
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
     let (stdin, stdout, stderr, control, request) = (next()?, next()?, next()?, next()?, next()?);
     let trees: Vec<OwnedFd> = descriptors.collect();
     let launch: WallLaunch = read(request)?;
     let stdio = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    // Whoever asks has made the groups.
-    raise(spare, &launch, WallDescriptors { stdio, control: control.as_fd(), trees: &trees }, life, || Ok(()))
+    raise(spare, &launch, WallDescriptors { stdio, control: control.as_fd(), trees: &trees }, life, make_groups)
 }
 
 /// Guests that ended are our children, whoever watches them.

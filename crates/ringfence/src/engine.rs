@@ -34,11 +34,11 @@ use crate::scratch;
 use crate::session::{Active, Open, Opening, Session, SessionRequest};
 pub use crate::setup::{Setup, SetupError};
 use crate::state::StateFolder;
-use crate::waiting::waiting;
+use crate::waiting::{beside, has_others, waiting};
 use crate::workspace::change::Moment;
 use crate::workspace::discard::{DiscardError, discard};
 use crate::workspace::{self, About};
-use crate::written::{ended_body, judged_body, ledger_failure, planned_body, record_grant, requested_body};
+use crate::written::{ended_body, ledger_failure, record_grant, requested_body};
 
 /// Events that wait for a slow listener.
 const EVENTS_WAITING: usize = 16;
@@ -49,12 +49,12 @@ pub struct Engine(pub(crate) Arc<Inner>, pub(crate) Arc<dyn Approver>);
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) state: StateFolder,
-    policy: ResolvedPolicy,
-    workspace: PathBuf,
-    environment: Vec<(OsString, OsString)>,
+    pub(crate) policy: ResolvedPolicy,
+    pub(crate) workspace: PathBuf,
+    pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) backends: Vec<Box<dyn Backend>>,
     pub(crate) ledger: Ledger,
-    grants: Value,
+    pub(crate) grants: Value,
     pub(crate) own: Vec<PathBuf>,
     standing: Standing,
 }
@@ -255,11 +255,21 @@ impl Inner {
             }
             let name = image.as_ref().map(|image| image.name.as_str());
             let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, name);
-            self.append_synced(&entries).map(|()| image)
+            let inner = Arc::clone(&self);
+            beside(move || inner.append(&entries, Durability::Synced)).await?;
+            plan.is_written_down();
+            Ok(image)
         };
-        // While the ledger's entry is on its way to the disk, and first: the guest works on its own. Nothing runs before both are there.
+        // While the ledger's entry is on its way to the disk, which is begun first where somebody else can wait for it: the guest works
+        // on its own. Nothing runs before both are there.
         let both = async {
-            let (raised, known) = tokio::join!(biased; chosen.backend.raise(&plan), write_down);
+            let raise = chosen.backend.raise(&plan);
+            let (raised, known) = if has_others() {
+                let (known, raised) = tokio::join!(biased; write_down, raise);
+                (raised, known)
+            } else {
+                tokio::join!(biased; raise, write_down)
+            };
             match (raised, known) {
                 // What a name means may have been remembered. Now it is known, and one that is another by then fails.
                 (Ok(mut sandbox), Ok(image)) if !sandbox.shows(image.as_ref()) => {
@@ -340,7 +350,9 @@ impl Inner {
         let name = image.as_ref().map(|image| image.name.as_str());
         let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, name);
         let outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
-        let (raised, known) = tokio::join!(biased; chosen.backend.keep(&plan), async { self.append_synced(&entries) });
+        let (raised, known) = tokio::join!(biased; chosen.backend.keep(&plan), async {
+            waiting(|| self.append(&entries, Durability::Synced))
+        });
         if let Err(error) = known {
             return Err(conclude::failed(outcome, ledger_failure(&error)));
         }
@@ -390,27 +402,8 @@ impl Inner {
         Ok(Session::begin(opening, self))
     }
 
-    /// What the ledger must know before anything starts.
-    fn entries_before_the_start(
-        &self,
-        run_id: &RunId,
-        requested: Entry,
-        plan: &Plan,
-        chosen: &Chosen<'_>,
-        cleared: &Cleared,
-        image: Option<&str>,
-    ) -> [Entry; 3] {
-        let judged = judged_body(cleared);
-        let planned = planned_body(plan, chosen.fell_back.as_ref(), image, &self.grants);
-        [requested, self.entry(run_id, Kind::Judged, judged), self.entry(run_id, Kind::Planned, planned)]
-    }
-
     pub(crate) fn append(&self, entries: &[Entry], durability: Durability) -> Result<(), LedgerError> {
         self.ledger.append(entries, durability)
-    }
-
-    fn append_synced(&self, entries: &[Entry]) -> Result<(), LedgerError> {
-        waiting(|| self.ledger.append(entries, Durability::Synced))
     }
 
     /// Writes the end down. The program has run: its outcome stays, and says when its end is missing from the ledger.
@@ -445,9 +438,7 @@ impl Inner {
         if let Err(error) = checked {
             return Err(stop(conclude::failed(nothing_yet(), Failure::new(FailureKind::BadRequest, &error))));
         }
-        let mut overrides = request.overrides.clone();
-        overrides.proc.env.set.extend(request.env.iter().cloned());
-        let policy = narrow(bound, &overrides)
+        let policy = narrow(bound, &request.whole_overrides())
             .map_err(|widenings| stop(conclude::refused(nothing_yet(), judge::refuse_widening(&widenings, bound))))?;
         let refuse = |refusal: Refusal| stop(conclude::refused(nothing_yet(), refusal));
         let home = self.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| PathBuf::from(value));

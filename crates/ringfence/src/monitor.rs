@@ -120,6 +120,7 @@ pub(crate) async fn watch(
     let network = sandbox.network().map(|log| log.contacts()).unwrap_or_default();
     seen.violations.extend(network.violations());
     let layer = sandbox.take_layer();
+    sandbox.put_away();
     let wall = seen.ended_at.unwrap_or_else(Instant::now).duration_since(started);
     let cpu_us = seen.usage.user_us.saturating_add(seen.usage.system_us);
     Watched {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringfence_policy::{BackendKind, Firmness, ResolvedPolicy};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::approve::Approver;
 use crate::backend::Capabilities;
@@ -57,6 +57,8 @@ pub struct Plan {
     upstream_credential: Option<Hidden>,
     /// Who is told what is done before it can start.
     told: Option<mpsc::Sender<Event>>,
+    /// That it stands in the ledger, on the disk.
+    written_down: Arc<Notify>,
 }
 
 /// A secret, which no debug output shows.
@@ -149,6 +151,7 @@ pub fn plan(
     Ok(Plan {
         approver: Arc::clone(host.approver),
         told: None,
+        written_down: Arc::default(),
         upstream_credential: upstream_credential.map(|value| Hidden(value.to_string_lossy().into_owned())),
         run_id,
         work: request.work,
@@ -204,6 +207,16 @@ impl Plan {
     /// Tells `events` what is done before it can start.
     pub(crate) fn tell(&mut self, events: mpsc::Sender<Event>) {
         self.told = Some(events);
+    }
+
+    /// Says that it stands in the ledger, on the disk: its program may run.
+    pub(crate) fn is_written_down(&self) {
+        self.written_down.notify_one();
+    }
+
+    /// Waits until it does. For one alone, and once.
+    pub(crate) async fn written_down(&self) {
+        self.written_down.notified().await;
     }
 
     /// Who hears how far something is that has to be made first: every step of it, and none of the words of tools.

@@ -196,6 +196,13 @@ impl Request {
         }
     }
 
+    /// All that it asks the policy for.
+    pub(crate) fn whole_overrides(&self) -> Overrides {
+        let mut overrides = self.overrides.clone();
+        overrides.proc.env.set.extend(self.env.iter().cloned());
+        overrides
+    }
+
     /// A request for a program and its arguments.
     pub fn argv<I: IntoIterator<Item = S>, S: Into<OsString>>(argv: I) -> Self {
         Self::new(Work::Argv(argv.into_iter().map(Into::into).collect()))

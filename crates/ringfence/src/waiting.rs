@@ -1,10 +1,61 @@
-//! Work that waits for the disk, in an event loop.
+//! Work that waits for the disk or the kernel, in an event loop.
+
+use std::fmt;
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Whether there are other threads to go on meanwhile. A process with one thread stays one, which is what lets it raise walls
+/// itself.
+pub(crate) fn has_others() -> bool {
+    Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
+}
 
 /// Does something that waits for the disk on this thread: a process with one thread stays one, which is what lets it raise
 /// walls itself. Where there are more, the others go on meanwhile.
 pub(crate) fn waiting<T>(act: impl FnOnce() -> T) -> T {
-    match tokio::runtime::Handle::current().runtime_flavor() {
-        tokio::runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(act),
-        _ => act(),
+    if has_others() { tokio::task::block_in_place(act) } else { act() }
+}
+
+/// Likewise, by another thread as soon as this is first waited for.
+pub(crate) async fn beside<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    if !has_others() {
+        return act();
+    }
+    match tokio::task::spawn_blocking(act).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // Nobody ends it, and the event loop that it belongs to does not go on without us.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// Does something that nobody waits for: by another thread where there is one.
+pub(crate) fn afterwards(act: impl FnOnce() + Send + 'static) {
+    if has_others() {
+        drop(tokio::task::spawn_blocking(act));
+    } else {
+        act();
+    }
+}
+
+/// Something to do when nobody needs the processors any more, in a process that may have threads.
+pub(crate) struct Later(Box<dyn FnOnce() + Send + Sync>);
+
+impl Later {
+    pub(crate) fn new(act: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self(Box::new(act))
+    }
+
+    /// Does it, by a thread of its own.
+    pub(crate) fn begin(self) {
+        drop(tokio::task::spawn_blocking(self.0));
+    }
+}
+
+impl fmt::Debug for Later {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Later")
     }
 }

@@ -1,7 +1,10 @@
 //! Walls that are begun before anybody needs them.
 
+use ringfence_policy::narrow;
+
+use crate::backend::Expected;
 use crate::conclude;
-use crate::engine::{Engine, Place, Prepared};
+use crate::engine::{Engine, Inner, Place, Prepared};
 use crate::outcome::Outcome;
 use crate::request::{Request, Work};
 use crate::run_id::RunId;
@@ -21,6 +24,19 @@ impl Engine {
             let outcome = conclude::begin(plan.run_id().clone(), Some(&plan), plan.policy());
             Box::new(conclude::failed(outcome, error.failure()))
         })
+    }
+
+    /// Raises what can be raised of the wall for `request`, which is about to come: all that does not depend on what it runs, or
+    /// would be judged. One that never comes, or comes another, only takes a little longer.
+    pub fn expect(&self, request: &Request) {
+        let Inner { policy, workspace, environment, backends, .. } = &*self.0;
+        let overrides = request.whole_overrides();
+        let narrowed = (!overrides.is_empty()).then(|| narrow(policy, &overrides)).transpose();
+        // What is wrong with it is said when it comes.
+        let Ok(narrowed) = narrowed else { return };
+        let policy = narrowed.as_ref().unwrap_or(policy);
+        let expected = Expected { policy, workspace, environment, at: &request.workspace_at };
+        backends.iter().for_each(|backend| backend.expect(expected));
     }
 
     /// Ends every container that waits, and waits until it is gone. Runs and sessions go on, and start as ever from then on.

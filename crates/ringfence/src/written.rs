@@ -3,6 +3,7 @@
 use ringfence_policy::{Grant, ResolvedPolicy};
 use serde_json::{Value, json};
 
+use crate::choose::Chosen;
 use crate::conclude;
 use crate::engine::{Inner, Stopped};
 use crate::judge::{Cleared, describe};
@@ -14,6 +15,21 @@ use crate::run_id::RunId;
 use crate::workspace::Counts;
 
 impl Inner {
+    /// What the ledger must know before anything starts.
+    pub(crate) fn entries_before_the_start(
+        &self,
+        run_id: &RunId,
+        requested: Entry,
+        plan: &Plan,
+        chosen: &Chosen<'_>,
+        cleared: &Cleared,
+        image: Option<&str>,
+    ) -> [Entry; 3] {
+        let judged = judged_body(cleared);
+        let planned = planned_body(plan, chosen.fell_back.as_ref(), image, &self.grants);
+        [requested, self.entry(run_id, Kind::Judged, judged), self.entry(run_id, Kind::Planned, planned)]
+    }
+
     /// Writes down a request that goes no further. One that was taken back was not judged.
     pub(crate) fn write_stopped(&self, run_id: &RunId, requested: Entry, stopped: Stopped) -> Outcome {
         let mut entries = vec![requested];

@@ -18,7 +18,6 @@ pub fn counted_inside() -> Option<CgroupUsage> {
     let number = |text: Option<String>| text.and_then(|text| text.trim().parse().ok());
     Some(CgroupUsage {
         memory_peak: number(read(FOLDERS, &["memory.peak", "memory.max_usage_in_bytes"])),
-        cpu_us: None,
         oom_kills: field(&memory, "oom_kill").unwrap_or(0),
         pids_limit_hits: read(OF_PROCESSES, &["pids.events"]).and_then(|text| field(&text, "max")).unwrap_or(0),
         processes_now: number(read(OF_PROCESSES, &["pids.current"])).unwrap_or(0),

@@ -138,8 +138,6 @@ fn below(root: &Path, path: &Path) -> PathBuf {
 pub struct CgroupUsage {
     /// The most memory that all processes had together; nothing where the kernel does not keep it.
     pub memory_peak: Option<u64>,
-    /// Processor time in microseconds; nothing where no hierarchy counts it.
-    pub cpu_us: Option<u64>,
     /// Processes killed because the memory limit was reached.
     pub oom_kills: u64,
     /// How often a process or thread could not be started because of the limit.
@@ -231,17 +229,12 @@ impl Part {
                 (Controller::Processes, _) => {
                     set(limits.processes, |most| self.folder.limit("pids.max", &most.to_string()))?;
                 }
-                (Controller::CpuAccount, _) => {}
             }
         }
         Ok(())
     }
 
     fn count(&self, usage: &mut CgroupUsage) -> io::Result<()> {
-        if self.version == Version::Two {
-            // Counted whether or not the controller is on.
-            usage.cpu_us = Some(v2::cpu_us(&self.folder)?);
-        }
         for controller in &self.controllers {
             match (controller, self.version) {
                 (Controller::Memory, Version::One) => {
@@ -256,7 +249,6 @@ impl Part {
                     usage.pids_limit_hits = self.folder.counter("pids.events", "max")?;
                     usage.processes_now = self.folder.number("pids.current")?;
                 }
-                (Controller::CpuAccount, _) => usage.cpu_us = Some(v1::cpu_us(&self.folder)?),
                 (Controller::Cpu, _) => {}
             }
         }

@@ -15,14 +15,11 @@ pub(super) enum Controller {
     Memory,
     Processes,
     Cpu,
-    /// Counts processor time in v1; v2 counts it always.
-    CpuAccount,
 }
 
 impl Controller {
     /// Those without which no limit can be promised.
     pub(super) const NEEDED: [Self; 3] = [Self::Memory, Self::Processes, Self::Cpu];
-    const ALL: [Self; 4] = [Self::Memory, Self::Processes, Self::Cpu, Self::CpuAccount];
 
     /// The kernel's name.
     pub(super) fn name(self) -> &'static str {
@@ -30,12 +27,11 @@ impl Controller {
             Self::Memory => "memory",
             Self::Processes => "pids",
             Self::Cpu => "cpu",
-            Self::CpuAccount => "cpuacct",
         }
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|controller| controller.name() == name)
+        Self::NEEDED.into_iter().find(|controller| controller.name() == name)
     }
 }
 
@@ -171,7 +167,7 @@ mod tests {
                 ("/sys/fs/cgroup/unified", "/user.slice")
             ]
         );
-        assert_eq!(mounts[0].controllers, [Controller::Cpu, Controller::CpuAccount]);
+        assert_eq!(mounts[0].controllers, [Controller::Cpu]);
     }
 
     #[test]

@@ -60,7 +60,6 @@ fn cgroup_kills_inside_only_when_memory_runs_out_and_the_kernel_counts_it() {
     let usage = cgroup.usage().unwrap();
     assert!(usage.oom_kills >= 1, "{usage:?}");
     assert!(usage.memory_peak.is_none_or(|peak| peak > 32 << 20 && peak <= 64 << 20), "{usage:?}");
-    assert!(usage.cpu_us.is_some_and(|time| time > 0), "{usage:?}");
     drop(cgroup);
     assert_gone(&folders);
 
@@ -175,7 +174,6 @@ fn cgroup_of_version_two_is_killed_at_once() {
     let mut shell = waiting_shell("sleep 1000 & sleep 1000 & wait");
     cgroup.add(pid_of(&shell)).unwrap();
     go(&mut shell);
-    assert!(cgroup.usage().unwrap().cpu_us.is_some());
     cgroup.kill().unwrap();
     assert!(!shell.wait().unwrap().success());
     cgroup.remove().unwrap();
@@ -319,8 +317,7 @@ fn cgroup_v2_files_get_the_limits_and_give_the_counters() {
     assert_eq!(read("cpu.max"), "50000 100000");
     let mut usage = CgroupUsage::default();
     part.count(&mut usage).unwrap();
-    let expected =
-        CgroupUsage { memory_peak: Some(4096), cpu_us: Some(1234), oom_kills: 1, pids_limit_hits: 5, processes_now: 3 };
+    let expected = CgroupUsage { memory_peak: Some(4096), oom_kills: 1, pids_limit_hits: 5, processes_now: 3 };
     assert_eq!(usage, expected);
 
     for broken in ["", "oom_kill\n", "oom_kill many\n", "oom_kills 3\n"] {

@@ -44,7 +44,3 @@ pub(super) fn memory_peak(folder: &Folder) -> io::Result<u64> {
 pub(super) fn oom_kills(folder: &Folder) -> io::Result<u64> {
     folder.counter("memory.oom_control", "oom_kill")
 }
-
-pub(super) fn cpu_us(folder: &Folder) -> io::Result<u64> {
-    Ok(folder.number("cpuacct.usage")? / 1000)
-}

@@ -166,7 +166,3 @@ pub(super) fn memory_peak(folder: &Folder) -> io::Result<Option<u64>> {
 pub(super) fn oom_kills(folder: &Folder) -> io::Result<u64> {
     folder.counter("memory.events", "oom_kill")
 }
-
-pub(super) fn cpu_us(folder: &Folder) -> io::Result<u64> {
-    folder.counter("cpu.stat", "usage_usec")
-}

@@ -9,22 +9,22 @@ use std::time::Duration;
 use libc::c_int;
 use serde::{Deserialize, Serialize};
 
+use super::begun::Begun;
 use super::contained::{Contained, Kernel};
 use super::door::Doors;
-use super::inside::{Building, Inside, SetupError};
+use super::inside::Inside;
 use super::landlock::Fence;
 use super::membership::{Membership, OpenMembership};
-use super::namespaces::{Joined, raise};
+use super::namespaces::raise;
 use super::program::{Failed, Program, Restrictions, Stdio, Strings, TerminalSize};
 use super::proof::{Company, Proof};
-use super::view::{ABOVE_ARRANGED, open_sources};
+use super::view::ABOVE_ARRANGED;
 use super::{Raised, Wall, program};
-use crate::keeper::{RlimitKind, place_descriptors};
 use crate::keeper_process::{self, CONTROL};
-use crate::program_process::{exit, run_sharing_memory, set_limit};
+use crate::program_process::{exit, run_sharing_memory};
 use crate::report::{Layer, Room, Stage, Usage};
+use crate::seccomp;
 use crate::tree::{self, Sample};
-use crate::{privileges, seccomp};
 
 /// A wall and what is behind it. Plain data: it can be sent to the process that raises the wall.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,6 +39,9 @@ pub struct WallLaunch {
     pub only: Option<Program>,
     /// Where in the wall's own network the host is to listen: the only ways out.
     pub doors: Doors,
+    /// The number of the [`WholeWall`](super::WholeWall) that this is, when it stands already. Whoever says so has made sure that
+    /// the trees are the same ones.
+    pub stands: Option<u64>,
 }
 
 /// The descriptors of a start.
@@ -80,90 +83,11 @@ pub fn start(launch: &WallLaunch, descriptors: WallDescriptors<'_>, life: Life) 
         None => Ok(()),
     };
     raise(launch.wall.identity, into.as_ref().and_then(OpenMembership::folder), join, |joined| {
-        Behind::live(life, launch, descriptors, |control| {
+        Behind::live(life, launch, descriptors.control.as_raw_fd(), |control| {
             let begun = Begun::begin(&launch.wall, descriptors.trees)?;
             begun.finish(launch, launch.wall.entries.len(), descriptors, joined, control)
         });
     })
-}
-
-/// Process 1 whose view is begun.
-pub(super) struct Begun {
-    building: Building,
-    /// What can be written, in bytes and files.
-    room: (u64, u64),
-    preference: KilledFirst,
-}
-
-impl Begun {
-    /// Begins the view of `wall` with all of its entries. This process is mapped, and the numbers that descriptors will be
-    /// arranged at are taken.
-    pub(super) fn begin(wall: &Wall, trees: &[OwnedFd]) -> Result<Self, Failed> {
-        let setup = |error: SetupError| Failed::said(&error);
-        let failed = |error: io::Error| Failed::said(&error);
-        // Opened while the file is ours: that of a process which may not be read is the host's root's.
-        let preference = KilledFirst::open().map_err(failed)?;
-        super::clock::begin_near_zero().map_err(|error| Failed::said(&error))?;
-        privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
-        super::inside::forget_arguments().map_err(failed)?;
-        super::inside::cut_off().map_err(setup)?;
-        // Opened while we are who we are on the host.
-        let sources = open_sources(&wall.entries, trees).map_err(setup)?;
-        let room = (wall.writable_bytes, wall.writable_files);
-        Ok(Self { building: Building::begin(wall, sources).map_err(setup)?, room, preference })
-    }
-
-    /// Adds the entries of `launch` after the first `built`, makes the view our root, and gives up every privilege.
-    pub(super) fn finish<'a>(
-        mut self,
-        launch: &'a WallLaunch,
-        built: usize,
-        descriptors: WallDescriptors<'_>,
-        joined: Joined,
-        control: &mut c_int,
-    ) -> Result<Behind<'a>, Failed> {
-        let setup = |error: SetupError| Failed::said(&error);
-        let rest = launch.wall.entries.get(built..).unwrap_or_default();
-        // Opened before all else is closed: prepared trees are descriptors too.
-        let sources = open_sources(rest, descriptors.trees).map_err(setup)?;
-        let stdio = descriptors.stdio.map(|fd| fd.as_raw_fd());
-        place_descriptors([stdio[0], stdio[1], stdio[2], descriptors.control.as_raw_fd()])
-            .map_err(|(stage, errno)| Failed::Step(stage, errno))?;
-        *control = CONTROL;
-        let room = (launch.wall.writable_bytes, launch.wall.writable_files);
-        if room != self.room {
-            self.building.resize(room).map_err(setup)?;
-        }
-        self.building.add(sources).map_err(setup)?;
-        let (inside, letting_go) = self.building.enter(&launch.wall).map_err(setup)?;
-        let preference = self.preference;
-        // Once more: becoming another user has set it to what the host prefers.
-        privileges::set_not_dumpable().map_err(|error| Failed::said(&error))?;
-        joined.wait()?;
-        // What else the supervisor had open ends here.
-        inside
-            .close_all_but_ours(CONTROL + 1, preference.file.as_raw_fd())
-            .map_err(|errno| Failed::Step(Stage::Descriptors, errno))?;
-        let signals = keeper_process::child_signals().map_err(|(stage, errno)| Failed::Step(stage, errno))?;
-        let doors = super::door::open(&launch.doors);
-        let doors = doors.map_err(|error| Failed::Said(format!("could not listen in the wall's network: {error}")))?;
-        // Nothing is left to do that needs a privilege. Every program's process inherits all three, and proves them.
-        privileges::set_no_new_privileges().map_err(|error| Failed::said(&error))?;
-        let _bounding = privileges::drop_all().map_err(|error| Failed::said(&error))?;
-        // Before the filter, which lets nobody change it.
-        let core = launch.restrictions.rlimits.iter().filter(|limit| limit.kind == RlimitKind::Core);
-        for limit in core {
-            set_limit(limit).map_err(|(stage, errno)| Failed::Step(stage, errno))?;
-        }
-        seccomp::install(seccomp::program()).map_err(|error| Failed::said(&error))?;
-        let fence = Fence::make(&launch.restrictions.paths).map_err(|error| Failed::said(&error))?;
-        // Before there is a program, and before a child could be taken for one.
-        letting_go.wait().map_err(setup)?;
-        // SAFETY: both numbers were just arranged and opened for this process, and nothing else owns them.
-        let (control, signals) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(signals)) };
-        let around = Around::OurWall { launch, inside, fence, doors: RefCell::new(doors) };
-        Ok(Behind { around, control, signals, preference })
-    }
 }
 
 /// The proof that this process is process 1 behind a wall, without any privilege, and the means to start programs there.
@@ -206,14 +130,13 @@ pub struct Woken {
 
 impl<'a> Behind<'a> {
     /// Lives `life` behind the wall that `enter` raises, or tells why it does not stand. What `enter` is given is the number
-    /// of the control socket, which it changes when descriptors are arranged.
+    /// of the control socket, `control`, which it changes when descriptors are arranged.
     pub(super) fn live(
         life: Life,
         launch: &'a WallLaunch,
-        descriptors: WallDescriptors<'_>,
+        mut control: c_int,
         enter: impl FnOnce(&mut c_int) -> Result<Self, Failed>,
     ) {
-        let mut control = descriptors.control.as_raw_fd();
         match enter(&mut control) {
             Ok(behind) => life(Raising::Raised(behind, launch.only.as_ref())),
             Err(failed) => {
@@ -222,6 +145,21 @@ impl<'a> Behind<'a> {
                 life(Raising::Failed(control, failed));
             }
         }
+    }
+
+    /// Process 1 of a wall of ours, once every privilege is given up and its descriptors are arranged.
+    pub(super) fn behind_ours(
+        launch: &'a WallLaunch,
+        inside: Inside,
+        fence: Fence,
+        doors: Vec<OwnedFd>,
+        preference: KilledFirst,
+        signals: c_int,
+    ) -> Self {
+        // SAFETY: both numbers were just arranged and opened for this process, and nothing else owns them.
+        let (control, signals) = unsafe { (OwnedFd::from_raw_fd(CONTROL), OwnedFd::from_raw_fd(signals)) };
+        let around = Around::OurWall { launch, inside, fence, doors: RefCell::new(doors) };
+        Self { around, control, signals, preference }
     }
 
     /// Process 1 of a container, once everything that it can do for itself is in force.

@@ -10,11 +10,13 @@ use rustix::process::{Gid, Uid};
 
 use super::companion::Companion;
 use super::layer::PrivateLayer;
-use super::mount_api::{INERT, READ_ONLY, attach_over, make_private_with, new_file_system, set_attributes_of_one};
+use super::mount_api::{
+    INERT, READ_ONLY, attach_over, clone_below, make_private_with, new_file_system, set_attributes_of_one,
+};
 use super::quota::Quota;
 use super::root::Root;
-use super::view::{Opened, build};
-use super::{Wall, at};
+use super::view::{Entry, Opened, build};
+use super::{Wall, at, inside_path};
 use crate::kernel_file;
 use crate::program_process::{close_between, close_from};
 use crate::report::{Layer, Room};
@@ -71,13 +73,22 @@ impl Building {
         Ok(())
     }
 
-    /// Makes the view our root. The host's is out of reach then, once what is returned beside has ended.
-    pub(super) fn enter(self, wall: &Wall) -> Result<(Inside, LettingGo), SetupError> {
+    /// Makes the view our root. The host's is out of reach then, once what is returned beside has ended. In the folder `late` of
+    /// the root, which is read-only from here on, we ourselves can still make files.
+    pub(super) fn enter(self, wall: &Wall, late: Option<&Path>) -> Result<(Inside, LettingGo), SetupError> {
         let step = |step: &str| {
             let step = step.to_owned();
             move |source: io::Error| SetupError::Step { step, source }
         };
         rustix::process::umask(self.umask);
+        // A mount of its own, which is not closed with the root's. Where it is attached goes away with the host's root: one that
+        // never was would make our end wait for all processors.
+        let late = late.map(|late| clone_below(self.root.folder().as_fd(), &inside_path(late))).transpose();
+        let late = late.map_err(at("keep a folder for later"))?;
+        if let Some(late) = &late {
+            attach_over(late.as_fd(), Path::new("/dev")).map_err(at("keep a folder for later"))?;
+        }
+        let late = late.map(Root::new);
         rustix::process::fchdir(self.root.folder()).map_err(at("enter the root"))?;
         rustix::process::pivot_root(".", ".").map_err(at("change the root"))?;
         let letting_go = LettingGo::begin(self.beneath).map_err(step("let go of the host's root"))?;
@@ -86,7 +97,7 @@ impl Building {
         set_attributes_of_one(self.root.folder().as_fd(), READ_ONLY | INERT).map_err(step("close the root"))?;
         rustix::system::sethostname(std::os::unix::ffi::OsStrExt::as_bytes(wall.hostname.as_os_str()))
             .map_err(at("set the name of the machine"))?;
-        let inside = Inside { layers: self.layers, quota: self.quota.into_tree(), lasting: self.lasting };
+        let inside = Inside { layers: self.layers, quota: self.quota.into_tree(), lasting: self.lasting, late };
         Ok((inside, letting_go))
     }
 }
@@ -100,7 +111,10 @@ impl LettingGo {
     /// Begins to take the first `count` away from the working directory, which is our root.
     fn begin(count: usize) -> io::Result<Self> {
         // SAFETY: `let_go` calls the kernel by rustix, which has no `errno`. What it is given is a number and no address.
-        unsafe { Companion::start(let_go, std::ptr::without_provenance_mut(count), 0) }.map(Self)
+        let letting_go = unsafe { Companion::start(let_go, std::ptr::without_provenance_mut(count), 0) }.map(Self);
+        // It hardly works, and waits: beside us once it has begun, after us if it has to wait for us first.
+        rustix::thread::sched_yield();
+        letting_go
     }
 
     /// Returns once they are gone.
@@ -127,9 +141,22 @@ pub(super) struct Inside {
     quota: OwnedFd,
     /// What our mounts outlast us by.
     lasting: Option<OwnedFd>,
+    /// A folder of the read-only root in which we can make files.
+    late: Option<Root>,
 }
 
 impl Inside {
+    /// Makes `entry`, a file below `late`, the folder that was kept for it.
+    pub(super) fn make_late(&mut self, late: &Path, entry: &Entry) -> Result<(), SetupError> {
+        let missing = || at("make a file later")(rustix::io::Errno::BADF);
+        let root = self.late.as_mut().ok_or_else(missing)?;
+        let Entry::File { at: path, content } = entry else {
+            return Err(at("make anything but a file later")(rustix::io::Errno::INVAL));
+        };
+        let below = path.strip_prefix(late).map_err(|_| rustix::io::Errno::INVAL);
+        root.make_file(below.map_err(at(format_args!("make {} later", path.display())))?, content)
+    }
+
     /// Whether the program wrote to a private layer.
     pub(super) fn layer(&self) -> Layer {
         if self.layers.iter().any(PrivateLayer::is_changed) { Layer::Changed } else { Layer::Unchanged }
@@ -151,11 +178,13 @@ impl Inside {
         if rustix::fs::fstatfs(&self.quota).is_ok_and(is_full) { Room::Full } else { Room::Left }
     }
 
-    /// Closes every descriptor from `first` on but our own and `other`.
-    pub(super) fn close_all_but_ours(&self, first: i32, other: i32) -> Result<(), i32> {
+    /// Closes every descriptor from `first` on but our own and `others`.
+    pub(super) fn close_all_but_ours(&self, first: i32, others: &[i32]) -> Result<(), i32> {
         let layers = self.layers.iter().flat_map(PrivateLayer::descriptors);
         let lasting = self.lasting.iter().map(AsRawFd::as_raw_fd);
-        let mut kept: Vec<i32> = layers.chain(lasting).chain([self.quota.as_raw_fd(), other]).collect();
+        let late = self.late.iter().map(|late| late.folder().as_raw_fd());
+        let ours = layers.chain(lasting).chain(late).chain([self.quota.as_raw_fd()]);
+        let mut kept: Vec<i32> = ours.chain(others.iter().copied()).collect();
         kept.sort_unstable();
         let mut next = first;
         for descriptor in kept {

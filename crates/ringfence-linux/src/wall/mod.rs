@@ -4,6 +4,7 @@
 //! lives the life that the caller gave it, in which it starts programs: each has every restriction in force, and proves
 //! them, before its first instruction. The caller says exactly what is shown: nothing here knows policy.
 
+mod begun;
 mod clock;
 mod companion;
 mod contained;
@@ -35,6 +36,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use begun::WholeWall;
 pub use contained::{Contained, Ground, Kernel, ProcessOne, Writable};
 pub use door::{Door, Doors, open_one as open_door};
 pub use guest::{Behind, Life, Raising, Reaped, WallDescriptors, WallLaunch, Woken, start};

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use libc::c_int;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use super::companion::Companion;
@@ -85,6 +86,12 @@ impl Raised {
         crate::keeper_process::kill_pidfd(self.pidfd.as_fd());
     }
 
+    /// Whether it has not ended: somebody may have killed it.
+    pub(super) fn is_alive(&self) -> bool {
+        let mut ended = [PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN)];
+        matches!(poll(&mut ended, Some(&Timespec::default())), Ok(0))
+    }
+
     /// Kills it and waits until it is gone.
     pub(super) fn end(&self) {
         self.kill();
@@ -120,13 +127,21 @@ pub(super) enum Groups {
 impl Joined {
     /// Returns once it is in both. What is started before would be outside.
     pub(super) fn wait(self) -> Result<(), Failed> {
-        let failed = |attempt: &str, error: &io::Error| Failed::Said(format!("could not {attempt}: {error}"));
-        let joined = match self.groups {
+        Self::join_groups(match self.groups {
             Groups::Joined(joined) => joined,
             Groups::Coming(join) => join(),
-        };
-        joined.map_err(|error| failed("join the control groups", &error))?;
-        self.network.and_then(Network::join).map_err(|error| failed("make a network of its own", &error))
+        })?;
+        Self::join_network(self.network)
+    }
+
+    pub(super) fn join_groups(joined: io::Result<()>) -> Result<(), Failed> {
+        joined.map_err(|error| Failed::Said(format!("could not join the control groups: {error}")))
+    }
+
+    /// Returns once it is in its own network.
+    pub(super) fn join_network(network: io::Result<Network>) -> Result<(), Failed> {
+        let joined = network.and_then(Network::join);
+        joined.map_err(|error| Failed::Said(format!("could not make a network of its own: {error}")))
     }
 }
 

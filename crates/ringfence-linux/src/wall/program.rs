@@ -21,7 +21,7 @@ use crate::program_process::{close_from_on_exec, errno, reset_signals, set_limit
 use crate::report::Stage;
 
 /// What restricts every program behind one wall. Plain data: it can be sent to the process that raises the wall.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restrictions {
     /// Limits of each process by itself.
     pub rlimits: Vec<Rlimit>,

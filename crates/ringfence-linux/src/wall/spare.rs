@@ -1,18 +1,21 @@
-//! Process 1 of a wall that is not needed yet: in its namespaces already, with the part of the view that every program has.
+//! Process 1 of a wall that is not needed yet: in its namespaces already, with the part of the view that every program has, or with
+//! the whole wall around it.
 //!
 //! Nothing untrusted is near it. It waits for what it will be, and ends with who made it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use super::guest::{Begun, Behind, Life, WallDescriptors, WallLaunch};
+use super::begun::{Begun, WholeWall, arrange};
+use super::door::Doors;
+use super::guest::{Behind, Life, WallDescriptors, WallLaunch};
 use super::membership::{Membership, OpenMembership};
 use super::namespaces::{Groups, Joined, Raised, bear, map};
 use super::network::Network;
-use super::program::Failed;
+use super::program::{Failed, Program};
 use super::view::ABOVE_ARRANGED;
 use super::{Entry, Source, Wall};
 use crate::keeper::stream_sockets;
@@ -35,6 +38,27 @@ pub struct Spare {
     socket: OwnedFd,
     /// What it builds already.
     wall: Option<Wall>,
+    /// What it is, but for its program.
+    whole: Option<Box<WholeWall>>,
+}
+
+/// What a spare is told after its wall was begun. The number is that of the trees that come with it.
+#[derive(Serialize)]
+enum Say<'a> {
+    Launch(&'a WallLaunch, usize),
+    Whole(&'a WholeWall, usize),
+    Last(Option<&'a Program>, Option<&'a Membership>, &'a [Entry]),
+}
+
+/// The same, as it hears it.
+#[derive(Deserialize)]
+enum Heard {
+    /// The rest of the wall, and its program.
+    Launch(WallLaunch, usize),
+    /// The rest of the wall.
+    Whole(WholeWall, usize),
+    /// Its program, where that is counted, and files that come with it.
+    Last(Option<Program>, Option<Membership>, Vec<Entry>),
 }
 
 impl Spare {
@@ -42,7 +66,7 @@ impl Spare {
     pub fn begin(life: Life) -> io::Result<Self> {
         let (ours, theirs) = stream_sockets()?;
         let raised = bear(None, || wait_for_a_wall(&theirs, life))?;
-        Ok(Self { raised: Some(raised.counted()), socket: ours, wall: None })
+        Ok(Self { raised: Some(raised.counted()), socket: ours, wall: None, whole: None })
     }
 
     /// Lets it begin with `wall`: its user, its size, and the entries that come first, none of which is a prepared tree.
@@ -57,6 +81,19 @@ impl Spare {
         Ok(())
     }
 
+    /// Lets it raise the whole wall, which begins as it has begun. What remains is to tell it the program.
+    pub fn complete(&mut self, whole: WholeWall, trees: &[OwnedFd]) -> io::Result<()> {
+        let goes_on = |begun: &Wall| begins_with(&whole.wall, begun) && can_follow(&whole.wall, begun);
+        let may = self.raised.is_some() && self.whole.is_none() && self.wall.as_ref().is_some_and(goes_on);
+        if !may || trees.len() > MOST_DESCRIPTORS {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let sent: Vec<BorrowedFd<'_>> = trees.iter().map(AsFd::as_fd).collect();
+        send(&self.socket, &Say::Whole(&whole, trees.len()), &sent)?;
+        self.whole = Some(Box::new(whole));
+        Ok(())
+    }
+
     /// What it was told to begin with.
     pub fn begun(&self) -> Option<&Wall> {
         self.wall.as_ref()
@@ -65,8 +102,13 @@ impl Spare {
     /// Whether what it began with is how the wall of `launch` begins.
     pub fn suits(&self, launch: &WallLaunch) -> bool {
         let born_elsewhere = matches!(launch.cgroup, Some(Membership::Unified(_)));
+        let goes_on = |begun: &Wall| begins_with(&launch.wall, begun) && can_follow(&launch.wall, begun);
         !born_elsewhere
-            && self.wall.as_ref().is_some_and(|wall| begins_with(&launch.wall, wall) && can_follow(launch, wall))
+            && self.raised.as_ref().is_some_and(Raised::is_alive)
+            && match &self.whole {
+                Some(whole) => is_whole(launch, whole),
+                None => launch.stands.is_none() && self.wall.as_ref().is_some_and(goes_on),
+            }
     }
 
     /// Lets it raise the wall of `launch`, which it [suits](Self::suits). The groups that it joins are made meanwhile.
@@ -91,11 +133,15 @@ impl Spare {
     fn send_launch(&self, launch: &WallLaunch, descriptors: WallDescriptors<'_>) -> io::Result<()> {
         let mut sent: Vec<BorrowedFd<'_>> = descriptors.stdio.to_vec();
         sent.push(descriptors.control);
+        if let Some(whole) = &self.whole {
+            let files = launch.wall.entries.get(whole.wall.entries.len()..).unwrap_or_default();
+            return send(&self.socket, &Say::Last(launch.only.as_ref(), launch.cgroup.as_ref(), files), &sent);
+        }
         sent.extend(descriptors.trees.iter().map(AsFd::as_fd));
         if sent.len() > MOST_DESCRIPTORS {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
         }
-        send(&self.socket, &(launch, descriptors.trees.len()), &sent)
+        send(&self.socket, &Say::Launch(launch, descriptors.trees.len()), &sent)
     }
 
     fn send_groups(&self, groups: &Membership) -> io::Result<()> {
@@ -122,9 +168,9 @@ fn can_be_early(entry: &Entry) -> bool {
 
 /// Whether the entries after the first ones can be added by somebody who has become the program's user already, and who sees
 /// none of the host's devices any more.
-fn can_follow(launch: &WallLaunch, begun: &Wall) -> bool {
-    let same_user = launch.wall.identity.host_uid == rustix::process::geteuid().as_raw();
-    launch.wall.entries.iter().skip(begun.entries.len()).all(|entry| match entry {
+fn can_follow(whole: &Wall, begun: &Wall) -> bool {
+    let same_user = whole.identity.host_uid == rustix::process::geteuid().as_raw();
+    whole.entries.iter().skip(begun.entries.len()).all(|entry| match entry {
         Entry::Bind { source, .. } | Entry::CopyOnWrite { source, .. } => match source {
             Source::Tree(_) => true,
             Source::Host(path) | Source::Pinned { path, .. } => same_user && !path.starts_with("/dev"),
@@ -137,6 +183,22 @@ fn can_follow(launch: &WallLaunch, begun: &Wall) -> bool {
 /// How much can be written is no part of the beginning: it can be changed until the view is entered.
 fn begins_with(whole: &Wall, begun: &Wall) -> bool {
     whole.identity == begun.identity && whole.hostname == begun.hostname && whole.entries.starts_with(&begun.entries)
+}
+
+/// Whether `launch` is `whole`, with nothing more than files where they can be made later.
+fn is_whole(launch: &WallLaunch, whole: &WholeWall) -> bool {
+    let (wanted, stands) = (&launch.wall, &whole.wall);
+    let room = |wall: &Wall| (wall.writable_bytes, wall.writable_files);
+    let comes_later = |entry: &Entry| match entry {
+        Entry::File { at, .. } => at.starts_with(&whole.late) && *at != whole.late,
+        _ => false,
+    };
+    launch.stands == Some(whole.number)
+        && begins_with(wanted, stands)
+        && room(wanted) == room(stands)
+        && launch.restrictions == whole.restrictions
+        && launch.doors == Doors::default()
+        && wanted.entries.iter().skip(stands.entries.len()).all(comes_later)
 }
 
 /// The whole life of a spare, until it is a guest like any other.
@@ -153,33 +215,76 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
     let Ok(Some((wall, _))) = receive::<Wall>(&socket) else { return };
     seccomp::program();
     let begun = bounding.map_err(|error| Failed::said(&error)).and_then(|()| Begun::begin(&wall, &[]));
-    let Ok(Some(((launch, trees), came))) = receive::<(WallLaunch, usize)>(&socket) else { return };
-    if came.len() != FIXED + trees {
-        // Some were lost on the way, such as for want of numbers for them.
-        return;
-    }
-    let mut came = came.into_iter();
-    let fixed: Vec<OwnedFd> = came.by_ref().take(FIXED).collect();
-    let trees: Vec<OwnedFd> = came.by_ref().take(trees).collect();
-    let Ok([stdin, stdout, stderr, control]) = <[OwnedFd; FIXED]>::try_from(fixed) else { return };
-    // What is written into files is counted where the program's memory is. Where nothing is, they may still be made.
-    let rest = launch.wall.entries.get(wall.entries.len()..).unwrap_or_default();
-    let writes = rest.iter().any(|entry| matches!(entry, Entry::File { .. }));
-    let groups = match &launch.cgroup {
-        None => Groups::Joined(Ok(())),
-        Some(_) if writes => Groups::Joined(join_groups(&socket)),
-        Some(_) => Groups::Coming(Box::new(move || join_groups(&socket))),
-    };
-    let descriptors = WallDescriptors {
-        stdio: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
-        control: control.as_fd(),
-        trees: &trees,
-    };
     let unlike = || Failed::Said("the wall is not the one that was begun".to_owned());
-    let begun = begun.and_then(|begun| if begins_with(&launch.wall, &wall) { Ok(begun) } else { Err(unlike()) });
-    Behind::live(life, &launch, descriptors, |control| {
-        begun?.finish(&launch, wall.entries.len(), descriptors, Joined { groups, network }, control)
-    });
+    let goes_on = |begun: Result<Begun, Failed>, whole: &Wall| match begun {
+        Ok(_) if !begins_with(whole, &wall) => Err(unlike()),
+        begun => begun,
+    };
+    match receive(&socket) {
+        Ok(Some((Heard::Launch(launch, trees), came))) => {
+            let Some((Fixed { stdio, control }, trees)) = Fixed::take(came, trees) else { return };
+            // What is written into files is counted where the program's memory is. Where nothing is, they may still be made.
+            let rest = launch.wall.entries.get(wall.entries.len()..).unwrap_or_default();
+            let writes = rest.iter().any(|entry| matches!(entry, Entry::File { .. }));
+            let groups = match &launch.cgroup {
+                None => Groups::Joined(Ok(())),
+                Some(_) if writes => Groups::Joined(join_groups(&socket)),
+                Some(_) => Groups::Coming(Box::new(move || join_groups(&socket))),
+            };
+            let stdio = stdio.each_ref().map(AsFd::as_fd);
+            let descriptors = WallDescriptors { stdio, control: control.as_fd(), trees: &trees };
+            Behind::live(life, &launch, control.as_raw_fd(), |control| {
+                let joined = Joined { groups, network };
+                goes_on(begun, &launch.wall)?.finish(&launch, wall.entries.len(), descriptors, joined, control)
+            });
+        }
+        Ok(Some((Heard::Whole(whole, trees), came))) if came.len() == trees => {
+            let standing = goes_on(begun, &whole.wall)
+                .and_then(|begun| begun.stand(&whole, wall.entries.len(), came, network, socket.as_raw_fd()));
+            let Ok(Some((Heard::Last(only, cgroup, files), came))) = receive(&socket) else { return };
+            // Not only copied, and the socket closed too: nothing here closes all else later.
+            let arranged = Fixed::take(came, 0).is_some_and(|(fixed, _)| fixed.arrange().is_ok());
+            if !arranged {
+                return;
+            }
+            let WholeWall { wall, restrictions, late, .. } = whole;
+            let entries = [wall.entries, files.clone()].concat();
+            let wall = Wall { entries, ..wall };
+            let launch = WallLaunch { wall, restrictions, cgroup, only, doors: Doors::default(), stands: None };
+            Behind::live(life, &launch, CONTROL, |_| {
+                let join = || launch.cgroup.as_ref().map_or(Ok(()), |_| join_groups(&socket));
+                let behind = standing?.go_on(&launch, (&late, &files), join);
+                drop(socket);
+                behind
+            });
+        }
+        _ => {}
+    }
+}
+
+/// The descriptors that every launch comes with.
+struct Fixed {
+    stdio: [OwnedFd; 3],
+    control: OwnedFd,
+}
+
+impl Fixed {
+    /// From all that came, with as many trees as there should be; nothing when some were lost on the way, such as for want of
+    /// numbers for them.
+    fn take(came: Vec<OwnedFd>, trees: usize) -> Option<(Self, Vec<OwnedFd>)> {
+        if came.len() != FIXED + trees {
+            return None;
+        }
+        let mut came = came.into_iter();
+        let stdio = <[OwnedFd; 3]>::try_from(came.by_ref().take(3).collect::<Vec<_>>()).ok()?;
+        Some((Self { stdio, control: came.next()? }, came.collect()))
+    }
+
+    /// Gives them their numbers, and closes what came.
+    fn arrange(self) -> Result<(), Failed> {
+        let stdio = self.stdio.each_ref().map(AsFd::as_fd);
+        arrange(WallDescriptors { stdio, control: self.control.as_fd(), trees: &[] })
+    }
 }
 
 /// Joins the groups that are told of next.
@@ -241,7 +346,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::wall::{Access, Doors, Identity, Restrictions};
+    use crate::wall::{Access, Door, Identity, Restrictions};
 
     fn bind(source: Source) -> Entry {
         Entry::Bind { source, at: "/x".into(), access: Access::ReadOnly }
@@ -255,7 +360,7 @@ mod tests {
         let identity = Identity { uid: 1000, gid: 1000, host_uid, host_gid: host_uid };
         let wall = Wall { identity, hostname: "sandbox".into(), entries, writable_bytes: 4096, writable_files: 16 };
         let restrictions = Restrictions { rlimits: Vec::new(), paths: Vec::new(), processors: None, processes: 1 };
-        WallLaunch { wall, restrictions, cgroup: None, only: None, doors: Doors::default() }
+        WallLaunch { wall, restrictions, cgroup: None, only: None, doors: Doors::default(), stands: None }
     }
 
     /// Whether a wall that began with `/usr` can go on to `then`, for somebody with our user or another's.
@@ -263,7 +368,7 @@ mod tests {
         let begun = launch(vec![host("/usr")], host_uid).wall;
         let entries = [vec![host("/usr")], then].concat();
         let whole = launch(entries, host_uid);
-        let suits = begins_with(&whole.wall, &begun) && can_follow(&whole, &begun);
+        let suits = begins_with(&whole.wall, &begun) && can_follow(&whole.wall, &begun);
         assert_eq!(suits, expected, "{:?} as {host_uid}", whole.wall.entries);
     }
 
@@ -278,6 +383,36 @@ mod tests {
         check(vec![bind(Source::Pinned { path: "/home/x".into(), device: 1, inode: 2 })], another, false);
         check(vec![host("/dev/shm/x")], ourselves, false);
         check(vec![Entry::Device { name: "null".to_owned() }], ourselves, false);
+    }
+
+    #[test]
+    fn a_wall_that_stands_is_only_the_one_with_its_number_and_files_where_they_belong() {
+        let stands = launch(vec![host("/usr"), Entry::Folder { at: "/run/code".into() }], 7);
+        let WallLaunch { wall, restrictions, .. } = stands;
+        let whole = WholeWall { number: 5, wall, restrictions, late: "/run/code".into() };
+        let check = |change: &dyn Fn(&mut WallLaunch), expected: bool| {
+            let mut wanted = launch(whole.wall.entries.clone(), 7);
+            wanted.stands = Some(5);
+            change(&mut wanted);
+            assert_eq!(is_whole(&wanted, &whole), expected, "{wanted:?}");
+        };
+        let add = |entry: Entry| move |launch: &mut WallLaunch| launch.wall.entries.push(entry.clone());
+        let file = |at: &str| Entry::File { at: at.into(), content: Vec::new() };
+        check(&|_| (), true);
+        check(&add(file("/run/code/main.py")), true);
+        check(&add(file("/run/code/deep/er")), true);
+        check(&add(file("/run/code")), false);
+        check(&add(file("/run/codes")), false);
+        check(&add(file("/etc/passwd")), false);
+        check(&add(Entry::Proc), false);
+        check(&|launch| launch.stands = None, false);
+        check(&|launch| launch.stands = Some(6), false);
+        check(&|launch| launch.wall.writable_bytes += 1, false);
+        check(&|launch| launch.wall.writable_files += 1, false);
+        check(&|launch| launch.wall.identity.host_uid += 1, false);
+        check(&|launch| drop(launch.wall.entries.pop()), false);
+        check(&|launch| launch.restrictions.processes += 1, false);
+        check(&|launch| launch.doors.sockets.push(Door::Stream("127.0.0.1:80".parse().unwrap())), false);
     }
 
     #[test]

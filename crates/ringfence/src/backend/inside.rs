@@ -1,11 +1,12 @@
 //! What is the same inside every wall that has a view of its own: where things are, and what is executed.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::{InputFile, Start};
 use ringfence_linux::wall::{self, Program};
+use ringfence_policy::ResolvedPolicy;
 
 use super::{StartError, WallError};
 use crate::plan::Plan;
@@ -18,11 +19,35 @@ pub(super) const CODE: &str = "/run/code";
 /// Where programs are looked for when neither policy nor image says it.
 pub(super) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// What decides what is shown inside: of a plan, or before there is one.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::backend) struct Scene<'a> {
+    pub(in crate::backend) policy: &'a ResolvedPolicy,
+    /// On the host.
+    pub(in crate::backend) workspace: &'a Path,
+    /// Where that is inside.
+    pub(in crate::backend) at: &'a Path,
+    /// Where programs are looked for.
+    pub(in crate::backend) search_path: &'a OsStr,
+}
+
+impl<'a> Scene<'a> {
+    /// What `plan` shows, with its workspace at `at`.
+    pub(in crate::backend) fn of(plan: &'a Plan, at: &'a Path) -> Self {
+        Self { policy: plan.policy(), workspace: plan.workspace(), at, search_path: search_path(plan.env()) }
+    }
+}
+
 /// Where the workspace is inside.
 pub(super) fn workspace_at(plan: &Plan) -> Result<PathBuf, StartError> {
-    let at = match plan.workspace_at() {
+    place_of(plan.workspace_at(), plan.workspace())
+}
+
+/// Where `workspace` is inside, when it is wanted there.
+pub(super) fn place_of(wanted: &WorkspaceAt, workspace: &Path) -> Result<PathBuf, StartError> {
+    let at = match wanted {
         WorkspaceAt::Default => PathBuf::from(WORKSPACE),
-        WorkspaceAt::Same => plan.workspace().to_owned(),
+        WorkspaceAt::Same => workspace.to_owned(),
         WorkspaceAt::Path(path) => path.clone(),
     };
     check_place(&at)?;
@@ -47,8 +72,8 @@ fn check_place(at: &Path) -> Result<(), StartError> {
 }
 
 /// Where a program with this environment looks for others.
-pub(super) fn search_path(env: &[(OsString, OsString)]) -> OsString {
-    env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default()
+pub(super) fn search_path(env: &[(OsString, OsString)]) -> &OsStr {
+    env.iter().find(|(name, _)| name == "PATH").map_or(OsStr::new(""), |(_, value)| value)
 }
 
 /// The environment where an image stands inside: the host's own path leads nowhere there.
@@ -65,7 +90,7 @@ pub(super) fn env_with_image(plan: &Plan, path_of_image: Option<&str>) -> Vec<(O
 pub(super) fn interpreters(plan: &Plan, env: &[(OsString, OsString)]) -> Vec<PathBuf> {
     let Work::Code { language, .. } = plan.work() else { return Vec::new() };
     let path = search_path(env);
-    language.interpreters().iter().flat_map(|interpreter| on_path(&path, Path::new(interpreter.program))).collect()
+    language.interpreters().iter().flat_map(|interpreter| on_path(path, Path::new(interpreter.program))).collect()
 }
 
 /// The program of `plan`, whose code is in the folder `code` inside. `is_there` tells of files inside.
@@ -77,18 +102,18 @@ pub(super) fn program(
     is_there: impl Fn(&Path) -> bool,
 ) -> Result<Program, StartError> {
     let cwd = workspace.join(plan.cwd());
-    let (files, argv) = programs(plan, &search_path(&env), &cwd, code, is_there)?;
+    let (files, argv) = programs(plan, search_path(&env), &cwd, code, is_there)?;
     Ok(Program { files, argv, env, cwd: cwd.into_os_string() })
 }
 
-fn on_path(path: &OsString, name: &Path) -> Vec<PathBuf> {
+fn on_path(path: &OsStr, name: &Path) -> Vec<PathBuf> {
     std::env::split_paths(path).map(|folder| folder.join(name)).collect()
 }
 
 /// The files to try to execute inside, and the arguments.
 fn programs(
     plan: &Plan,
-    path: &OsString,
+    path: &OsStr,
     cwd: &Path,
     code: &Path,
     is_there: impl Fn(&Path) -> bool,

@@ -1,8 +1,9 @@
 //! Kinds of walls. A backend owns only the boundary; policy, limits, monitoring and the ledger are the engine's.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringfence_linux::Stage;
@@ -14,6 +15,7 @@ use crate::guarantee::{Guarantee, Strength};
 use crate::language::Language;
 use crate::outcome::{Failure, FailureKind};
 use crate::plan::Plan;
+use crate::request::WorkspaceAt;
 use crate::scratch::ScratchError;
 use crate::workspace::copy::CopyError;
 use crate::workspace::layer::PrivateLayer;
@@ -78,6 +80,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn image<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
         Box::pin(async { Ok(None) })
     }
+    /// Gets ready for a request to come, where that can be. Without it, that request takes a little longer.
+    fn expect(&self, _expected: Expected<'_>) {}
     /// Raises the wall, with the program ready behind it. Nothing of it runs before [`Sandbox::release`].
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>>;
     /// Raises a wall that is kept for several runs, with nothing behind it yet. Not every backend can.
@@ -93,6 +97,19 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn drain(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
+}
+
+/// What is known of a request to come.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected<'a> {
+    /// The policy that it will have.
+    pub policy: &'a ResolvedPolicy,
+    /// The workspace, absolute.
+    pub workspace: &'a Path,
+    /// The host's environment, of which the policy passes a part.
+    pub environment: &'a [(OsString, OsString)],
+    /// Where the workspace is to be inside.
+    pub at: &'a WorkspaceAt,
 }
 
 /// A wall that stands already. As a backend, it raises no other: its sandboxes are programs in the same place. Dropping

@@ -3,8 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,7 +12,6 @@ use ringfence_guest::protocol::ONLY;
 use ringfence_guest::{Guest, Order};
 use ringfence_linux::cgroup::CgroupUsage;
 use ringfence_linux::{Keeper, Launch, Privileges, Report, Rlimit, tree};
-use rustix::fs::{Mode, OFlags};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
@@ -22,7 +20,7 @@ use self::member::{Alone, Member, Screen};
 use super::counters::Counters;
 use super::guest::{self, Link, Proofs};
 use super::pipes::{Pipes, reader, writer};
-use super::program::Program;
+use super::program::{Program, open_cwd};
 use super::{FoundImage, Live, Shown, StartError};
 use crate::egress::{Egress, Log};
 use crate::event::Violation;
@@ -30,6 +28,7 @@ use crate::outcome::ContainerFrom;
 use crate::plan::Plan;
 use crate::request::TerminalSize;
 use crate::scratch::Scratch;
+use crate::waiting::{Later, afterwards};
 use crate::way_out::WayOut;
 use crate::workspace::layer::{Lower, PrivateLayer};
 
@@ -78,6 +77,10 @@ pub struct Sandbox {
     pub(super) copy: std::sync::Mutex<Option<PrivateLayer>>,
     /// The keeper said that nothing of the program is left.
     is_gone: AtomicBool,
+    /// Its program was let go before we had heard of the proof.
+    released: bool,
+    /// What is to be done once all is known of it.
+    pub(super) afterwards: Option<Later>,
 }
 
 /// Who starts, signals and kills the program, and tells of it.
@@ -187,6 +190,8 @@ impl Sandbox {
             left: std::sync::Mutex::default(),
             copy: std::sync::Mutex::default(),
             is_gone: AtomicBool::new(false),
+            released: false,
+            afterwards: None,
         }
     }
 
@@ -204,6 +209,7 @@ impl Sandbox {
     pub async fn release(&mut self) -> Result<(), StartError> {
         match &mut self.supervisor {
             Supervisor::Keeper { keeper, .. } => keeper.release().map_err(watch)?,
+            Supervisor::Guest(_) if self.released => {}
             Supervisor::Guest(link) => link.order(Order::Release).map_err(watch)?,
             Supervisor::Kept(member) | Supervisor::Alone(Alone { member, .. }) => {
                 if let Some(screen) = member.start().await? {
@@ -240,10 +246,26 @@ impl Sandbox {
         &self.proofs
     }
 
-    /// Waits until the guest behind a wall has proven it, and opens its way out, if it has one.
-    pub(super) async fn proven(&mut self, plan: &Plan, way_out: Option<WayOut>) -> Result<(), StartError> {
+    /// Waits until the guest behind a wall has proven it, and opens its way out, if it has one. The program of one `alone` need not
+    /// wait for us to hear of it: it is released as soon as the ledger knows of it, and runs once its own process has proven everything.
+    pub(super) async fn proven(&mut self, plan: &Plan, way_out: Option<WayOut>, alone: bool) -> Result<(), StartError> {
         if let Supervisor::Guest(link) = &self.supervisor {
-            let (proofs, egress) = link.proven_for(plan, way_out).await?;
+            let released = &mut self.released;
+            let at_once = alone && way_out.is_none();
+            let release = async {
+                if at_once {
+                    plan.written_down().await;
+                    *released = true;
+                    // It is gone then, as whoever waits for its proof is told.
+                    link.order(Order::Release).ok();
+                }
+                std::future::pending::<std::convert::Infallible>().await
+            };
+            let (proofs, egress) = tokio::select! {
+                biased;
+                proven = link.proven_for(plan, way_out) => proven?,
+                never = release => match never {},
+            };
             self.proofs = proofs;
             self.lead_out(egress);
         }
@@ -412,6 +434,15 @@ impl Sandbox {
         }
     }
 
+    /// Ends it, when all that there is to know of it is known. Whoever waits for its outcome does not wait until the kernel has put
+    /// away where its processes were counted.
+    pub(crate) fn put_away(mut self) {
+        let (counters, next) = (self.counters.take(), self.afterwards.take());
+        drop(self);
+        afterwards(move || drop(counters));
+        next.into_iter().for_each(Later::begin);
+    }
+
     /// Whether what is counted is this program's alone.
     pub(crate) fn is_alone(&self) -> bool {
         self.counted_before.is_none()
@@ -448,23 +479,4 @@ impl Sandbox {
             .and_then(rustix::process::Pid::from_raw)
             .is_some_and(|group| rustix::process::kill_process_group(group, rustix::process::Signal::KILL).is_ok())
     }
-}
-
-/// Opens the working directory beneath the workspace; nothing on the way may lead out of it.
-pub(super) fn open_cwd(workspace: &Path, cwd: &Path) -> Result<OwnedFd, StartError> {
-    let failed =
-        |source: rustix::io::Errno| StartError::WorkingDirectory { path: workspace.join(cwd), source: source.into() };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let workspace = rustix::fs::open(workspace, flags, Mode::empty()).map_err(failed)?;
-    if cwd.as_os_str().is_empty() {
-        return Ok(workspace);
-    }
-    rustix::fs::openat2(
-        &workspace,
-        cwd,
-        flags,
-        Mode::empty(),
-        rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_MAGICLINKS,
-    )
-    .map_err(failed)
 }

@@ -1,10 +1,11 @@
 //! Finding the file to execute on the host's path, for walls behind which the host's files are visible.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Access;
+use rustix::fs::{Access, Mode, OFlags};
 
 use super::StartError;
 use crate::plan::Plan;
@@ -84,4 +85,23 @@ fn search(name: &OsStr, path: &OsStr, cwd: &Path) -> Option<PathBuf> {
         .filter(|entry| entry.starts_with(b"/"))
         .map(|entry| Path::new(OsStr::from_bytes(entry)).join(name))
         .find(|file| file.is_file() && rustix::fs::access(file, Access::EXEC_OK).is_ok())
+}
+
+/// Opens the working directory beneath the workspace; nothing on the way may lead out of it.
+pub(super) fn open_cwd(workspace: &Path, cwd: &Path) -> Result<OwnedFd, StartError> {
+    let failed =
+        |source: rustix::io::Errno| StartError::WorkingDirectory { path: workspace.join(cwd), source: source.into() };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let workspace = rustix::fs::open(workspace, flags, Mode::empty()).map_err(failed)?;
+    if cwd.as_os_str().is_empty() {
+        return Ok(workspace);
+    }
+    rustix::fs::openat2(
+        &workspace,
+        cwd,
+        flags,
+        Mode::empty(),
+        rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_MAGICLINKS,
+    )
+    .map_err(failed)
 }

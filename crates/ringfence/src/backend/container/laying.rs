@@ -12,7 +12,7 @@ use super::Containers;
 use super::made::FirstProcess;
 use super::places::files;
 use super::standing::LaidWorkspace;
-use crate::backend::inside::CODE;
+use crate::backend::inside::{CODE, Scene};
 use crate::backend::native::view;
 use crate::backend::{Live, StartError, WallError};
 use crate::plan::Plan;
@@ -40,14 +40,15 @@ pub(super) fn lay(containers: &Containers, plan: &Plan, at: &Path, first: &First
     }
     let user = plan.policy().proc.user.value;
     let identity = Identity { uid: user.uid, gid: user.gid, host_uid: user.uid, host_gid: user.gid };
+    let scene = Scene::of(plan, at);
     let mut trees = view::Trees::default();
     let scratch = |path: &str, mode| Entry::Scratch { at: path.into(), mode, size: None };
     let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
-    let (workspace, reviewed) = view::workspace(plan, at, identity, &containers.state, &mut trees)?;
+    let (workspace, reviewed) = view::workspace(scene, identity, &containers.state, &mut trees)?;
     entries.extend(workspace);
-    let mut mounts = view::mounts(plan, &mut trees)?;
+    let mut mounts = view::mounts(scene, &mut trees)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, &containers.state)?;
-    entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(plan, &containers.state)?));
+    entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(scene, &containers.state)?));
     let mut entries = view::without_replaced(entries);
     let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
     // Over the quota's own place, and so the last.

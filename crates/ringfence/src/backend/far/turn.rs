@@ -229,7 +229,6 @@ impl Turns {
             FarReport::Counted { memory_peak, killed_for_memory, starts_refused } => {
                 self.counted = Some(CgroupUsage {
                     memory_peak,
-                    cpu_us: None,
                     oom_kills: killed_for_memory,
                     pids_limit_hits: starts_refused,
                     processes_now: 0,

@@ -17,7 +17,7 @@ use ringfence_policy::{BackendKind, NetMode, ResolvedPolicy, WorkspaceMode};
 
 pub(super) use self::shown::{open, state_below};
 use super::pipes::Pipes;
-use super::process::open_cwd;
+use super::program::open_cwd;
 use super::spawn::{kept_by_the_keeper, needs_of_the_keeper, rlimits};
 use super::{Backend, Capabilities, Live, Sandbox, StartError, Unavailable, WallError, copied, program};
 use crate::BoxFuture;

@@ -1,19 +1,31 @@
 //! The beginning of a wall that is raised before it is known for what: who the program is, and the system that it sees.
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringfence_linux::kernel_file;
 use ringfence_linux::launcher::{Launcher, MOST_TREES, Prepares};
-use ringfence_linux::wall::{self, Entry, Identity, Wall};
-use ringfence_policy::{ResolvedPolicy, UserId};
+use ringfence_linux::wall::{self, Access, Entry, Identity, Source, Wall, WholeWall};
+use ringfence_policy::{NetMode, ResolvedPolicy, UserId};
 
-use super::{FIRST_NOBODY, NOBODIES, StartError, view, wall_error};
+use super::view::{Seen, Trees};
+use super::{FIRST_NOBODY, Groups, Live, NOBODIES, StartError, View, With, restrictions, view, wall_error};
+use crate::backend::inside::{CODE, Scene};
 use crate::run_id::RunId;
+use crate::state::StateFolder;
+use crate::workspace::layer::Lower;
 
 /// So long the host's system is believed to look as it did.
 const BELIEVED: Duration = Duration::from_secs(1);
+/// Likewise what a policy shows, and what it denies, to the command that has just looked.
+const JUST_NOW: Duration = Duration::from_millis(50);
+
+/// The next wall's number.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// What was begun, and when.
 #[derive(Debug)]
@@ -22,6 +34,142 @@ pub(super) struct Begun {
     at: Instant,
     /// The host's mounts then: the guest has a copy of them, in which those that came or went since did not.
     mounts: Option<String>,
+    /// What stands by now.
+    whole: Option<Whole>,
+}
+
+/// What decides what a wall shows, kept for one that is not needed yet.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    policy: ResolvedPolicy,
+    workspace: PathBuf,
+    at: PathBuf,
+    search_path: OsString,
+}
+
+impl From<Scene<'_>> for Wanted {
+    fn from(Scene { policy, workspace, at, search_path }: Scene<'_>) -> Self {
+        let (workspace, at) = (workspace.to_owned(), at.to_owned());
+        Self { policy: policy.clone(), workspace, at, search_path: search_path.to_owned() }
+    }
+}
+
+impl Wanted {
+    pub(super) fn scene(&self) -> Scene<'_> {
+        Scene { policy: &self.policy, workspace: &self.workspace, at: &self.at, search_path: &self.search_path }
+    }
+
+    fn is(&self, scene: Scene<'_>) -> bool {
+        (&self.policy, &*self.workspace, &*self.at, &*self.search_path)
+            == (scene.policy, scene.workspace, scene.at, scene.search_path)
+    }
+}
+
+/// Who the program is, and the system that it sees.
+pub(super) type System = (Identity, Vec<Entry>);
+
+/// A whole wall that stands and waits for its program.
+#[derive(Debug)]
+pub(super) struct Whole {
+    number: u64,
+    wanted: Wanted,
+    /// Since when, for a request that was about to come.
+    just_now: Option<Instant>,
+    /// What it shows, as it was found.
+    shown: Wall,
+    seen: Vec<Option<Seen>>,
+    /// The same, as its guest was told it: what root took hold of is a tree.
+    held: Wall,
+    lower: Option<Arc<Lower>>,
+    live: Option<Arc<Live>>,
+    writable: Vec<(OsString, Access)>,
+}
+
+impl Whole {
+    /// What is shown in `scene`, if this wall shows just that.
+    pub(super) fn view_of(
+        self,
+        scene: Scene<'_>,
+        state: &StateFolder,
+        system: System,
+        with: &With,
+    ) -> Result<Option<View>, StartError> {
+        let begun = system.1.len();
+        let is_new = self.just_now.is_some_and(|at| at.elapsed() < JUST_NOW);
+        let (lower, live) = if is_new && self.wanted.is(scene) {
+            (self.lower, self.live)
+        } else {
+            let now = super::view(scene, state, system, None, &With::nothing(), Trees::only_counted())?;
+            if now.wall != self.shown || all_seen(&now) != self.seen {
+                return Ok(None);
+            }
+            (now.lower, now.live)
+        };
+        let mut wall = self.held;
+        wall.entries.extend(with.files.iter().cloned());
+        let (trees, writable, stands) = (Trees::default(), self.writable, Some(self.number));
+        Ok(Some(View { wall, system: begun, trees, writable, lower, live, stands }))
+    }
+}
+
+/// What was looked at to be shown: by those who hold it, and by its path alone. What is not there is never the same.
+fn all_seen(view: &View) -> Vec<Option<Seen>> {
+    let by_path = view.wall.entries.iter().skip(view.system).filter_map(|entry| match entry {
+        Entry::Bind { source: Source::Host(path), .. } | Entry::CopyOnWrite { source: Source::Host(path), .. } => {
+            Some(Seen::at(path))
+        }
+        _ => None,
+    });
+    view.trees.seen().iter().cloned().map(Some).chain(by_path).collect()
+}
+
+/// Lets the wall that was begun be raised as a whole for what is `wanted`, where that can be known before there is a program.
+/// Without it, that takes a little longer.
+pub(super) fn stand(
+    launcher: &Launcher,
+    begun: &Mutex<Option<Begun>>,
+    state: &StateFolder,
+    wanted: Wanted,
+    groups: Groups,
+) {
+    let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(begun) = begun.as_mut().filter(|begun| begun.whole.is_none()) {
+        // Why it cannot be is found out, and told, when it is needed.
+        begun.whole = raise_whole(launcher, &begun.wall, state, wanted, groups).ok().flatten();
+    }
+}
+
+fn raise_whole(
+    launcher: &Launcher,
+    begun: &Wall,
+    state: &StateFolder,
+    wanted: Wanted,
+    groups: Groups,
+) -> Result<Option<Whole>, StartError> {
+    let scene = wanted.scene();
+    let user = scene.policy.proc.user.value;
+    // Who is behind a way out, and whom that makes them trust, is known with the run.
+    let has_way_out = scene.policy.net.mode.value != NetMode::None || !scene.policy.net.unix.is_empty();
+    if has_way_out || (begun.identity.uid, begun.identity.gid) != (user.uid, user.gid) {
+        return Ok(None);
+    }
+    // For one that comes whenever somebody asks, all is looked at again.
+    let just_now = (launcher.prepares() == Prepares::Once).then(Instant::now);
+    let system = (begun.identity, begun.entries.clone());
+    let mut view = super::view(scene, state, system, None, &With::nothing(), Trees::default())?;
+    let seen = all_seen(&view);
+    if seen.iter().any(Option::is_none) {
+        return Ok(None);
+    }
+    let shown = view.wall.clone();
+    hold(&mut view.wall, view.system, &mut view.trees.held)?;
+    let restrictions = restrictions(scene.policy, view.writable.clone(), groups);
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    let whole = WholeWall { number, wall: view.wall, restrictions, late: CODE.into() };
+    let told = launcher.complete(&whole, &view.trees.held);
+    told.map_err(|error| wall_error("raise a wall that is not needed yet", &error))?;
+    let View { lower, live, writable, .. } = view;
+    Ok(Some(Whole { number, wanted, just_now, shown, seen, held: whole.wall, lower, live, writable }))
 }
 
 /// Who programs are and how much they can write, unless a policy says otherwise.
@@ -36,11 +184,15 @@ pub(crate) fn presume(launcher: &Launcher) {
     launcher.prepare(&wall_of(USUAL_SIZE, identity, view::system(identity))).ok();
 }
 
-/// Begins the next wall under `policy`. Without one, the next run only takes a little longer.
+/// Begins the next wall under `policy`, if none waits. Without one, the next run only takes a little longer.
 pub(super) fn begin(launcher: &Launcher, begun: &Mutex<Option<Begun>>, policy: &ResolvedPolicy) {
+    let mut waiting = begun.lock().unwrap_or_else(PoisonError::into_inner);
+    if waiting.is_some() {
+        return;
+    }
     if let Some(wall) = launcher.begun() {
-        let begin = Begun { wall, at: Instant::now(), mounts: None };
-        *begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(begin);
+        let begin = Begun { wall, at: Instant::now(), mounts: None, whole: None };
+        *waiting = Some(begin);
         return;
     }
     let Ok(id) = RunId::generate() else { return };
@@ -49,8 +201,8 @@ pub(super) fn begin(launcher: &Launcher, begun: &Mutex<Option<Begun>>, policy: &
     // Before the guest is made. One that this process has made itself is used at once.
     let mounts = (launcher.prepares() == Prepares::Again).then(mounts);
     if mounts.as_ref().is_none_or(Option::is_some) && launcher.prepare(&wall).is_ok() {
-        let begin = Begun { wall, at: Instant::now(), mounts: mounts.flatten() };
-        *begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(begin);
+        let begin = Begun { wall, at: Instant::now(), mounts: mounts.flatten(), whole: None };
+        *waiting = Some(begin);
     }
 }
 
@@ -89,7 +241,7 @@ pub(super) fn take(
     begun: &Mutex<Option<Begun>>,
     policy: &ResolvedPolicy,
     id: &RunId,
-) -> Result<(Identity, Vec<Entry>), StartError> {
+) -> Result<(System, Option<Whole>), StartError> {
     let user = policy.proc.user.value;
     let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
     if begun.as_ref().is_some_and(|begun| begun.mounts.is_some() && begun.mounts != mounts()) {
@@ -97,12 +249,12 @@ pub(super) fn take(
         begun = None;
     }
     Ok(match begun.filter(|begun| (begun.wall.identity.uid, begun.wall.identity.gid) == (user.uid, user.gid)) {
-        Some(begun) if begun.at.elapsed() < BELIEVED => (begun.wall.identity, begun.wall.entries),
+        Some(begun) if begun.at.elapsed() < BELIEVED => ((begun.wall.identity, begun.wall.entries), begun.whole),
         // If the system still looks the same, the wall that was begun is the right one.
-        Some(begun) => (begun.wall.identity, view::system(begun.wall.identity)),
+        Some(begun) => ((begun.wall.identity, view::system(begun.wall.identity)), begun.whole),
         None => {
             let identity = identity(user, id);
-            (identity, view::system(identity))
+            ((identity, view::system(identity)), None)
         }
     })
 }

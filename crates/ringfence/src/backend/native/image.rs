@@ -157,7 +157,7 @@ impl Found {
         let (folder, search_path, absent) = match self.kind {
             FoundKind::Folder(folder) => {
                 let denied = || failed(ImageError::Unfit("`fs.deny` denies it".to_owned()));
-                let absent = view::denied_in(&folder, plan)?.ok_or_else(denied)?;
+                let absent = view::denied_in(&folder, &plan.policy().fs.deny, plan.workspace())?.ok_or_else(denied)?;
                 (folder, None, absent)
             }
             FoundKind::Layout(layout, chosen) => {

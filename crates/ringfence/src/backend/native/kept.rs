@@ -13,7 +13,7 @@ use ringfence_linux::wall::Entry;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
 use super::image::Root;
-use super::{Live, Native, groups_of, kept, program, trust, view};
+use super::{Live, Native, With, groups_of, kept, program, trust};
 use crate::BoxFuture;
 use crate::backend::counters::Counters;
 use crate::backend::guest::{self, Kept, Link, Proofs};
@@ -21,7 +21,7 @@ use crate::backend::inside::{self, CODE, workspace_at};
 use crate::backend::process::in_session;
 use crate::backend::spawn::in_a_session;
 use crate::backend::{
-    Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable,
+    Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable, WallError,
 };
 use crate::egress::{Contacts, Egress};
 use crate::plan::Plan;
@@ -49,17 +49,21 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
     let way_out = WayOut::prepare(plan.policy(), native.launcher.threads())?;
     let root = native.root(plan).await?;
     let workspace = workspace_at(plan)?;
-    // Each run has a folder of its own there for its code.
-    let code = Entry::Scratch { at: CODE.into(), mode: 0o700, size: None };
-    let code = std::iter::once(code).chain(trust::entries(way_out.as_ref(), root.as_ref())).collect();
-    let view = view(plan, native, &workspace, root.as_ref(), code)?;
+    let with = With {
+        // Each run has a folder of its own there for its code.
+        place: Entry::Scratch { at: CODE.into(), mode: 0o700, size: None },
+        files: Vec::new(),
+        trust: trust::entries(way_out.as_ref(), root.as_ref()),
+    };
+    let view = native.look(plan, &workspace, root.as_ref(), &with)?;
     let (lower, live) = (view.lower.clone(), view.live.clone());
     let null = File::options()
         .read(true)
         .write(true)
         .open("/dev/null")
         .map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
-    let (guest, group) = native.raise_wall(plan, view, None, [null.as_fd(); 3])?;
+    let lost = || StartError::Wall(WallError("what was raised before is gone".to_owned()));
+    let (guest, group) = native.raise_wall(plan, view, None, [null.as_fd(); 3])?.ok_or_else(lost)?;
     let link = Link::new(guest).map_err(|source| StartError::Io { attempt: "watch the guest", source })?;
     let when = |(name, found): (String, String)| (name, format!("{found}, when the session was opened"));
     let (proofs, egress) = link.proven_for(plan, way_out).await?;

@@ -22,25 +22,27 @@ use std::sync::{Arc, Mutex, Once, OnceLock};
 use ringfence_guest::Guest;
 use ringfence_linux::RlimitKind;
 use ringfence_linux::cgroup::{self, Cgroup, Hierarchy, Limits};
-use ringfence_linux::launcher::{Launcher, Prepares};
+use ringfence_linux::launcher::{self, Launcher, Prepares};
 use ringfence_linux::wall::{self, Access, Entry, Membership, Program, Restrictions, Wall, WallLaunch};
 use ringfence_policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
 
 pub(crate) use self::begun::presume;
-use self::begun::{Begun, wall_for};
+use self::begun::{Begun, System, Wanted, wall_for};
 pub use self::image::ImageError;
 pub use self::live::Live;
 pub(super) use self::live::{LATER_ONES_ARE_TOLD, LATER_ONES_STOP, LiveFolder};
 use super::counters::Counters;
 use super::door;
-use super::inside::{self, CODE, search_path, workspace_at};
+use super::environment::{self, Person};
+use super::inside::{self, CODE, Scene, place_of, search_path, workspace_at};
 use super::pipes::Pipes;
 use super::spawn::{kept_by_the_keeper, rlimits};
-use super::{Backend, Capabilities, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError};
+use super::{Backend, Capabilities, Expected, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError};
 use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::state::StateFolder;
+use crate::waiting::Later;
 use crate::way_out::WayOut;
 use crate::workspace::layer::Lower;
 
@@ -112,44 +114,33 @@ impl Native {
         }
     }
 
-    /// Raises the wall of `plan`, with `only` this program behind it or none.
+    /// Raises the wall of `plan`, with `only` this program behind it or none. Nothing when it is one that was to stand already and
+    /// does not.
     fn raise_wall(
         &self,
         plan: &Plan,
         mut view: View,
         only: Option<Program>,
         stdio: [BorrowedFd<'_>; 3],
-    ) -> Result<(Guest, Option<Cgroup>), StartError> {
+    ) -> Result<Option<(Guest, Option<Cgroup>)>, StartError> {
         let no_group = |source| StartError::Io { attempt: "make a cgroup for the program", source };
         // Where this host has one to give.
         let grouped = match self.hierarchy() {
             Ok(hierarchy) => Some((hierarchy, cgroup::name_for(plan.run_id().as_str()).map_err(no_group)?)),
             Err(_) => None,
         };
-        if self.launcher.prepares() != Prepares::Nothing {
+        if self.launcher.prepares() != Prepares::Nothing && view.stands.is_none() {
             begun::hold(&mut view.wall, view.system, &mut view.trees.held)?;
         }
-        let mut launch = WallLaunch {
+        let groups = if grouped.is_some() { Groups::Kept } else { Groups::Missing };
+        let launch = WallLaunch {
             wall: view.wall,
-            restrictions: Restrictions {
-                rlimits: rlimits(&plan.policy().proc).to_vec(),
-                paths: view.writable,
-                processors: None,
-                processes: u64::from(plan.policy().proc.processes.value) + PROCESSES_BEYOND,
-            },
-            cgroup: None,
+            restrictions: restrictions(plan.policy(), view.writable, groups),
+            cgroup: grouped.as_ref().map(|(hierarchy, name)| membership(hierarchy, name)),
             only,
             doors: door::wanted(&plan.policy().net),
+            stands: view.stands,
         };
-        match &grouped {
-            Some((hierarchy, name)) => {
-                launch.cgroup = Some(membership(hierarchy, name));
-                // The group counts what is used. A limit on what one process may ask for would come first, refuse
-                // programs that only reserve much, and leave nothing to tell by.
-                launch.restrictions.rlimits.retain(|limit| limit.kind != RlimitKind::Data);
-            }
-            None => launch.restrictions.processors = Some(plan.policy().proc.cpus.value.millis().div_ceil(1000)),
-        }
         let mut group = None;
         let make_groups = || {
             let Some((hierarchy, name)) = &grouped else { return Ok(()) };
@@ -161,19 +152,54 @@ impl Native {
         let raised = self.launcher.start(&launch, stdio, &view.trees.held, ringfence_guest::live, make_groups);
         // Why there is no group is told before that there is no wall.
         let group = group.transpose().map_err(no_group)?;
+        if raised.as_ref().is_err_and(launcher::is_gone) {
+            return Ok(None);
+        }
         let guest = raised
             .and_then(|(raised, control)| Guest::new(raised, control))
             .map_err(|source| StartError::Io { attempt: "make namespaces for the program", source })?;
-        Ok((guest, group))
+        Ok(Some((guest, group)))
     }
 
-    /// Begins the wall of the next run, which will likely be under the same policy, while this one goes its way.
-    fn prepare_again(&self, plan: &Plan) {
-        if self.launcher.prepares() == Prepares::Again && plan.policy().image.is_none() {
-            let (launcher, begun, policy) =
-                (Arc::clone(&self.launcher), Arc::clone(&self.begun), plan.policy().clone());
-            tokio::spawn(async move { begun::begin(&launcher, &begun, &policy) });
+    /// Raises the wall of the next run, which will likely be like this one.
+    fn prepare_again(&self, plan: &Plan, at: &Path) -> Option<Later> {
+        if self.launcher.prepares() != Prepares::Again || plan.policy().image.is_some() {
+            return None;
         }
+        let (launcher, begun, state) = (Arc::clone(&self.launcher), Arc::clone(&self.begun), self.state.clone());
+        let wanted = Wanted::from(Scene::of(plan, at));
+        let groups = self.groups();
+        Some(Later::new(move || {
+            begun::begin(&launcher, &begun, wanted.scene().policy);
+            begun::stand(&launcher, &begun, &state, wanted, groups);
+        }))
+    }
+
+    fn groups(&self) -> Groups {
+        if self.hierarchy().is_ok() { Groups::Kept } else { Groups::Missing }
+    }
+
+    /// What the program of `plan` sees: what stands already, if that is it.
+    fn look(&self, plan: &Plan, at: &Path, root: Option<&image::Root>, with: &With) -> Result<View, StartError> {
+        let scene = Scene::of(plan, at);
+        if let Some(root) = root {
+            let identity = begun::identity(plan.policy().proc.user.value, plan.run_id());
+            return view(
+                scene,
+                &self.state,
+                (identity, root.system(identity)?),
+                Some(root),
+                with,
+                view::Trees::default(),
+            );
+        }
+        let (system, whole) = begun::take(&self.launcher, &self.begun, plan.policy(), plan.run_id())?;
+        if let Some(whole) = whole.filter(|_| with.comes_later())
+            && let Some(view) = whole.view_of(scene, &self.state, system.clone(), with)?
+        {
+            return Ok(view);
+        }
+        view(scene, &self.state, system, None, with, view::Trees::default())
     }
 
     async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
@@ -181,20 +207,33 @@ impl Native {
         let root = self.root(plan).await?;
         let pipes = Pipes::new(plan)?;
         let at = workspace_at(plan)?;
-        let mut code = view::files(plan, Path::new(CODE));
-        code.extend(trust::entries(way_out.as_ref(), root.as_ref()));
-        let view = view(plan, self, &at, root.as_ref(), code)?;
-        let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
-        let lower = view.lower.clone();
-        let live = view.live.clone();
-        let (guest, group) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)?;
+        let with = With {
+            place: Entry::Folder { at: CODE.into() },
+            files: view::files(plan, Path::new(CODE)),
+            trust: trust::entries(way_out.as_ref(), root.as_ref()),
+        };
+        let mut raised = None;
+        // A second time where a wall was to stand that does not. Then there is none to stand any more.
+        for _ in 0..2 {
+            let view = self.look(plan, &at, root.as_ref(), &with)?;
+            let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
+            let (lower, live) = (view.lower.clone(), view.live.clone());
+            if let Some(wall) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)? {
+                raised = Some((wall, lower, live));
+                break;
+            }
+        }
+        let lost = || StartError::Wall(WallError("what was raised before is gone".to_owned()));
+        let ((guest, group), lower, live) = raised.ok_or_else(lost)?;
         let mut sandbox = pipes.behind(guest)?;
         sandbox.counters = group.map(|group| Counters::Cgroup(Arc::new(group)));
         sandbox.lower = lower;
         sandbox.live = live;
+        let alone = root.is_none();
         sandbox.image = root.map(|root| root.name().to_owned());
-        sandbox.proven(plan, way_out).await?;
-        self.prepare_again(plan);
+        sandbox.proven(plan, way_out, alone).await?;
+        // The program that starts now needs the processors more.
+        sandbox.afterwards = self.prepare_again(plan, &at);
         Ok(sandbox)
     }
 }
@@ -214,13 +253,20 @@ impl Backend for Native {
                 });
             }
             image::check_kind(policy)?;
-            let groups = if self.hierarchy().is_ok() { Groups::Kept } else { Groups::Missing };
-            Ok(Capabilities::new(BackendKind::Native, kept(policy, groups)))
+            Ok(Capabilities::new(BackendKind::Native, kept(policy, self.groups())))
         })
     }
 
     fn image<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
         Box::pin(async { Ok(image::find(plan, &self.state)?.map(|found| found.describe(&self.state))) })
+    }
+
+    fn expect(&self, expected: Expected<'_>) {
+        let Ok(at) = place_of(expected.at, expected.workspace) else { return };
+        let (env, _) = environment::clean(expected.policy, expected.environment, Person::Agent);
+        let Expected { policy, workspace, .. } = expected;
+        let scene = Scene { policy, workspace, at: &at, search_path: search_path(&env) };
+        begun::stand(&self.launcher, &self.begun, &self.state, Wanted::from(scene), self.groups());
     }
 
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
@@ -339,6 +385,44 @@ fn no_core() -> (Guarantee, Strength, &'static str) {
     }
 }
 
+/// What restricts every program under `policy` that can write to `paths`.
+fn restrictions(policy: &ResolvedPolicy, paths: Vec<(OsString, Access)>, groups: Groups) -> Restrictions {
+    let mut rlimits = rlimits(&policy.proc).to_vec();
+    let processors = match groups {
+        Groups::Kept => {
+            // The group counts what is used. A limit on what one process may ask for would come first, refuse programs that
+            // only reserve much, and leave nothing to tell by.
+            rlimits.retain(|limit| limit.kind != RlimitKind::Data);
+            None
+        }
+        Groups::Missing => Some(policy.proc.cpus.value.millis().div_ceil(1000)),
+    };
+    let processes = u64::from(policy.proc.processes.value) + PROCESSES_BEYOND;
+    Restrictions { rlimits, paths, processors, processes }
+}
+
+/// What of a view comes with the run.
+struct With {
+    /// Where its code is.
+    place: Entry,
+    /// Code and files, below that.
+    files: Vec<Entry>,
+    /// Whom its programs are to trust.
+    trust: Vec<Entry>,
+}
+
+impl With {
+    /// A run that brings nothing.
+    fn nothing() -> Self {
+        Self { place: Entry::Folder { at: CODE.into() }, files: Vec::new(), trust: Vec::new() }
+    }
+
+    /// Whether all of it can be put into a wall that stands.
+    fn comes_later(&self) -> bool {
+        self.trust.is_empty() && self.place == Self::nothing().place
+    }
+}
+
 /// All that is shown, decided on the host before the wall is raised.
 struct View {
     wall: Wall,
@@ -350,45 +434,41 @@ struct View {
     lower: Option<Arc<Lower>>,
     /// What stays the host's own, where something in it is denied.
     live: Option<Arc<Live>>,
+    /// The number of the wall that shows this already, if one does.
+    stands: Option<u64>,
 }
 
 fn view(
-    plan: &Plan,
-    native: &Native,
-    at: &Path,
+    scene: Scene<'_>,
+    state: &StateFolder,
+    (identity, mut entries): System,
     root: Option<&image::Root>,
-    code: Vec<Entry>,
+    with: &With,
+    mut trees: view::Trees,
 ) -> Result<View, StartError> {
-    let state = &native.state;
-    let mut trees = view::Trees::default();
-    let (identity, mut entries) = match root {
-        Some(root) => {
-            let identity = begun::identity(plan.policy().proc.user.value, plan.run_id());
-            (identity, root.system(identity)?)
-        }
-        None => begun::take(&native.launcher, &native.begun, plan.policy(), plan.run_id())?,
-    };
+    let Scene { policy, workspace, at, search_path } = scene;
     let system = if root.is_none() { entries.len() } else { 0 };
     if root.is_none() {
-        entries.extend(toolchain::entries(&search_path(plan.env()), plan.workspace()));
+        entries.extend(toolchain::entries(search_path, workspace));
     }
-    let hidden = view::hide(&mut entries, plan.workspace(), at, state)?;
+    let hidden = view::hide(&mut entries, workspace, at, state)?;
     entries.extend(hidden);
-    let (workspace, reviewed) = view::workspace(plan, at, identity, state, &mut trees)?;
-    entries.extend(workspace);
-    let mut mounts = view::mounts(plan, &mut trees)?;
-    let hidden = view::hide(&mut mounts, plan.workspace(), at, state)?;
-    entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(plan, state)?).chain(code));
-    entries.extend(sockets::entries(plan, identity, state, &mut trees)?);
+    let (shown, reviewed) = view::workspace(scene, identity, state, &mut trees)?;
+    entries.extend(shown);
+    let mut mounts = view::mounts(scene, &mut trees)?;
+    let hidden = view::hide(&mut mounts, workspace, at, state)?;
+    entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(scene, state)?));
+    entries.extend(sockets::entries(policy, identity, state, &mut trees)?);
+    entries.extend(with.trust.iter().chain([&with.place]).chain(&with.files).cloned());
     let mut entries = view::without_replaced(entries);
     if let Some(root) = root {
         entries.insert(0, root.ground(&entries, identity, &mut trees)?);
     }
     let writable = view::writable_paths(&entries);
     let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
-    let live = trees.live(&plan.policy().fs.deny, state);
-    let wall = wall_for(plan.policy(), identity, entries);
-    Ok(View { wall, system, trees, writable, lower, live })
+    let live = trees.live(&policy.fs.deny, state);
+    let wall = wall_for(policy, identity, entries);
+    Ok(View { wall, system, trees, writable, lower, live, stands: None })
 }
 
 /// The program of `plan`, whose code is in the folder `code` inside.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use ringfence_linux::wall::Source;
 use rustix::fs::{FileType, Mode, OFlags};
 
+use super::view::Seen;
+
 /// Something of the host, held.
 #[derive(Debug)]
 pub(super) struct Pinned {
@@ -61,6 +63,11 @@ impl Pinned {
     /// Which one it is.
     pub(super) fn identity(&self) -> (u64, u64) {
         (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// All that its place inside depends on.
+    pub(super) fn seen(&self) -> Seen {
+        Seen::of(&self.stat)
     }
 
     /// Whether everybody may write to it.

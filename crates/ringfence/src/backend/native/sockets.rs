@@ -5,11 +5,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use ringfence_linux::wall::{Access, Entry, Identity};
+use ringfence_policy::ResolvedPolicy;
 use rustix::fs::FileType;
 
 use super::pinned::Pinned;
 use super::{StartError, WallError, view, wall_error};
-use crate::plan::Plan;
 use crate::state::StateFolder;
 
 /// Variables that name a socket which speaks for the user: whatever it is called, it is never shown.
@@ -28,12 +28,12 @@ const SPEAK_FOR_THE_USER: [&str; 10] = [
 
 /// The sockets of `net.unix`. One that is missing, or is none, fails the start: a program that needs it would fail later, and say less.
 pub(super) fn entries(
-    plan: &Plan,
+    policy: &ResolvedPolicy,
     identity: Identity,
     state: &StateFolder,
     trees: &mut view::Trees,
 ) -> Result<Vec<Entry>, StartError> {
-    let sockets = &plan.policy().net.unix;
+    let sockets = &policy.net.unix;
     sockets.iter().map(|socket| entry(socket.value.as_path(), identity, state, trees)).collect()
 }
 

@@ -15,6 +15,7 @@ use rustix::fs::FileType;
 use super::live::{Live, LiveFolder};
 use super::pinned::Pinned;
 use super::{StartError, deny, wall_error};
+use crate::backend::inside::Scene;
 use crate::plan::Plan;
 use crate::request::{InputFile, Work};
 use crate::state::StateFolder;
@@ -51,19 +52,19 @@ pub(super) fn system(identity: Identity) -> Vec<Entry> {
     entries
 }
 
-/// Folders of `/etc` such as `java-17-openjdk`: on Debian, Java has its settings there, and knows no TLS without them.
+/// Folders of `/etc` such as `java-17-openjdk`: on Debian, Java has its settings there, and knows no TLS without them. They are
+/// called like the folders of the versions, such as `java-17-openjdk-amd64`, which are few: `/etc` need not be read.
 fn settings_of_java() -> Vec<PathBuf> {
-    // Where no Java is, all of /etc need not be read.
-    if !Path::new("/usr/lib/jvm").is_dir() {
-        return Vec::new();
-    }
-    let Ok(etc) = fs::read_dir("/etc") else { return Vec::new() };
-    let is_of_java = |name: &OsString| name.to_str().is_some_and(|name| name.starts_with("java-"));
-    let found =
-        etc.flatten().filter(|one| is_of_java(&one.file_name()) && one.file_type().is_ok_and(|kind| kind.is_dir()));
-    let mut folders: Vec<PathBuf> = found.map(|one| one.path()).collect();
+    let Ok(versions) = fs::read_dir("/usr/lib/jvm") else { return Vec::new() };
+    let settings = |version: fs::DirEntry| {
+        let name = version.file_name();
+        let (name, _architecture) = name.to_str()?.rsplit_once('-')?;
+        name.starts_with("java-").then(|| Path::new("/etc").join(name)).filter(|path| path.is_dir())
+    };
+    let mut folders: Vec<PathBuf> = versions.flatten().filter_map(settings).collect();
     // A view that was begun is compared with the one that is wanted.
     folders.sort_unstable();
+    folders.dedup();
     folders
 }
 
@@ -122,9 +123,43 @@ pub(in crate::backend) struct Trees {
     maps: Vec<OwnerMap>,
     /// What stays the host's own behind the wall.
     live: Vec<LiveFolder>,
+    /// What was looked at to be shown, in order.
+    seen: Vec<Seen>,
+    /// How many would be held, where a look is enough.
+    only_counted: Option<usize>,
+}
+
+/// Something of the host that was looked at. As long as a wall shows it, nothing else can be the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    device: u64,
+    inode: u64,
+    mode: u32,
+    owner: (u32, u32),
+}
+
+impl Seen {
+    /// What `path` leads to.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        rustix::fs::stat(path).ok().map(|stat| Self::of(&stat))
+    }
+
+    pub(super) fn of(stat: &rustix::fs::Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino, mode: stat.st_mode, owner: (stat.st_uid, stat.st_gid) }
+    }
 }
 
 impl Trees {
+    /// For a look at what would be shown, to be compared with what is: nothing is held.
+    pub(super) fn only_counted() -> Self {
+        Self { only_counted: Some(0), ..Self::default() }
+    }
+
+    /// What was looked at to be shown, in order.
+    pub(super) fn seen(&self) -> &[Seen] {
+        &self.seen
+    }
+
     /// What stays the host's own behind the wall, where `deny` names something.
     pub(in crate::backend) fn live(&mut self, deny: &[Sourced<Glob>], state: &StateFolder) -> Option<Arc<Live>> {
         Live::new(std::mem::take(&mut self.live), deny, state).map(Arc::new)
@@ -139,22 +174,22 @@ impl Trees {
 
 /// The workspace, as its mode says.
 pub(in crate::backend) fn workspace(
-    plan: &Plan,
-    at: &Path,
+    scene: Scene<'_>,
     identity: Identity,
     state: &StateFolder,
     trees: &mut Trees,
 ) -> Result<(Vec<Entry>, Option<Reviewed>), StartError> {
-    let mode = plan.policy().fs.mode.value;
+    let Scene { policy, workspace, at, .. } = scene;
+    let mode = policy.fs.mode.value;
     if mode == WorkspaceMode::Ephemeral {
         return Ok((vec![Entry::Scratch { at: at.to_owned(), mode: 0o755, size: None }], None));
     }
-    no_mounts_below(plan.workspace(), "the workspace")?;
-    let folder = pin(plan.workspace())?;
+    no_mounts_below(workspace, "the workspace")?;
+    let folder = pin(workspace)?;
     let source = source(&folder, identity, trees)?;
-    let mut denied = deny::find_in(&folder, &plan.policy().fs.deny, Some(state))?;
+    let mut denied = deny::find_in(&folder, &policy.fs.deny, Some(state))?;
     // The ledger is outside, also when it lies below the workspace.
-    denied.extend(state_below(plan.workspace(), state, &denied)?);
+    denied.extend(state_below(workspace, state, &denied)?);
     trees.add_live(&folder, None, &denied)?;
     let access = match mode {
         // What goes straight to the host is taken there when the program has ended: no mount can keep what is protected
@@ -300,8 +335,13 @@ pub(super) fn pin(path: &Path) -> Result<Pinned, StartError> {
 
 /// A folder of the host. Root's files must be the program's files inside, although the program is not root outside.
 pub(super) fn source(folder: &Pinned, identity: Identity, trees: &mut Trees) -> Result<Source, StartError> {
+    trees.seen.push(folder.seen());
     if !rustix::process::geteuid().is_root() {
         return Ok(folder.source());
+    }
+    if let Some(counted) = &mut trees.only_counted {
+        *counted += 1;
+        return Ok(Source::Tree(*counted - 1));
     }
     let mapping = wall::user_namespace(folder.owner(), (identity.host_uid, identity.host_gid))
         .map_err(|error| wall_error("map the owner of a folder", &error))?;
@@ -314,10 +354,14 @@ pub(super) fn source(folder: &Pinned, identity: Identity, trees: &mut Trees) -> 
 
 /// What the policy denies in a folder of the host, by its place in the folder or in the workspace; nothing when the whole
 /// folder is denied there.
-pub(super) fn denied_in(folder: &Pinned, plan: &Plan) -> Result<Option<Vec<PathBuf>>, StartError> {
-    let mut absent = deny::find_in(folder, &plan.policy().fs.deny, None)?;
-    let Ok(below) = folder.path().strip_prefix(plan.workspace()) else { return Ok(Some(absent)) };
-    for path in deny::find(plan.workspace(), &plan.policy().fs.deny, None)? {
+pub(super) fn denied_in(
+    folder: &Pinned,
+    deny: &[Sourced<Glob>],
+    workspace: &Path,
+) -> Result<Option<Vec<PathBuf>>, StartError> {
+    let mut absent = deny::find_in(folder, deny, None)?;
+    let Ok(below) = folder.path().strip_prefix(workspace) else { return Ok(Some(absent)) };
+    for path in deny::find(workspace, deny, None)? {
         if below.starts_with(&path) {
             return Ok(None);
         }
@@ -332,19 +376,19 @@ pub(super) fn denied_in(folder: &Pinned, plan: &Plan) -> Result<Option<Vec<PathB
 }
 
 /// The policy's further mounts.
-pub(in crate::backend) fn mounts(plan: &Plan, trees: &mut Trees) -> Result<Vec<Entry>, StartError> {
-    plan.policy().fs.mounts.iter().map(|mount| entry_for(plan, &mount.value, trees)).collect()
+pub(in crate::backend) fn mounts(scene: Scene<'_>, trees: &mut Trees) -> Result<Vec<Entry>, StartError> {
+    scene.policy.fs.mounts.iter().map(|mount| entry_for(scene, &mount.value, trees)).collect()
 }
 
 /// Packages that were fetched for the workspace. Plain binds: what is in them was looked at file by file.
-pub(in crate::backend) fn caches(plan: &Plan, state: &StateFolder) -> Result<Vec<Entry>, StartError> {
-    let mounts = crate::cache::mounts(plan.policy(), plan.workspace(), state)?;
+pub(in crate::backend) fn caches(scene: Scene<'_>, state: &StateFolder) -> Result<Vec<Entry>, StartError> {
+    let mounts = crate::cache::mounts(scene.policy, scene.workspace, state)?;
     let entry =
         |(host, at): (PathBuf, PathBuf)| Ok(Entry::Bind { source: pin(&host)?.source(), at, access: Access::ReadOnly });
     mounts.into_iter().map(entry).collect()
 }
 
-fn entry_for(plan: &Plan, mount: &Mount, trees: &mut Trees) -> Result<Entry, StartError> {
+fn entry_for(scene: Scene<'_>, mount: &Mount, trees: &mut Trees) -> Result<Entry, StartError> {
     let (host, at, mode) = match mount {
         Mount::Tmpfs { tmpfs, size } => {
             return Ok(Entry::Scratch { at: tmpfs.as_path().to_owned(), mode: 0o1777, size: Some(size.get()) });
@@ -352,10 +396,10 @@ fn entry_for(plan: &Plan, mount: &Mount, trees: &mut Trees) -> Result<Entry, Sta
         Mount::Host { host, at, mode } => (host, at.as_path().to_owned(), *mode),
     };
     let refuse = |why: String| StartError::Wall(super::WallError(why));
-    let path = plan.workspace().join(host.as_path());
+    let path = scene.workspace.join(host.as_path());
     let path = path.canonicalize().map_err(|source| StartError::WorkingDirectory { path, source })?;
     // What is named below the workspace lies in it: a link there is the project's, not the policy's.
-    if host.as_path().is_relative() && !path.starts_with(plan.workspace()) {
+    if host.as_path().is_relative() && !path.starts_with(scene.workspace) {
         return Err(refuse(format!("the mount {} leads out of the workspace, to {}", host.as_str(), path.display())));
     }
     // A link may lead to what was refused by name.
@@ -367,7 +411,7 @@ fn entry_for(plan: &Plan, mount: &Mount, trees: &mut Trees) -> Result<Entry, Sta
         // Not a bind: a socket of a host's service in it would answer.
         (MountMode::ReadOnly, FileType::Directory) => {
             let denied = || refuse(format!("`fs.deny` denies {}, so it cannot be mounted", path.display()));
-            let absent = denied_in(&pinned, plan)?.ok_or_else(denied)?;
+            let absent = denied_in(&pinned, &scene.policy.fs.deny, scene.workspace)?.ok_or_else(denied)?;
             trees.add_live(&pinned, Some(&at), &absent)?;
             Ok(Entry::CopyOnWrite { source, at, absent, access: Access::ReadOnly, written: Written::Forgotten })
         }

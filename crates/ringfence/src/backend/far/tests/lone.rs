@@ -184,8 +184,7 @@ struct Counted(u64);
 impl Told for Counted {
     fn usage(&self) -> BoxFuture<'_, Option<CgroupUsage>> {
         let oom_kills = self.0;
-        let usage =
-            CgroupUsage { memory_peak: Some(99), cpu_us: None, oom_kills, pids_limit_hits: 0, processes_now: 0 };
+        let usage = CgroupUsage { memory_peak: Some(99), oom_kills, pids_limit_hits: 0, processes_now: 0 };
         Box::pin(async move { Some(usage) })
     }
 }

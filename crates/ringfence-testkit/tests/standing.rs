@@ -1,0 +1,196 @@
+//! Native walls that stand before anybody has asked for them: the next run gets one only if it is just what it would be now.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on says so by a panic")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ringfence::request::WorkspaceAt;
+use ringfence::{Engine, Language, Outcome, Request, Status};
+use ringfence_policy::BackendKind;
+use ringfence_testkit::backends::{Presence, REQUIRED, presence};
+use ringfence_testkit::place::Place;
+
+const POLICY: &str = "version: 1\nbackend: native\nfs: { deny: ['**/.secret'] }\n";
+const SOON: Duration = Duration::from_secs(20);
+
+/// The binary that raises walls for these tests; the variable is set where they were moved after they were built.
+fn launcher() -> PathBuf {
+    let built = env!("CARGO_BIN_EXE_ringfence-testkit-launcher");
+    std::env::var_os("NEXTEST_BIN_EXE_ringfence-testkit-launcher").map_or_else(|| built.into(), PathBuf::from)
+}
+
+fn children(of: u32) -> Vec<u32> {
+    let listed = fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+    listed.split_whitespace().map(|number| number.parse().unwrap()).collect()
+}
+
+/// Of the children of this process, by all of its threads, the children that process 1 of a wall is.
+fn guests() -> Vec<u32> {
+    let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let ours = threads.flat_map(|thread| {
+        let listed = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        listed.split_whitespace().map(|number| number.parse().unwrap()).collect::<Vec<u32>>()
+    });
+    ours.flat_map(children).filter(|pid| lives(*pid)).collect()
+}
+
+/// Whether it is process 1 of a wall, and not only what its launcher has not yet put away of one.
+fn lives(process: u32) -> bool {
+    has(process, "Name:\tringfence-guest") && !has(process, "State:\tZ (zombie)")
+}
+
+fn has(process: u32, line: &str) -> bool {
+    fs::read_to_string(format!("/proc/{process}/status")).is_ok_and(|status| status.lines().any(|its| its == line))
+}
+
+/// The one that stands, with its filter, and has no program; it is waited for. That of a run which is over goes away.
+async fn standing() -> u32 {
+    let begin = Instant::now();
+    let mut before = None;
+    loop {
+        let waits = |pid: &u32| has(*pid, "Seccomp:\t2") && children(*pid).is_empty();
+        match guests().into_iter().filter(waits).collect::<Vec<_>>()[..] {
+            [one] if before == Some(one) => return one,
+            [one] => before = Some(one),
+            _ => before = None,
+        }
+        assert!(begin.elapsed() < SOON, "no wall stands: {:?}", guests());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// An engine behind which one run has been, where there are native walls.
+async fn engine(place: &Place) -> Option<Engine> {
+    let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
+    let engine = place.engine(POLICY, vec![path]).unwrap();
+    match presence(&engine, BackendKind::Native, &std::env::var(REQUIRED).unwrap_or_default()).await {
+        Presence::Here(_) => {}
+        Presence::Skip(line) => {
+            eprintln!("{line}");
+            return None;
+        }
+        Presence::Fail(line) => panic!("{line}"),
+    }
+    sh(&engine, "true").await;
+    Some(engine)
+}
+
+async fn sh(engine: &Engine, line: &str) -> Outcome {
+    succeeded(engine, Request::argv(["sh", "-c", line])).await
+}
+
+async fn succeeded(engine: &Engine, request: Request) -> Outcome {
+    let outcome = engine.start(request).unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.status, outcome.exit_code), (Status::Exited, Some(0)), "{outcome:?}");
+    outcome
+}
+
+/// Lets `line` succeed, and says whether `guest`, which stood before, was its process 1.
+async fn is_behind(engine: &Engine, guest: u32, line: &str) -> bool {
+    let line = format!("{line} && sleep 0.3");
+    let run = engine.start(Request::argv(["sh", "-c", &line])).unwrap();
+    let begin = Instant::now();
+    // It has a program, or is gone.
+    while children(guest).is_empty() && lives(guest) && begin.elapsed() < SOON {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let used = !children(guest).is_empty();
+    let outcome = run.outcome().await.unwrap();
+    assert_eq!((outcome.status, outcome.exit_code), (Status::Exited, Some(0)), "{outcome:?}");
+    used
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_gets_the_wall_that_stands_and_leaves_nothing_to_the_next() {
+    let place = Place::new(launcher()).unwrap();
+    place.write("there.txt", "as it was\n").unwrap();
+    let Some(engine) = engine(&place).await else { return };
+    let marks = "for file in /tmp/mark ~/mark mark; do test ! -e $file || exit 9; echo x > $file || exit 8; done";
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        let guest = standing().await;
+        assert!(is_behind(&engine, guest, marks).await, "another wall was raised");
+        assert_ne!(standing().await, guest, "it is there for one run");
+        let outcome = sh(&engine, marks).await;
+        let named = |evidence: &ringfence::Evidence| (evidence.guarantee, evidence.strength);
+        found.push(outcome.enforced.iter().map(named).collect::<Vec<_>>());
+    }
+    // With a place of its own, which none stands for.
+    let mut request = Request::argv(["sh", "-c", marks]);
+    request.workspace_at = WorkspaceAt::Path("/elsewhere".into());
+    let fresh = succeeded(&engine, request).await;
+    let named = |evidence: &ringfence::Evidence| (evidence.guarantee, evidence.strength);
+    found.push(fresh.enforced.iter().map(named).collect());
+    assert!(found.windows(2).all(|two| two[0] == two[1]), "a wall that stood proves something else: {found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_host_changed_meanwhile_is_seen_and_what_is_denied_is_not() {
+    let place = Place::new(launcher()).unwrap();
+    let file = place.write("there.txt", "before\n").unwrap();
+    let Some(engine) = engine(&place).await else { return };
+
+    let guest = standing().await;
+    fs::write(&file, "after\n").unwrap();
+    place.write("folder/new.txt", "new\n").unwrap();
+    assert!(is_behind(&engine, guest, "grep -q after there.txt && grep -q new folder/new.txt").await);
+
+    for secret in [".secret", "folder/.secret"] {
+        let guest = standing().await;
+        let secret = place.write(secret, "hidden\n").unwrap();
+        let absent = "test ! -e .secret && test ! -e folder/.secret && grep -q new folder/new.txt";
+        assert!(!is_behind(&engine, guest, absent).await, "a wall in which {} is seen", secret.display());
+    }
+    // And the twin: now that they are known to be there, one stands without them.
+    let guest = standing().await;
+    assert!(is_behind(&engine, guest, "test ! -e .secret && test ! -e folder/.secret").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_workspace_that_became_another_is_not_the_one_that_stands() {
+    let place = Place::new(launcher()).unwrap();
+    place.write("there.txt", "before\n").unwrap();
+    let Some(engine) = engine(&place).await else { return };
+
+    let guest = standing().await;
+    fs::rename(place.workspace(), place.path().join("away")).unwrap();
+    place.write("there.txt", "another\n").unwrap();
+    assert!(!is_behind(&engine, guest, "grep -q another there.txt").await);
+
+    let guest = standing().await;
+    fs::set_permissions(place.workspace(), fs::Permissions::from_mode(0o711)).unwrap();
+    assert!(!is_behind(&engine, guest, "test $(stat -c %a .) = 711").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_was_killed_meanwhile_is_made_up_for() {
+    let place = Place::new(launcher()).unwrap();
+    let Some(engine) = engine(&place).await else { return };
+    for _ in 0..3 {
+        let guest = standing().await;
+        let number = rustix::process::Pid::from_raw(i32::try_from(guest).unwrap()).unwrap();
+        rustix::process::kill_process(number, rustix::process::Signal::KILL).unwrap();
+        while lives(guest) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        sh(&engine, "true").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn code_is_put_into_a_wall_that_stands_and_cannot_be_changed_there() {
+    let place = Place::new(launcher()).unwrap();
+    let Some(engine) = engine(&place).await else { return };
+    for number in 0..3 {
+        standing().await;
+        let source = format!(
+            "set -e; test \"$(ls /run/code)\" = main.sh; echo code {number}; \
+             ! sh -c 'echo x >> /run/code/main.sh' 2> /dev/null; ! touch /run/code/new 2> /dev/null; ! rm -f /run/code/main.sh 2> /dev/null"
+        );
+        let outcome = succeeded(&engine, Request::code(Language::Bash, source)).await;
+        assert_eq!(outcome.stdout, format!("code {number}\n"), "{outcome:?}");
+    }
+}
