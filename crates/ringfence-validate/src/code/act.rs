@@ -57,6 +57,11 @@ impl Walk<'_, '_> {
         {
             self.trick(Trick::Obscured, place.span);
         }
+        if role.act.runs_what_it_is_given()
+            && first.as_ref().is_some_and(|(line, _)| super::left::shows_environment(line))
+        {
+            result.flows.add(&Flow::Environment);
+        }
         match role.act {
             RoleAct::Shell => self.shell(first, given),
             RoleAct::Process => self.process(first, given),
@@ -82,7 +87,8 @@ impl Walk<'_, '_> {
                 }
             }
             RoleAct::Writes => {
-                self.remember(first.as_ref(), given, result);
+                let text = self.written_text(role.args.first(), given);
+                self.remember(first.as_ref(), given, result, text);
                 for (span, path) in self.each(first, given) {
                     self.overwrites(&path, span);
                     self.tell(span, Fact::Writes { path });
@@ -147,6 +153,14 @@ impl Walk<'_, '_> {
                 *result = std::mem::take(result).or(&gives);
             }
             RoleAct::Directory => self.moves_to(first.as_ref()),
+            RoleAct::Loads | RoleAct::Obeys => {
+                let acts = role.act == RoleAct::Obeys
+                    || second.is_some_and(|(handed, _)| !handed.flows.abilities().is_empty());
+                let mut flows = first.iter().flat_map(|(held, _)| held.flows.iter());
+                if acts && flows.any(|flow| matches!(flow, Flow::Network | Flow::Decoded)) {
+                    self.tell(given.span, Fact::Executes { from: vec![Flow::Network] });
+                }
+            }
             RoleAct::EvaluatesText => {
                 // A name of which nothing is known is a function, as nearly always.
                 let text = first.filter(|(held, _)| {

@@ -75,6 +75,9 @@ impl Walk<'_, '_> {
         if let (Some(method), Kind::Member(base, _)) = (&method, &call.callee.kind) {
             self.grown(base, method, &given);
             self.handlers(base, method, &callee, &given);
+            if &**method == "pipe" {
+                self.piped(given.receiver.as_ref(), given.args.first(), &given);
+            }
         }
         if let Some(first) = call.args.first().filter(|first| first.name.is_none()) {
             let borrowed = match &call.callee.kind {
@@ -418,9 +421,30 @@ pub(super) fn bound(function: &Held, args: Vec<Held>, named: Vec<(String, Held)>
     Value { bound: Some(Rc::new(Bound { args, named })), ..Value::clone(function) }
 }
 
+/// Whether a format looks into what it is given: further than to the name of its class.
 fn reaches_inside(text: &Text) -> bool {
+    let inside = |part: &str| part.contains(".__") || part.contains("[__");
     text.pieces().iter().any(|piece| match piece {
-        crate::text::Piece::Known(known) => known.contains(".__") || known.contains("[__"),
+        crate::text::Piece::Known(known) => {
+            let mut parts = known.split('{');
+            // What stands before may be the rest of a field that began in what is not known.
+            parts.next().is_some_and(inside)
+                || parts
+                    .map(|field| field.split(['}', '!', ':']).next().unwrap_or(field))
+                    .any(|field| inside(field) && !is_name_of_class(field))
+        }
         crate::text::Piece::Pattern(_) | crate::text::Piece::Hole(_) => false,
     })
+}
+
+/// `x.__class__.__name__`, and nothing else.
+fn is_name_of_class(field: &str) -> bool {
+    let mut parts = field.split('.').skip(1);
+    let named = |part: Option<&str>| matches!(part, Some("__name__" | "__qualname__" | "__module__" | "__doc__"));
+    !field.contains('[')
+        && match parts.next() {
+            Some("__class__") => named(parts.next()),
+            part => named(part),
+        }
+        && parts.next().is_none()
 }

@@ -48,10 +48,13 @@ impl Walk<'_, '_> {
             Kind::Truth(truth) => Rc::new(Value { truth: Some(*truth == Truth::True), ..Value::default() }),
             Kind::Nothing => Held::default(),
             Kind::Name(name) => self.lookup(name),
-            Kind::Member(base, attribute) => {
-                let base = self.value(base);
-                self.member_of(&base, attribute, expr.span)
-            }
+            Kind::Member(base, attribute) => match self.plain_part(base, attribute) {
+                Some(plain) => plain,
+                None => {
+                    let base = self.value(base);
+                    self.member_of(&base, attribute, expr.span)
+                }
+            },
             Kind::Index(base, key) => {
                 let (base, key) = (self.value(base), self.value(key));
                 self.item(&base, &key, expr.span)

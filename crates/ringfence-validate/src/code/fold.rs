@@ -192,8 +192,8 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
         "vars" | "str" | "String" | "repr" | "os.fspath" | "os.fsdecode" | "shlex.quote" | "pipes.quote"
         | "os.path.expanduser" | "os.path.abspath" | "os.path.realpath" | "os.path.normpath" | "path.normalize"
         | "bytes" | "bytearray" | "memoryview" | "compile" | "textwrap.dedent" | "JSON.stringify" | "fileURLToPath"
-        | "url.fileURLToPath" | "url.pathToFileURL" | "URL" | "url.URL" | "Promise.resolve" | "Object.freeze"
-        | "functools.reduce" | "iter" | "String.raw" | "Object" => (**first?).clone(),
+        | "url.fileURLToPath" | "URL" | "url.URL" | "Promise.resolve" | "Object.freeze" | "functools.reduce"
+        | "iter" | "String.raw" | "Object" => (**first?).clone(),
         _ => return None,
     };
     let nothing = Value::default();
@@ -326,7 +326,10 @@ pub(super) fn joined(list: &Value, between: &str) -> Option<Value> {
     if items.len() >= ITEMS {
         return Some(Value::text(Text::hole(Hole::Value)));
     }
-    Some(join(items, between))
+    let whole = join(items, between);
+    // Words and paths are put together every day; one name is not.
+    let is_one = items.len() > 1 && matches!(between, "" | "_" | "-");
+    Some(if is_one && whole.making == Making::Plain { Value { making: Making::Built, ..whole } } else { whole })
 }
 
 fn formatted(text: &str, args: &[Held]) -> Value {

@@ -17,10 +17,14 @@ use crate::text::{Hole, Text};
 
 /// The class of something, by way of an object of it.
 const CLASS: &str = "(class)";
+/// One of the classes above it.
+const ABOVE: &str = "(class above)";
 /// What made something, by way of the thing.
 const MAKER: &str = "(constructor)";
 /// What a function gives that was made of text.
 const MADE: &str = "Function()()";
+/// The address of a file, made of its path.
+const FILE_URL: &str = "(file-url)";
 /// A function that belongs to a text or a list.
 const METHOD: &str = "(method)";
 
@@ -140,6 +144,12 @@ impl Walk<'_, '_> {
             if let Some(text) = about.and_then(|about| about.text) {
                 found.texts.push(Text::known(text));
             }
+            if attribute == "__name__" && self.imported.contains(name) {
+                found.texts.push(Text::known(&**name));
+            }
+            if &**name == FILE_URL && matches!(attribute, "href" | "pathname") {
+                found.texts.clone_from(&value.texts);
+            }
             if &**name == "pathlib.Path()" && attribute == "path" {
                 found.texts.clone_from(&value.texts);
             }
@@ -217,12 +227,16 @@ impl Walk<'_, '_> {
         value.fields.is_some() || (!value.names.is_empty() && value.names.iter().all(|name| imported(name)))
     }
 
+    /// Whether it is a function, or a method of something.
+    pub(super) fn is_a_function(&self, value: &Value) -> bool {
+        !value.functions.is_empty() || value.has(METHOD) || value.has(MAKER)
+    }
+
     fn inner_parts(&mut self, value: &Value, attribute: &str, span: Span, found: &mut Value) {
         match attribute {
             "__class__" => found.add_name(CLASS),
             "constructor" => {
-                let of_function = !value.functions.is_empty() || value.has(METHOD) || value.has(MAKER);
-                if of_function && value.fields.is_none() {
+                if self.is_a_function(value) && value.fields.is_none() {
                     self.trick(Trick::InnerParts, span);
                     found.add_name("Function");
                 } else {
@@ -231,6 +245,12 @@ impl Walk<'_, '_> {
             }
             // Of a function that stands in this very text it is that function.
             "__wrapped__" if value.functions.is_empty() => self.trick(Trick::InnerParts, span),
+            // The classes above it: looking at them is not yet looking for others below.
+            "__mro__" if value.has(CLASS) || value.has("type()") => {
+                let mut above = Value::named(CLASS);
+                above.add_name(ABOVE);
+                found.items = Some(Rc::new(vec![Rc::new(above)]));
+            }
             _ if (value.has(CLASS) || value.has("type()")) && self.book.is_inner_chain(attribute) => {
                 self.trick(Trick::InnerParts, span);
                 found.add_name(CLASS);
@@ -260,6 +280,9 @@ impl Walk<'_, '_> {
                 self.tell(span, Fact::ReadsEnvironment { name: Some(reading) });
             }
             return Rc::new(found);
+        }
+        if let Some(command) = self.plumbed(value, key, span) {
+            return command;
         }
         if key.names.iter().any(|name| name.starts_with("Symbol.")) && value.items.is_some() {
             // A method of the list, which hands out what is in it.
@@ -315,7 +338,7 @@ impl Walk<'_, '_> {
                 found = found.or(&gives);
             }
         }
-        if unknown && value.names.iter().any(|name| self.book.is_guarded(name)) {
+        if unknown && value.names.iter().any(|name| self.book.is_guarded(name) || &**name == ABOVE) {
             self.trick(Trick::ByBuiltName, span);
         }
         if (unknown || key.number.is_some()) && value.names.is_empty() && value.texts.is_empty() {

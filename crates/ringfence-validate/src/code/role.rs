@@ -112,6 +112,10 @@ pub(super) enum RoleAct {
     Worker,
     /// Relative paths start there from now on.
     Directory,
+    /// Code that the program never sees: run, if it comes from elsewhere and is handed something that acts.
+    Loads,
+    /// Whoever is at the other end types what is run.
+    Obeys,
 }
 
 /// Where what a function gives comes from.
@@ -225,6 +229,8 @@ impl Role {
             "requests" => plain(RoleAct::Requests),
             "socket" => plain(RoleAct::Socket),
             "worker" => plain(RoleAct::Worker),
+            "loads" => plain(RoleAct::Loads),
+            "obeys" => plain(RoleAct::Obeys),
             "directory" => plain(RoleAct::Directory),
             "privilege" => told(RoleAct::Privilege(privilege(word)?)),
             "system" => told(RoleAct::System(system(word)?)),

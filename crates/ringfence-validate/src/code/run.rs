@@ -51,6 +51,7 @@ impl Walk<'_, '_> {
     pub(super) fn start_all(&mut self) -> Vec<Step> {
         let first = self.reading.scope.directory.clone();
         let mut steps = Vec::new();
+        self.leave_files();
         for started in std::mem::take(&mut self.started) {
             match started {
                 Started::Shell { line, origin, directory } => {

@@ -32,6 +32,9 @@ const CONTAINERS: &[&str] = &[
     "Object.fromEntries",
 ];
 
+/// Programs as functions of that library.
+const PLUMBED: &str = "plumbum.cmd.";
+
 /// Functions that promises of the program bring.
 const RESOLVED: &str = "(resolved)";
 
@@ -109,6 +112,18 @@ impl Walk<'_, '_> {
                     given.args.get(2).into_iter().chain(items).map(|item| item.as_known()).collect();
                 Some(Value { making: Making::Built, ..Value::known(texts?.concat()) })
             }
+            // A path from the project on, where it says so.
+            "url.pathToFileURL" => {
+                let relative = |text: &Text| text.known_start().starts_with(|first: char| first.is_alphanumeric());
+                let mut url = Value::named("(file-url)");
+                for path in &first?.texts {
+                    let mut text = Text::known(if relative(path) { "./" } else { "" });
+                    text.append(path.clone());
+                    url.texts.push(text);
+                }
+                url.flows.add_all(&first?.flows);
+                Some(url)
+            }
             "zip" => {
                 let lists: Vec<_> = given.args.iter().filter_map(|arg| arg.items.as_ref()).collect();
                 let length = lists.iter().map(|list| list.len()).min().filter(|_| lists.len() == given.args.len())?;
@@ -159,10 +174,16 @@ impl Walk<'_, '_> {
                 Some(Value::list(vec![Rc::new(one)]))
             }
             // A function of that name is the program of that name.
-            program if program.starts_with("sh.") || program.starts_with("plumbum.cmd.") => {
-                let program = Rc::new(Value::known(program.rsplit('.').next().unwrap_or(program)));
+            program if program.starts_with("sh.") || program.starts_with(PLUMBED) => {
+                let name = program.strip_prefix(PLUMBED).or_else(|| program.rsplit('.').next());
+                let program = Rc::new(Value::known(name.unwrap_or(program)));
                 let place = Place { span: given.span, literal: None };
                 self.program(Some((program, place)), Some(given.args.clone()), given);
+                None
+            }
+            "shutil.copyfileobj" | "stream.pipeline" | "stream.promises.pipeline" => {
+                let to = given.args.iter().skip(1).rfind(|arg| !arg.texts.is_empty());
+                self.piped(first, to, given);
                 None
             }
             "psutil.pids" => {
@@ -275,6 +296,19 @@ impl Walk<'_, '_> {
             }
             _ => None,
         }
+    }
+
+    /// `local["rm"]`, and `rm["-rf", "/x"]`: programs by their names, and with their words.
+    pub(super) fn plumbed(&mut self, value: &Value, key: &Value, span: Span) -> Option<Held> {
+        if value.has("plumbum.local") || value.has("plumbum.local.cmd") {
+            return Some(Rc::new(Value::named(&format!("{PLUMBED}{}", key.as_known()?))));
+        }
+        let name = value.names.iter().find_map(|name| name.strip_prefix(PLUMBED))?;
+        let program = Rc::new(Value::known(name));
+        let words = key.items.as_ref().map_or_else(|| vec![Rc::new(key.clone())], |words| (**words).clone());
+        let given = Given { span, ..Given::default() };
+        self.program(Some((program, Place { span, literal: None })), Some(words), &given);
+        Some(Rc::new(value.clone()))
     }
 
     /// A call of what `operator.attrgetter` and its kin give.

@@ -129,7 +129,7 @@ impl Walk<'_, '_> {
     }
 
     /// What is written to a file is what is later read from it, or run.
-    pub(super) fn remember(&mut self, path: Option<&(Held, Place)>, given: &Given, result: &Value) {
+    pub(super) fn remember(&mut self, path: Option<&(Held, Place)>, given: &Given, result: &Value, text: Option<Held>) {
         let mut contents = Value::default();
         let mut take = |flows: &Flows| {
             let comes = |flow: &&Flow| matches!(flow, Flow::Network | Flow::Decoded);
@@ -140,13 +140,34 @@ impl Walk<'_, '_> {
         for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)).chain(&given.receiver) {
             take(&arg.flows);
         }
-        if contents.flows.is_empty() || self.files.len() > 256 {
+        if (contents.flows.is_empty() && text.is_none()) || self.files.len() > 256 {
             return;
         }
         for path in path.iter().flat_map(|(held, _)| held.texts.iter()) {
             let before = self.files.remove(&path.to_string()).unwrap_or_default();
-            self.files.insert(path.to_string(), Rc::new(Value::clone(&before).or(&contents)));
+            // What stands in the text is kept in the order in which it is written.
+            let mut texts: Vec<Held> = before.items.as_ref().map(|texts| (**texts).clone()).unwrap_or_default();
+            let is_new = |text: &&Held| texts.iter().all(|known| known.as_known() != text.as_known());
+            let new = text.as_ref().filter(is_new).cloned();
+            texts.extend(new);
+            let mut now = Value::default();
+            now.flows.add_all(&before.flows);
+            now.flows.add_all(&contents.flows);
+            now.items = (!texts.is_empty()).then(|| Rc::new(texts));
+            self.files.insert(path.to_string(), Rc::new(now));
         }
+    }
+
+    /// The folders that a server of files shows to whoever asks.
+    fn served(&self, given: &Given) -> Vec<Flow> {
+        let is_server = |arg: &&Held| arg.has("http.server.SimpleHTTPRequestHandler");
+        let Some(handler) = given.all().find(is_server) else { return Vec::new() };
+        let told = handler.bound.iter().flat_map(|bound| &bound.named).find(|(name, _)| name == "directory");
+        let folders: Vec<Text> = match told {
+            Some((_, folder)) => folder.readings(),
+            None => self.directories.iter().flatten().cloned().collect(),
+        };
+        folders.into_iter().map(|folder| Flow::File { path: folder.to_string() }).collect()
     }
 
     pub(super) fn contacts(&mut self, argument: Option<(Held, Place)>, given: &Given, contact: Contact) {
@@ -173,7 +194,10 @@ impl Walk<'_, '_> {
             .iter()
             .filter(|(name, _, _)| !NOT_DATA.contains(&name.as_str()))
             .for_each(|(_, arg, _)| sends.flows.add_all(&arg.flows));
-        let sends: Vec<Flow> = sends.flows.iter().filter(|flow| matters(flow)).cloned().collect();
+        let mut sends: Vec<Flow> = sends.flows.iter().filter(|flow| matters(flow)).cloned().collect();
+        if contact == Contact::Listen {
+            sends.extend(self.served(given));
+        }
         let place = match argument {
             Some((held, place)) => places_of(&held).into_iter().map(|text| (place.span, text)).collect(),
             None => vec![(given.span, Text::hole(Hole::Value))],

@@ -5,7 +5,7 @@ use super::book::{Entry, Out, Role};
 use super::options::{Style, words};
 use crate::analysis::{Contact, Fact, Flow, Removal};
 use crate::stream::{Argument, Stream};
-use crate::text::Text;
+use crate::text::{Hole, Piece, Text};
 
 impl Run<'_, '_> {
     pub(super) fn by_the_book(&mut self, entry: &Entry) {
@@ -91,6 +91,9 @@ impl Run<'_, '_> {
                 contents.add_all(&output.flows);
                 if entry.net.is_some() {
                     contents = Stream::from(vec![Flow::Network]);
+                } else if contents.is_empty() {
+                    // A program has an input, though nothing of this text reaches it.
+                    contents.add(Flow::Input);
                 }
                 self.writes(argument, contents);
             }
@@ -99,7 +102,10 @@ impl Run<'_, '_> {
             Role::Url | Role::Host => {
                 let (contact, host) = entry.net.unwrap_or((Contact::Connect, None));
                 if host.is_none() && !argument.text.known_start().starts_with('+') {
-                    let sends = self.sent();
+                    let mut sends = self.sent();
+                    if contact == Contact::Probe && sends.is_empty() && is_told_by_its_name(&argument.text) {
+                        sends.push(Flow::Unknown);
+                    }
                     self.contacts(argument.text.clone(), argument.span, contact, sends);
                 }
             }
@@ -115,4 +121,14 @@ impl Run<'_, '_> {
             }
         }
     }
+}
+
+/// `$(whoami).x.example`: whoever answers for that domain is told what a command wrote.
+fn is_told_by_its_name(host: &Text) -> bool {
+    host.pieces().windows(2).any(|pair| match pair {
+        [Piece::Hole(Hole::Output), Piece::Known(domain)] => {
+            domain.strip_prefix('.').is_some_and(|domain| domain.contains('.'))
+        }
+        _ => false,
+    })
 }

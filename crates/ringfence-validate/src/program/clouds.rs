@@ -109,6 +109,7 @@ fn client(run: &mut Run<'_, '_>, _name: &str) {
                 fetches = Contact::Send;
             } else if !sources.is_empty() {
                 run.writes(target, Stream::from(vec![Flow::Network]));
+                run.brings();
             }
         }
     }
@@ -160,6 +161,9 @@ fn forge(run: &mut Run<'_, '_>, name: &str) {
             let read = run.reads(&file);
             sends.add_all(&read.flows);
         }
+    }
+    if verbs.contains(&"download") {
+        run.brings();
     }
     let span = run.span;
     let host = if name == "gh" { "github.com" } else { "gitlab.com" };

@@ -14,7 +14,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "find" | "gfind" => find,
         "fd" | "fdfind" => fd,
-        "locate" | "plocate" | "mlocate" | "slocate" => locate,
+        "locate" | "plocate" | "mlocate" | "slocate" | "mdfind" => locate,
         _ => return None,
     })
 }
@@ -211,4 +211,6 @@ fn locate(run: &mut Run<'_, '_>, _name: &str) {
     let pattern = if name.contains('*') { name.to_owned() } else { format!("*{name}*") };
     let hit = found(&root, Some(&Argument::new(Text::known(pattern), span)));
     run.output = Stream { flows: vec![Flow::Unknown], ..Stream::literal(hit.text) };
+    // Below any folder there is.
+    run.output.or(Stream { flows: vec![Flow::Unknown], ..Stream::literal(found(&root, None).text) });
 }

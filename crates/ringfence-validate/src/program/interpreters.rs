@@ -1,6 +1,6 @@
 //! Shells and interpreters of languages: code in an argument is read, code in a file or from a pipe is executed.
 
-use super::{Handler, Run};
+use super::{Handler, Role, Run};
 use crate::analysis::{Fact, Flow, Unknown};
 use crate::language::Language;
 use crate::span::Span;
@@ -260,7 +260,7 @@ fn module(run: &mut Run<'_, '_>, module: &Argument, rest: &[Argument]) {
         Some("timeit") => {
             let words = super::words(
                 rest,
-                |option| matches!(option, "-n" | "-r" | "-s" | "-u" | "--setup").then_some(super::Role::Nothing),
+                |option| matches!(option, "-n" | "-r" | "-s" | "-u" | "--setup").then_some(Role::Nothing),
                 super::Style::Leading,
             );
             for code in words.values(&["-s", "--setup"]).chain(&words.operands).cloned().collect::<Vec<_>>() {
@@ -284,8 +284,7 @@ fn module(run: &mut Run<'_, '_>, module: &Argument, rest: &[Argument]) {
             return;
         }
         Some("http.server" | "SimpleHTTPServer") => {
-            let span = run.span;
-            run.contacts("0.0.0.0".into(), span, crate::Contact::Listen, Vec::new());
+            serves(run, rest);
             return;
         }
         _ => return,
@@ -293,6 +292,17 @@ fn module(run: &mut Run<'_, '_>, module: &Argument, rest: &[Argument]) {
     let mut words = vec![Argument::new(program.as_str().into(), module.span)];
     words.extend(rest.iter().cloned());
     run.output = run.start(words);
+}
+
+/// `python -m http.server`: everything below a folder, for everybody who asks.
+fn serves(run: &mut Run<'_, '_>, rest: &[Argument]) {
+    let takes = |option: &str| matches!(option, "-d" | "--directory" | "-b" | "--bind" | "-p").then_some(Role::Nothing);
+    let words = super::words(rest, takes, super::Style::Usual);
+    let folder = words.value(&["-d", "--directory"]).map_or_else(|| ".".into(), |folder| folder.text.clone());
+    let sends = vec![Flow::File { path: run.reading.scope.resolve(&folder).to_string() }];
+    let place = words.value(&["-b", "--bind"]).map_or_else(|| "0.0.0.0".into(), |host| host.text.clone());
+    let span = run.span;
+    run.contacts(place, span, crate::Contact::Listen, sends);
 }
 
 /// A word behind its first `bytes`.

@@ -1,8 +1,27 @@
-//! `package.json`: scripts that this very text wrote, and that a package manager then runs.
+//! `package.json` and `setup.py`: scripts that this very text wrote, and that a package manager then runs.
 
-use super::Run;
+use super::{Handler, Run};
+use crate::language::Language;
 use crate::stream::Argument;
 use crate::text::Text;
+
+pub(super) fn handler(name: &str) -> Option<Handler> {
+    matches!(name, "pip" | "pip3").then_some(pip)
+}
+
+/// `pip install FOLDER`: the folder's `setup.py` is run, where this very text wrote it.
+fn pip(run: &mut Run<'_, '_>, name: &str) {
+    if let Some(entry) = run.subcommand(name).or_else(|| super::book().program(name)) {
+        run.by_the_book(entry);
+    }
+    let span = run.span;
+    let folders: Vec<String> = run.rest().iter().filter_map(Argument::known).map(str::to_owned).collect();
+    for folder in folders.iter().filter(|folder| folder.starts_with(['.', '/'])) {
+        if let Some(written) = run.put_there(&format!("{}/setup.py", folder.trim_end_matches('/'))) {
+            run.execute(&written, Language::Python, span);
+        }
+    }
+}
 
 /// What a package manager runs by itself where it installs, or packs.
 const INSTALLS: &[&str] = &["preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare"];

@@ -3,6 +3,7 @@
 //! What a line of data can say stands in the [`book`]; what it cannot is here, by kind of program.
 
 mod book;
+mod brought;
 mod builtins;
 mod by_path;
 mod by_the_book;
@@ -11,6 +12,7 @@ mod containers;
 mod databases;
 mod downloads;
 mod editors;
+mod env_file;
 mod environment;
 mod evaluated;
 mod files;
@@ -32,6 +34,7 @@ mod tools;
 mod unpack;
 mod wrappers;
 
+pub(crate) use env_file::unshown;
 pub(crate) use environment::{note_processes, poisons, sets_environment};
 pub use read_only::is_read_only;
 
@@ -192,6 +195,8 @@ fn handler(name: &str) -> Option<Handler> {
         .or_else(|| clouds::handler(name))
         .or_else(|| scripts::handler(name))
         .or_else(|| downloads::handler(name))
+        .or_else(|| brought::handler(name))
+        .or_else(|| manifest::handler(name))
         .or_else(|| texts::handler(name))
         .or_else(|| network::handler(name))
         .or_else(|| git::handler(name))

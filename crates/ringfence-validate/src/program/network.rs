@@ -273,6 +273,7 @@ fn scp(run: &mut Run<'_, '_>, name: &str) {
         for host in &words.operands {
             run.contacts(host.text.clone(), host.span, Contact::Send, run.input.telling());
         }
+        run.brings();
         return;
     }
     copies(run, &words);

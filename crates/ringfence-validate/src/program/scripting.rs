@@ -84,6 +84,94 @@ fn calls_of_make(line: &str) -> Vec<&str> {
         .collect()
 }
 
+/// Words that end a command in a file of CMake.
+const CMAKE_WORDS: &[&str] = &[
+    "COMMAND",
+    "ARGS",
+    "WORKING_DIRECTORY",
+    "RESULT_VARIABLE",
+    "RESULTS_VARIABLE",
+    "OUTPUT_VARIABLE",
+    "ERROR_VARIABLE",
+    "OUTPUT_STRIP_TRAILING_WHITESPACE",
+    "ERROR_STRIP_TRAILING_WHITESPACE",
+    "OUTPUT_QUIET",
+    "ERROR_QUIET",
+    "COMMAND_ERROR_IS_FATAL",
+    "COMMAND_ECHO",
+    "TIMEOUT",
+    "INPUT_FILE",
+    "OUTPUT_FILE",
+    "ERROR_FILE",
+    "DEPENDS",
+    "COMMENT",
+    "VERBATIM",
+    "TARGET",
+    "BYPRODUCTS",
+];
+
+/// Calls that start what stands behind `COMMAND`.
+const CMAKE_STARTS: &[&str] = &["execute_process", "exec_program", "add_custom_command", "add_custom_target"];
+
+/// `cmake -P FILE` and the file of a project, where this very text put them there.
+pub(super) fn cmake_files(run: &mut Run<'_, '_>, rest: &[Argument]) {
+    let script = rest.iter().position(|word| word.known() == Some("-P")).and_then(|at| rest.get(at + 1));
+    let source = rest
+        .iter()
+        .position(|word| word.known() == Some("-S"))
+        .and_then(|at| rest.get(at + 1))
+        .or_else(|| rest.iter().find(|word| !word.text.known_start().starts_with('-')))
+        .and_then(Argument::known)
+        .unwrap_or(".");
+    let path = match script {
+        Some(script) => script.known().unwrap_or_default().to_owned(),
+        None => format!("{source}/CMakeLists.txt"),
+    };
+    let Some(written) = run.put_there(&path) else { return };
+    let span = run.span;
+    if let Some(text) = written.known() {
+        let lowered = text.to_ascii_lowercase();
+        let places = CMAKE_STARTS.iter().flat_map(|name| lowered.match_indices(name));
+        let calls: Vec<String> = places
+            .filter_map(|(at, _)| text.get(at..)?.split_once('('))
+            .filter_map(|(_, rest)| cmake_command(rest))
+            .collect();
+        for line in calls {
+            run.shell(&Argument::new(Text::known(line), span));
+        }
+    }
+    run.fact(span, Fact::Executes { from: written.flows });
+}
+
+/// The commands of a call, as a line for a shell.
+fn cmake_command(call: &str) -> Option<String> {
+    let mut quoted = false;
+    let end = call.find(|letter| {
+        quoted ^= letter == '"';
+        letter == ')' && !quoted
+    });
+    let mut lines: Vec<String> = Vec::new();
+    let mut inside = false;
+    for word in call.get(..end?)?.split_whitespace() {
+        match word {
+            "COMMAND" => {
+                lines.push(String::new());
+                inside = true;
+            }
+            "ARGS" => {}
+            word if CMAKE_WORDS.contains(&word) => inside = false,
+            word if inside => {
+                if let Some(line) = lines.last_mut() {
+                    line.push_str(if line.is_empty() { "" } else { " " });
+                    line.push_str(word);
+                }
+            }
+            _ => {}
+        }
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
 /// `spawn`, `exec`, `system`, and what is typed into a shell by `send`.
 fn dialogue(run: &mut Run<'_, '_>, name: &str) {
     let rest = run.rest();

@@ -160,6 +160,9 @@ fn line_tool(run: &mut Run<'_, '_>, name: &str) {
             escapes(run, known, signs, line.span);
         }
     }
+    if matches!(name, "ftp" | "lftp") {
+        run.brings();
+    }
 }
 
 fn gdb(run: &mut Run<'_, '_>, _name: &str) {

@@ -167,6 +167,7 @@ fn env(run: &mut Run<'_, '_>, _name: &str) {
     set_all(run, &operands);
     let command: Vec<Argument> =
         command.into_iter().skip_while(|word| matches!(word.known(), Some("--" | "-"))).collect();
+    let command = run.behind_settings(command);
     if command.is_empty() {
         let span = run.span;
         run.fact(span, Fact::ReadsEnvironment { name: None });
@@ -321,6 +322,10 @@ fn xargs(run: &mut Run<'_, '_>, _name: &str) {
             run.output = run.start_with(command, &Stream::default());
         }
     }
+    if words.operands.is_empty() && input.text.is_none() && input.texts.is_empty() {
+        // By itself it says what it is told, and no word of its own.
+        run.output = Stream::from(input.flows);
+    }
 }
 
 /// What cuts the input of `xargs` into values.
@@ -396,9 +401,12 @@ fn cmake(run: &mut Run<'_, '_>, name: &str) {
     let rest = run.rest();
     if rest.first().and_then(Argument::known) == Some("-E") {
         run.output = run.start(rest.into_iter().skip(1).collect());
-    } else if let Some(entry) = super::book().program(name) {
+        return;
+    }
+    if let Some(entry) = super::book().program(name) {
         run.by_the_book(entry);
     }
+    super::scripting::cmake_files(run, &rest);
 }
 
 fn timeout(run: &mut Run<'_, '_>, _name: &str) {

@@ -393,7 +393,8 @@ impl<'w, 'a> Walker<'w, 'a> {
         if let Err(unknown) = self.reading.count_facts(facts.len()) {
             facts = vec![Act { span, fact: Fact::Unknown { unknown } }];
         }
-        let inner = std::mem::take(&mut self.inner);
+        let mut inner = std::mem::take(&mut self.inner);
+        program::unshown(self.reading, &arguments, &mut inner);
         let (mut step, output) =
             program::run(self.reading, Invocation { arguments, environment: assignments, span, input });
         step.facts.splice(0..0, facts);

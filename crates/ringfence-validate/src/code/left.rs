@@ -1,0 +1,117 @@
+//! What a program leaves in files: those that it starts, and the lines behind it, may run them.
+
+use std::rc::Rc;
+
+use super::call::{Given, Place};
+use super::role::Slot;
+use super::value::{Held, Value};
+use super::walk::Walk;
+use crate::analysis::Flow;
+use crate::path::{PathClass, classify};
+use crate::stream::Stream;
+use crate::text::Text;
+
+/// Files that are handed on, texts that may stand in one of them, and bytes of one.
+const MOST_FILES: usize = 64;
+const MOST_TEXTS: usize = 8;
+const MOST_BYTES: usize = 64 * 1024;
+/// Levels of an object that is written as JSON.
+const MOST_LEVELS: usize = 4;
+
+impl Walk<'_, '_> {
+    /// The text that is written to a file, where it stands in the program.
+    pub(super) fn written_text(&self, path: Option<&Slot>, given: &Given) -> Option<Held> {
+        let contents = match path? {
+            Slot::Receiver => given.args.first()?,
+            Slot::At(0, _) => given.args.get(1)?,
+            _ => return None,
+        };
+        let text = match contents.as_known() {
+            Some(known) if known.len() <= MOST_BYTES => known.to_owned(),
+            Some(_) => return None,
+            None => json(contents, MOST_LEVELS)?,
+        };
+        Some(Rc::new(Value::known(text)))
+    }
+
+    /// A stream is led into a file.
+    pub(super) fn piped(&mut self, from: Option<&Held>, to: Option<&Held>, given: &Given) {
+        let (Some(from), Some(to)) = (from, to) else { return };
+        let place = Place { span: given.span, literal: None };
+        let brought = Given { args: vec![Rc::clone(from)], span: given.span, ..Given::default() };
+        self.remember(Some(&(Rc::clone(to), place)), &brought, &Value::default(), None);
+    }
+
+    /// Hands on what stands in the files that this program wrote.
+    pub(super) fn leave_files(&mut self) {
+        let mut paths: Vec<&String> = self.files.keys().collect();
+        paths.sort_unstable();
+        for path in paths.into_iter().take(MOST_FILES) {
+            let place = self.reading.scope.resolve(&Text::known(path.as_str()));
+            let classes = classify(&place, self.reading.surroundings);
+            let own = |class: &PathClass| matches!(class, PathClass::Workspace | PathClass::Temporary);
+            // Nothing that may not be read becomes the program's own by being written.
+            if path.contains(['$', '*', '?']) || !classes.iter().any(own) || classes.contains(&PathClass::Secret) {
+                continue;
+            }
+            let Some(held) = self.files.get(path) else { continue };
+            let mut stream = Stream::default();
+            let texts: Vec<&str> =
+                held.items.iter().flat_map(|items| items.iter()).filter_map(|text| text.as_known()).collect();
+            let mut known: Vec<String> = texts.iter().take(MOST_TEXTS).map(|text| (*text).to_owned()).collect();
+            if texts.len() > 1 {
+                known.push(texts.concat());
+            }
+            for text in known {
+                let literal = Stream::literal(Text::known(text));
+                if stream.is_empty() { stream = literal } else { stream.or(literal) }
+            }
+            let comes = |flow: &&Flow| matches!(flow, Flow::Network | Flow::Decoded);
+            stream.add_all(held.flows.iter().filter(comes));
+            if let Some(before) = self.reading.scope.file(path) {
+                stream.or(before.clone());
+            }
+            if !stream.is_empty() {
+                self.reading.scope.keep(path, stream);
+            }
+        }
+    }
+}
+
+/// An object as `JSON.stringify` writes it, where all of it is known; numbers and the like do not matter.
+fn json(value: &Value, levels: usize) -> Option<String> {
+    let quoted = |text: &str| serde_json::to_string(text).ok();
+    if let Some(known) = value.as_known() {
+        return quoted(known);
+    }
+    let fields = value.fields.as_ref().filter(|_| levels > 0 && value.functions.is_empty())?;
+    let all: Vec<String> = fields
+        .iter()
+        .map(|(key, field)| {
+            let field = json(field, levels - 1).unwrap_or_else(|| "null".to_owned());
+            Some(format!("{}:{field}", quoted(key)?))
+        })
+        .collect::<Option<_>>()?;
+    Some(format!("{{{}}}", all.join(",")))
+}
+
+/// Whether a line, or a list of words, writes out the variables.
+pub(super) fn shows_environment(line: &Value) -> bool {
+    let shows = |command: &str| {
+        let mut words = command.split_whitespace();
+        let name = words.next().and_then(|name| name.rsplit('/').next());
+        match name {
+            Some("printenv") => true,
+            Some("env") => words.all(|word| word.starts_with('-') || word.contains('=')),
+            Some("export" | "declare" | "set") => words.all(|word| word.starts_with('-')),
+            _ => false,
+        }
+    };
+    match &line.items {
+        Some(items) => {
+            let words: Vec<&str> = items.iter().filter_map(|item| item.as_known()).collect();
+            shows(&words.join(" "))
+        }
+        None => line.texts.iter().any(|text| text.known_start().split(['|', ';', '&', '\n']).any(shows)),
+    }
+}
