@@ -12,6 +12,9 @@ use crate::span::Span;
 /// Parses `text`, or says why not. The parser knows no `select`: where the other one found them (`selects`, in characters), it is
 /// given a `for` of the same length. What differs otherwise, the comparison finds.
 pub(super) fn parse(text: &str, selects: &[usize]) -> Result<Node, String> {
+    if super::brackets::takes_too_long(text) {
+        return Err("too many brackets behind names that are not closed".to_owned());
+    }
     let changed = (!selects.is_empty()).then(|| with_for(text, selects));
     let mut parser = Parser::new(changed.as_deref().unwrap_or(text).as_bytes(), &ParserOptions::default());
     let program = parser.parse_program().map_err(|error| error.to_string())?;

@@ -5,6 +5,7 @@
 mod arithmetic;
 mod assign;
 mod braces;
+mod brackets;
 mod compound;
 mod coprocess;
 mod directory;

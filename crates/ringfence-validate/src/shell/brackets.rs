@@ -1,0 +1,190 @@
+//! Words that the first parser would read for hours.
+//!
+//! It tries whether a word that begins with a name and a bracket is an element of an array, and reads what stands in the bracket. Where that is not
+//! closed, it reads the same once more without the bracket: twice for one, four times for two, for some dozen until the end of days. Parentheses
+//! in such a word, and what is put in their place by a dollar sign, are tried in several ways, too.
+
+/// How often anything may be read, all such words together.
+const MOST: u64 = 1 << 14;
+/// More in one word are not told apart.
+const MANY: u32 = 32;
+
+/// Whether a text has words of which the first parser would read too much too often. What is not sure counts as part of such a word.
+pub(super) fn takes_too_long(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut readings = 0u64;
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let name = rest.iter().take_while(|byte| is_of_a_name(**byte)).count();
+        let begins = match bytes.get(..at).unwrap_or_default() {
+            [] => true,
+            // The name of a value.
+            [.., b'$', b'{'] => false,
+            [.., before] => is_before_a_word(*before),
+        };
+        if name > 0 && begins && rest.get(name) == Some(&b'[') {
+            let word = Word::read(rest);
+            readings = readings.saturating_add(1 << word.open.min(MANY));
+            if readings > MOST {
+                return true;
+            }
+            if word.end == End::Unknown {
+                // Everything that follows was counted with it.
+                return false;
+            }
+        }
+        at += name.max(1);
+    }
+    false
+}
+
+/// Where a word ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Here,
+    /// With the text, for all that we know without reading it.
+    Unknown,
+}
+
+/// A word that begins with a name and a bracket.
+struct Word {
+    /// What is read in more than one way: brackets behind a name that are not closed at once, and all that is put in their place.
+    open: u32,
+    end: End,
+}
+
+impl Word {
+    /// The word that `bytes` begin with.
+    fn read(bytes: &[u8]) -> Self {
+        let mut word = Self { open: 0, end: End::Here };
+        let mut quote = None;
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            let next = bytes.get(at + 1).copied().unwrap_or_default();
+            let rest = bytes.get(at..).unwrap_or_default();
+            match (byte, quote) {
+                (b'$', None | Some(b'"')) if next == b'{' && plain_value(rest).is_some() => {
+                    at += plain_value(rest).unwrap_or_default();
+                }
+                (b'$', None | Some(b'"')) if next == b'(' && plain_output(rest).is_some() => {
+                    word.open += 1;
+                    at += plain_output(rest).unwrap_or_default();
+                }
+                // What they hold has words of its own, and other rules for quotes. It is not read here.
+                (b'$', None | Some(b'"')) if b"({['\"".contains(&next) => word.goes_on(),
+                (b'`', None | Some(b'"')) | (b'(', _) => word.goes_on(),
+                (b'<' | b'>', None) if next == b'(' => word.goes_on(),
+                (b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b')', None)
+                    if word.end == End::Here =>
+                {
+                    break;
+                }
+                (b'\\', None | Some(b'"')) => at += 1,
+                (b'\'' | b'"', None) => quote = Some(*byte),
+                (byte, Some(quoted)) if *byte == quoted => quote = None,
+                (b'[', _) if is_behind_a_name(bytes, at) && !is_closed(bytes, at) => word.open += 1,
+                _ => {}
+            }
+            if word.open >= MANY {
+                break;
+            }
+            at += 1;
+        }
+        word
+    }
+
+    /// Something that is read in more than one way, and after which we do not know where the word ends.
+    fn goes_on(&mut self) {
+        self.open += 1;
+        self.end = End::Unknown;
+    }
+}
+
+/// Where `${name}`, `${#name}` or `${name[index]}` ends, when nothing but letters stands in it.
+fn plain_value(bytes: &[u8]) -> Option<usize> {
+    let inside = bytes.get(2..)?;
+    let end = inside.iter().position(|byte| *byte == b'}')?;
+    let inside = inside.get(..end)?;
+    let is_plain = inside.iter().all(|byte| is_of_a_name(*byte) || b"@*#!$[]".contains(byte));
+    let brackets = |bracket: u8| inside.iter().filter(|byte| **byte == bracket).count();
+    (is_plain && brackets(b'[') <= 1 && brackets(b'[') == brackets(b']')).then_some(end + 2)
+}
+
+/// Where `$(…)` ends, when it holds plain words, perhaps in double quotes.
+fn plain_output(bytes: &[u8]) -> Option<usize> {
+    let inside = bytes.get(2..)?;
+    let mut quoted = false;
+    let mut at = 0;
+    loop {
+        match inside.get(at)? {
+            b')' if !quoted => break,
+            b'"' => quoted = !quoted,
+            b'$' if inside.get(at + 1) == Some(&b'{') => at += plain_value(inside.get(at..)?)?,
+            b'$' if inside.get(at + 1).is_some_and(|next| is_of_a_name(*next)) => {}
+            b'(' | b')' | b'\\' | b'\'' | b'`' | b'#' | b'<' | b'\n' | b'$' => return None,
+            _ => {}
+        }
+        at += 1;
+    }
+    // In a `case`, a parenthesis closes a pattern.
+    let has_case = inside.get(..at)?.windows(4).any(|word| word == b"case");
+    (!has_case).then_some(at + 2)
+}
+
+fn is_of_a_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn is_before_a_word(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || b";&|()<>`{}!".contains(&byte)
+}
+
+fn is_behind_a_name(bytes: &[u8], at: usize) -> bool {
+    at.checked_sub(1).and_then(|before| bytes.get(before)).is_some_and(|before| is_of_a_name(*before))
+}
+
+/// Whether nothing but plain letters stands in the bracket, so that it is read once.
+fn is_closed(bytes: &[u8], at: usize) -> bool {
+    let inside = bytes.get(at + 1..).unwrap_or_default();
+    let plain = inside.iter().take_while(|byte| is_of_a_name(**byte) || b"@*+-.,:".contains(*byte)).count();
+    inside.get(plain) == Some(&b']')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: bool) {
+        assert_eq!(takes_too_long(text), expected, "{}", text.chars().take(80).collect::<String>());
+    }
+
+    #[test]
+    fn brackets_that_are_never_closed_are_counted_wherever_they_stand() {
+        for one in ["t['a'", "t[\"a\"", "name[^'x'", "t[\\}", "t[$x'a'", "t['a b'", "t[']'", "t[\" ]\""] {
+            check(&one.repeat(40), true);
+            check(&format!("echo x; y=1 {}", one.repeat(40)), true);
+            check(&format!("echo $({})", one.repeat(40)), true);
+            check(&format!("t[$(x y)]{}", one.repeat(40)), true);
+            check(&format!("t[`x y`]{}", one.repeat(40)), true);
+            check(&one.repeat(5), false);
+        }
+        for one in ["$((", "$(", "(", "`", "${x[", "${x-"] {
+            check(&format!("t[{}", one.repeat(40)), true);
+        }
+        // Many words with a few each.
+        check(&"t['a't['a't['a't['a't['a't['a't['a't['a'; ".repeat(100), true);
+        check(&"t['a't['a'; ".repeat(100), false);
+    }
+
+    #[test]
+    fn arrays_and_programs_in_other_languages_are_not() {
+        check(&"values[$i]=\"${other[$i]}\"\n".repeat(1000), false);
+        check(&"sizes[$f]=$(stat -c %s \"$f\"); x=$(date)\n".repeat(1000), false);
+        check(&"values[0]=1; values[10]+=2; echo ${values[@]}\n".repeat(1000), false);
+        check(&"map[\"key\"]=1\n".repeat(1000), false);
+        let python = "rows[\"a\"][\"b\"] = table[\"c\"][key['d']] + [x[\"y\"] for x in z]\n".repeat(200);
+        check(&format!("python3 - <<'EOF'\n{python}EOF\n"), false);
+        check(&format!("python3 -c '{}'", "d[\"a\"] = e[\"b\"]; ".repeat(500)), false);
+        check(&"grep -E '[a-z][0-9]' file | sed 's/x[^y]/z/'; ".repeat(500), false);
+    }
+}
