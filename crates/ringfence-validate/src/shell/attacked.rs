@@ -280,6 +280,9 @@ fn hostile_sizes_end_soon() {
         format!("coproc sh\n{}", "echo ls >&${COPROC[1]}\n".repeat(size / 24)),
         many(&|index| format!("cp f{index} f{}\n./f{}\n", index + 1, index + 1)),
         "declare -n r=a\n".repeat(size / 15),
+        "t['a'".repeat(60),
+        format!("t[{}", "$((".repeat(60)),
+        "t['a't['a't['a'; ".repeat(size / 18),
     ] {
         let start = Instant::now();
         analyse(Subject::Shell(&text), &Surroundings::default(), &Limits::default());

@@ -82,7 +82,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     }
     /// Gets ready for a request to come, where that can be. Without it, that request takes a little longer.
     fn expect(&self, _expected: Expected<'_>) {}
-    /// Raises the wall, with the program ready behind it. Nothing of it runs before [`Sandbox::release`].
+    /// Raises the wall, with the program ready behind it. Nothing of it runs before the plan is known to be written down, or before
+    /// [`Sandbox::release`].
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>>;
     /// Raises a wall that is kept for several runs, with nothing behind it yet. Not every backend can.
     fn keep<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<Arc<dyn KeptWall>, StartError>> {
