@@ -11,9 +11,10 @@ use crate::path::{PathClass, classify};
 use crate::stream::Stream;
 use crate::text::Text;
 
-/// Files that are handed on, texts that may stand in one of them, and bytes of one.
-const MOST_FILES: usize = 64;
+/// Texts of one file that are handed on one by one, beside all together; texts of it that are kept, and bytes of one. What is more is not read, and
+/// as good as decoded.
 const MOST_TEXTS: usize = 8;
+pub(super) const MOST_KEPT: usize = 256;
 const MOST_BYTES: usize = 64 * 1024;
 /// Levels of an object that is written as JSON.
 const MOST_LEVELS: usize = 4;
@@ -28,7 +29,7 @@ impl Walk<'_, '_> {
         };
         let text = match contents.as_known() {
             Some(known) if known.len() <= MOST_BYTES => known.to_owned(),
-            Some(_) => return None,
+            Some(_) => return Some(unread()),
             None => json(contents, MOST_LEVELS)?,
         };
         Some(Rc::new(Value::known(text)))
@@ -46,7 +47,7 @@ impl Walk<'_, '_> {
     pub(super) fn leave_files(&mut self) {
         let mut paths: Vec<&String> = self.files.keys().collect();
         paths.sort_unstable();
-        for path in paths.into_iter().take(MOST_FILES) {
+        for path in paths {
             let place = self.reading.scope.resolve(&Text::known(path.as_str()));
             let classes = classify(&place, self.reading.surroundings);
             let own = |class: &PathClass| matches!(class, PathClass::Workspace | PathClass::Temporary);
@@ -76,6 +77,13 @@ impl Walk<'_, '_> {
             }
         }
     }
+}
+
+/// What is too much to be read.
+pub(super) fn unread() -> Held {
+    let mut unread = Value::default();
+    unread.flows.add(&Flow::Decoded);
+    Rc::new(unread)
 }
 
 /// An object as `JSON.stringify` writes it, where all of it is known; numbers and the like do not matter.
@@ -113,5 +121,27 @@ pub(super) fn shows_environment(line: &Value) -> bool {
             shows(&words.join(" "))
         }
         None => line.texts.iter().any(|text| text.known_start().split(['|', ';', '&', '\n']).any(shows)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Fact, Flow, Language, Limits, Subject, Surroundings, analyse};
+
+    /// Whether what a program wrote before it starts `last.sh` is known to be no plain text.
+    fn is_told(writes: &str) -> bool {
+        let source = format!("import os\n{writes}\nos.system('sh last.sh')\n");
+        let subject = Subject::Code { language: Language::Python, source: &source };
+        let analysis = analyse(subject, &Surroundings::default(), &Limits::default());
+        let told = |fact: &Fact| matches!(fact, Fact::Executes { from } if from.contains(&Flow::Decoded));
+        analysis.all_steps().iter().any(|step| step.facts.iter().any(|act| told(&act.fact)))
+    }
+
+    #[test]
+    fn what_is_too_much_to_be_kept_of_a_file_that_is_run_is_told() {
+        assert!(!is_told("open('last.sh', 'w').write('ls')"));
+        assert!(is_told(&format!("open('last.sh', 'w').write('{}')", "# x ".repeat(20_000))));
+        let many: String = (0..300).map(|number| format!("open('last.sh', 'a').write('echo {number}')\n")).collect();
+        assert!(is_told(&many));
     }
 }

@@ -140,6 +140,7 @@ impl Walk<'_, '_> {
         for arg in given.args.iter().chain(given.named.iter().map(|(_, arg, _)| arg)).chain(&given.receiver) {
             take(&arg.flows);
         }
+        text.iter().for_each(|text| take(&text.flows));
         if (contents.flows.is_empty() && text.is_none()) || self.files.len() > 256 {
             return;
         }
@@ -147,10 +148,16 @@ impl Walk<'_, '_> {
             let before = self.files.remove(&path.to_string()).unwrap_or_default();
             // What stands in the text is kept in the order in which it is written.
             let mut texts: Vec<Held> = before.items.as_ref().map(|texts| (**texts).clone()).unwrap_or_default();
-            let is_new = |text: &&Held| texts.iter().all(|known| known.as_known() != text.as_known());
+            let is_new = |text: &&Held| {
+                text.as_known().is_some() && texts.iter().all(|known| known.as_known() != text.as_known())
+            };
             let new = text.as_ref().filter(is_new).cloned();
-            texts.extend(new);
             let mut now = Value::default();
+            if texts.len() < super::left::MOST_KEPT {
+                texts.extend(new);
+            } else if new.is_some() {
+                now.flows.add_all(&super::left::unread().flows);
+            }
             now.flows.add_all(&before.flows);
             now.flows.add_all(&contents.flows);
             now.items = (!texts.is_empty()).then(|| Rc::new(texts));

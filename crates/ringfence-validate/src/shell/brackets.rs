@@ -67,8 +67,10 @@ impl Word {
                     at += plain_value(rest).unwrap_or_default();
                 }
                 (b'$', None | Some(b'"')) if next == b'(' && plain_output(rest).is_some() => {
-                    word.open += 1;
-                    at += plain_output(rest).unwrap_or_default();
+                    let output = plain_output(rest).unwrap_or_default();
+                    let brackets = rest.iter().take(output).filter(|byte| **byte == b'[').count();
+                    word.open = word.open.saturating_add(u32::try_from(brackets).unwrap_or(MANY)).saturating_add(1);
+                    at += output;
                 }
                 // What they hold has words of its own, and other rules for quotes. It is not read here.
                 (b'$', None | Some(b'"')) if b"({['\"".contains(&next) => word.goes_on(),
@@ -166,6 +168,7 @@ mod tests {
             check(&format!("echo $({})", one.repeat(40)), true);
             check(&format!("t[$(x y)]{}", one.repeat(40)), true);
             check(&format!("t[`x y`]{}", one.repeat(40)), true);
+            check(&format!("t[`x`]; $({})", one.repeat(40)), true);
             check(&one.repeat(5), false);
         }
         for one in ["$((", "$(", "(", "`", "${x[", "${x-"] {

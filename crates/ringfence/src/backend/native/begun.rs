@@ -115,9 +115,10 @@ impl Whole {
 /// What was looked at to be shown: by those who hold it, and by its path alone. What is not there is never the same.
 fn all_seen(view: &View) -> Vec<Option<Seen>> {
     let by_path = view.wall.entries.iter().skip(view.system).filter_map(|entry| match entry {
-        Entry::Bind { source: Source::Host(path), .. } | Entry::CopyOnWrite { source: Source::Host(path), .. } => {
-            Some(Seen::at(path))
-        }
+        Entry::Bind { source, .. } | Entry::CopyOnWrite { source, .. } => match source {
+            Source::Host(path) | Source::Pinned { path, .. } => Some(Seen::at(path)),
+            Source::Tree(_) => None,
+        },
         _ => None,
     });
     view.trees.seen().iter().cloned().map(Some).chain(by_path).collect()

@@ -13,7 +13,7 @@ use ringfence_linux::wall::Entry;
 use ringfence_policy::{BackendKind, ResolvedPolicy};
 
 use super::image::Root;
-use super::{Live, Native, With, groups_of, kept, program, trust};
+use super::{Live, Native, With, groups_of, kept, lost, program, trust};
 use crate::BoxFuture;
 use crate::backend::counters::Counters;
 use crate::backend::guest::{self, Kept, Link, Proofs};
@@ -21,7 +21,7 @@ use crate::backend::inside::{self, CODE, workspace_at};
 use crate::backend::process::in_session;
 use crate::backend::spawn::in_a_session;
 use crate::backend::{
-    Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable, WallError,
+    Backend, Capabilities, FoundImage, InUse, KeptWall, Left, Sandbox, Settled, StartError, Unavailable,
 };
 use crate::egress::{Contacts, Egress};
 use crate::plan::Plan;
@@ -62,7 +62,6 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
         .write(true)
         .open("/dev/null")
         .map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
-    let lost = || StartError::Wall(WallError("what was raised before is gone".to_owned()));
     let (guest, group) = native.raise_wall(plan, view, None, [null.as_fd(); 3])?.ok_or_else(lost)?;
     let link = Link::new(guest).map_err(|source| StartError::Io { attempt: "watch the guest", source })?;
     let when = |(name, found): (String, String)| (name, format!("{found}, when the session was opened"));

@@ -223,7 +223,6 @@ impl Native {
                 break;
             }
         }
-        let lost = || StartError::Wall(WallError("what was raised before is gone".to_owned()));
         let ((guest, group), lower, live) = raised.ok_or_else(lost)?;
         let mut sandbox = pipes.behind(guest)?;
         sandbox.counters = group.map(|group| Counters::Cgroup(Arc::new(group)));
@@ -488,6 +487,11 @@ fn cannot(policy: &ResolvedPolicy) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// A wall that was to stand is gone a second time.
+fn lost() -> StartError {
+    StartError::Wall(WallError("what was raised before is gone, as if somebody killed it: try it again".to_owned()))
 }
 
 /// An error in preparing a part of the view.
