@@ -35,7 +35,15 @@ const TARGETS: &[(&str, Limit)] = &[
     ("user_files_inside_over_bare", Limit::AtMost(1.25)),
     ("root_git_status_inside_over_bare", Limit::AtMost(1.25)),
     ("user_git_status_inside_over_bare", Limit::AtMost(1.25)),
+    ("hook_shell_ms", Limit::AtMost(15.0)),
+    ("hook_shell_100k_ms", Limit::AtMost(15.0)),
+    ("hook_read_100k_ms", Limit::AtMost(15.0)),
+    ("hook_search_100k_ms", Limit::AtMost(15.0)),
+    ("hook_gemini_search_100k_ms", Limit::AtMost(15.0)),
+    ("hook_gemini_search_100k_first_ms", Limit::AtMost(15.0)),
     ("mcp_python_call_over_bare", Limit::AtMost(1.3)),
+    ("mcp_1000_calls_more_descriptors", Limit::AtMost(0.0)),
+    ("mcp_1000_calls_growth_mb", Limit::AtMost(2.0)),
     ("output_10gb_growth_mb", Limit::Below(20.0)),
 ];
 

@@ -1,5 +1,5 @@
 //! What a call of `sandboxed_code_run` costs a client, over standard input and output: Python's `print(1)` beside a bare start of the same
-//! Python, in turns in the same run.
+//! Python, in turns in the same run; and whether a server grows by being called.
 
 #![allow(
     clippy::print_stdout,
@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 
 const ROUNDS: usize = 100;
 const WARM_UP: usize = 5;
+/// Calls between the two looks at what the server holds.
+const MANY: usize = 1000;
 const BINARY: &str = env!("CARGO_BIN_EXE_ringfence");
 const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
 const CODE: &str = "print(1)";
@@ -38,6 +40,13 @@ fn main() {
     println!("mcp_python_call {} us", call.as_micros());
     println!("mcp_ping {} us", ping.as_micros());
     println!("mcp_python_call_over_bare {:.2} ratio", call.as_secs_f64() / bare.as_secs_f64());
+    let before = server.in_use();
+    for _ in 0..MANY {
+        server.print();
+    }
+    let after = server.in_use();
+    println!("mcp_{MANY}_calls_more_descriptors {} descriptors", after.0 - before.0);
+    println!("mcp_{MANY}_calls_growth_mb {:.2} MB", (after.1 - before.1) / 1000.0);
 }
 
 /// As a client without a sandbox would: code by standard input, output by a pipe.
@@ -97,6 +106,16 @@ impl Server {
         assert_eq!(result["structuredContent"]["stdout"], "1\n", "{result}");
         assert_eq!(result["structuredContent"]["backend"], "native", "{result}");
         time
+    }
+
+    /// Open descriptors, and kilobytes of memory, once what follows an answer is done.
+    fn in_use(&self) -> (i64, f64) {
+        std::thread::sleep(Duration::from_secs(1));
+        let folder = format!("/proc/{}", self.child.id());
+        let descriptors = fs::read_dir(format!("{folder}/fd")).unwrap().count();
+        let status = fs::read_to_string(format!("{folder}/status")).unwrap();
+        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        (descriptors.try_into().unwrap(), memory.trim().trim_end_matches(" kB").parse().unwrap())
     }
 
     /// What of it is the way there and back.

@@ -116,6 +116,30 @@ fn a_long_run_becomes_a_task_for_clients_that_know_tasks() {
     assert!(other.request("tasks/get", json!({ "taskId": task })).get("error").is_some());
 }
 
+#[test]
+fn a_task_that_is_cancelled_is_killed_and_by_nobody_but_its_own_client() {
+    let Some(stage) = walled() else { return };
+    let knows = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let open = || Connection::open_with(&stage, Protocol::Stateless, &[], knows.clone(), &[]);
+    let (mut client, mut stranger) = (open(), open());
+    let arguments = json!({ "command": "sleep 87607.5", "timeout": 110 });
+    let begun =
+        client.request("tools/call", json!({ "name": "sandboxed_code_run", "arguments": arguments }))["result"].clone();
+    assert_eq!(begun["resultType"], "task", "{begun}");
+    let task = json!({ "taskId": begun["taskId"] });
+    assert_eq!(sleepers("87607.5"), 1, "it is not running");
+    let refused = stranger.request("tasks/cancel", task.clone());
+    assert!(refused.get("error").is_some() && sleepers("87607.5") == 1, "{refused}");
+    let cancelled = client.request("tasks/cancel", task.clone());
+    assert!(cancelled.get("error").is_none(), "{cancelled}");
+    assert!(until(SOON, || sleepers("87607.5") == 0), "it goes on");
+    assert_eq!(client.request("tasks/get", task)["result"]["status"], "cancelled");
+    assert_eq!(
+        client.call("sandboxed_code_run", json!({ "command": "echo on" }))["structuredContent"]["stdout"],
+        "on\n"
+    );
+}
+
 /// Descriptors, threads and memory in KiB of a process.
 fn in_use(pid: Pid) -> (usize, usize, usize) {
     let pid = pid.as_raw_nonzero();

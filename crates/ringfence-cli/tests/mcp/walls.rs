@@ -197,3 +197,59 @@ fn a_listed_host_is_reached_and_another_and_a_vendors_file_store_are_refused_wit
     }
     stage.ringfence(["log", "verify"]).run().expect(0, &[]);
 }
+
+#[test]
+fn a_grant_of_the_operator_opens_one_host_for_all_calls_and_no_call_opens_another() {
+    let (granted, other) = (Origin::start(), Origin::start());
+    let policy = "overrides: { grantable: [net.mode, net.localhost] }\n";
+    let (Some(stage), Some(_)) = (walled_with(policy), interpreter()) else { return };
+    let grant = stage.path().join("grant.yaml");
+    let text_of = |port: u16| {
+        format!(
+            "version: 1\nby: ops on call\nwhy: the registry\ngrant: {{ net: {{ mode: allowlist, localhost: [{port}] }} }}\n"
+        )
+    };
+    std::fs::write(&grant, text_of(granted.port)).unwrap();
+    let flags = ["--grant-file", grant.to_str().unwrap()];
+    for protocol in BOTH {
+        let upload = |origin: &Origin| format!("{UPLOAD}upload('{}')", origin.url("/x"));
+        let without = Connection::open(&stage, protocol).python(&upload(&granted));
+        assert!(without["isError"] == true && granted.asked().is_empty(), "{without}");
+        let mut client = Connection::open_with(&stage, protocol, &flags, json!({}), &[]);
+        let reached = client.python(&upload(&granted));
+        assert_eq!((stdout(&reached), granted.asked()), ("200\n", vec!["POST /x 16".to_owned()]), "{reached}");
+        granted.forget();
+        let id = reached["structuredContent"]["runId"].as_str().unwrap_or_else(|| panic!("{reached}"));
+        let log = stage.ringfence(["log", "show", "--json", id]).run().text();
+        assert!(log.contains("ops on call") && log.contains("the registry"), "{log}");
+        let refused = client.python(&upload(&other));
+        assert!(stdout(&refused).starts_with("403 Ringfence denied POST"), "{refused}");
+        // What may be granted is still not the model's to ask for.
+        let wide = json!({ "command": "true", "policyOverrides": { "net": { "localhost": [other.port] } } });
+        let asked = client.call("sandboxed_code_run", wide);
+        assert_eq!(asked["structuredContent"]["status"], "refused", "{asked}");
+        // Nor does a grant that changed meanwhile reach a server that has read it.
+        std::fs::write(&grant, text_of(other.port)).unwrap();
+        let late = client.python(&upload(&other));
+        assert!(stdout(&late).starts_with("403 Ringfence denied POST") && other.asked().is_empty(), "{late}");
+        std::fs::write(&grant, text_of(granted.port)).unwrap();
+    }
+}
+
+#[test]
+fn files_of_a_call_lie_beside_its_code_and_not_in_the_workspace() {
+    let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
+    let code = "import helper, os, sys\nprint(helper.X, open(os.path.join(sys.path[0], 'data', 'raw'), 'rb').read(), os.listdir('.'))";
+    let files = json!([
+        { "path": "helper.py", "content": "X = 41\n" },
+        { "path": "data/raw", "content": "AP8=", "encoding": "base64" },
+    ]);
+    for protocol in BOTH {
+        let mut client = Connection::open(&stage, protocol);
+        let with = client.call("sandboxed_code_run", json!({ "language": "python", "code": code, "files": files }));
+        assert!(stdout(&with).starts_with("41 b'\\x00\\xff' ["), "{with}");
+        assert!(!stdout(&with).contains("helper") && stage.read("helper.py").is_none(), "{with}");
+        let without = client.python(code);
+        assert_eq!(without["isError"], true, "they are there for one call: {without}");
+    }
+}
