@@ -235,8 +235,11 @@ impl Sandbox {
             Some(Report::Failed { stage, errno }) => {
                 Err(StartError::Step { stage, source: io::Error::from_raw_os_error(errno) })
             }
-            Some(Report::Ended { .. } | Report::Gone { .. }) | None => {
-                Err(watch(io::Error::from(io::ErrorKind::UnexpectedEof)))
+            // Whoever holds the program is gone, and the program may have begun: one that uses up all memory at once can take
+            // its guest with it. Whoever watches is told the same, and says by the kernel's counters what happened.
+            None => Ok(()),
+            Some(Report::Ended { .. } | Report::Gone { .. }) => {
+                Err(watch(io::Error::new(io::ErrorKind::InvalidData, "an end was told before a beginning")))
             }
         }
     }
