@@ -354,8 +354,9 @@ fn command(kind: Kind, folder: &Path, life: Life, cgroup: &str) -> Command {
 fn docker_words(folder: &Path, socket: &str) -> Vec<String> {
     let at = |name: &str| folder.join(name).display().to_string();
     let words = ["--config-file", &at("daemon.json"), "--data-root", &at("data"), "--exec-root", "/run/engine/docker"];
-    let more =
-        ["-H", socket, "--pidfile", "/run/engine/docker.pid", "--bridge=none", "--iptables=false", "--ip6tables=false"];
+    // Without a bridge nothing is forwarded. An engine that would change the machine for it ends where it may not, and does so where it may.
+    let network = ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false"];
+    let more = ["-H", socket, "--pidfile", "/run/engine/docker.pid"].into_iter().chain(network);
     words.into_iter().chain(more).map(str::to_owned).collect()
 }
 
