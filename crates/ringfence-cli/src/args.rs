@@ -27,7 +27,7 @@ use crate::hook::HookArgs;
 use crate::init::InitArgs;
 use clap::{ArgGroup, Args as ClapArgs, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ringfence::Language;
-use ringfence_policy::{Bytes, Cpus, Field, NetMode, NetRule, TimeSpan, WorkspaceMode};
+use ringfence_policy::{Bytes, Cpus, Field, NetMode, NetRule, TimeSpan, WorkspaceMode, WorkspaceSource};
 
 /// `--version` with what this build can do.
 const VERSION: &str =
@@ -259,6 +259,9 @@ pub(crate) struct WallLimitArgs {
     /// How the workspace is shown: read-only, or ephemeral (an empty folder)
     #[arg(long, value_name = "MODE", help_heading = "Limits (they only narrow the policy)")]
     pub(crate) mode: Option<WorkspaceMode>,
+    /// What is shown of the workspace: live, or copy (what the host changes later is not seen)
+    #[arg(long, value_name = "SOURCE", help_heading = "Limits (they only narrow the policy)")]
+    pub(crate) source: Option<WorkspaceSource>,
     /// The network
     #[arg(long, value_name = "MODE", help_heading = "Limits (they only narrow the policy)")]
     pub(crate) net: Option<NetArg>,

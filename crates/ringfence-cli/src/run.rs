@@ -204,6 +204,7 @@ pub(crate) fn wall_overrides(args: &WallLimitArgs) -> Overrides {
     overrides.proc.cpus = args.cpus;
     overrides.proc.processes = args.processes;
     overrides.fs.mode = args.mode;
+    overrides.fs.source = args.source;
     overrides.net.mode = args.net.map(NetMode::from);
     if !args.allow_host.is_empty() {
         overrides.net.mode = overrides.net.mode.or(Some(NetMode::Allowlist));
@@ -378,6 +379,7 @@ impl Split for Overrides {
                 Field::Backend => left.backend = None,
                 Field::Cache => left.cache = None,
                 Field::WorkspaceMode => left.fs.mode = None,
+                Field::WorkspaceSource => left.fs.source = None,
                 Field::FsSize => left.fs.size = None,
                 Field::NetMode => left.net.mode = None,
                 Field::NetAllow => left.net.allow = None,

@@ -35,7 +35,7 @@ impl ResolvedPolicy {
                 "mounts": list(&fs.mounts),
                 "protect": list(&fs.protect),
                 "size": fs.size.value,
-                "workspace": { "mode": fs.mode.value, "path": fs.workspace.value },
+                "workspace": { "mode": fs.mode.value, "path": fs.workspace.value, "source": fs.source.value },
             },
             "image": image.as_ref().map(|image| &image.value),
             "image_pull": image_pull.value,

@@ -61,6 +61,7 @@ pub fn compare(a: &ResolvedPolicy, b: &ResolvedPolicy) -> Vec<Change> {
     changes.items("cache", &a.cache, &b.cache, Meaning::Permits, |x, y| x == y);
     changes.unordered("fs.workspace.path", Some(&a.fs.workspace.value), Some(&b.fs.workspace.value));
     changes.ranked("fs.workspace.mode", &a.fs.mode, &b.fs.mode, |mode| mode_rank(*mode));
+    changes.ranked("fs.workspace.source", &a.fs.source, &b.fs.source, |source| *source);
     changes.items("fs.mounts", &shown(&a.fs.mounts), &shown(&b.fs.mounts), Meaning::Permits, |x, y| {
         meet_mount(&x.0, &y.0).as_ref() == Some(&y.0)
     });

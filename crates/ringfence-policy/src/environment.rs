@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use crate::diagnostic::{Diagnostic, Invalid, nearest, quote};
 use crate::file::{PolicyFile, Written};
 use crate::name::Named;
-use crate::policy::{BackendChoice, BackendKind, Layer, NetMode, Place, WorkspaceMode};
+use crate::policy::{BackendChoice, BackendKind, Layer, NetMode, Place, WorkspaceMode, WorkspaceSource};
 use crate::resolve::LayerInput;
 use crate::section::{parse_amount, parse_count, parse_memory};
 use crate::units::TimeSpan;
@@ -16,7 +16,7 @@ use crate::validate::ValidateLevel;
 use crate::variable::check_pass;
 
 /// Variables that set a value of the policy.
-pub const VARIABLES: [&str; 15] = [
+pub const VARIABLES: [&str; 16] = [
     "RINGFENCE_BACKEND",
     "RINGFENCE_FALLBACK",
     "RINGFENCE_RUNTIME",
@@ -30,6 +30,7 @@ pub const VARIABLES: [&str; 15] = [
     "RINGFENCE_NET",
     "RINGFENCE_ALLOW_HOSTS",
     "RINGFENCE_WORKSPACE_MODE",
+    "RINGFENCE_WORKSPACE_SOURCE",
     "RINGFENCE_PASS_ENV",
     "RINGFENCE_VALIDATE",
 ];
@@ -158,6 +159,7 @@ impl Variables {
             file.net.mode = Some(Written::outside(NetMode::Allowlist, "RINGFENCE_ALLOW_HOSTS"));
         }
         file.fs.mode = self.one("RINGFENCE_WORKSPACE_MODE", WorkspaceMode::read);
+        file.fs.source = self.one("RINGFENCE_WORKSPACE_SOURCE", WorkspaceSource::read);
         file.validate.level = self.one("RINGFENCE_VALIDATE", ValidateLevel::read);
         if let (Some(timeout), Some(max)) = (&file.proc.timeout, &file.proc.max_timeout)
             && timeout.value > max.value

@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::path::{Glob, LiteralPath};
 use crate::policy::{
     BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, Mount, NetMode, Preset, UnknownHosts, UserId,
-    WorkspaceMode,
+    WorkspaceMode, WorkspaceSource,
 };
 use crate::reader::Reader;
 pub use crate::reader::Written;
@@ -66,6 +66,8 @@ pub struct FsFile {
     pub workspace: Option<Written<LiteralPath>>,
     /// `workspace.mode`
     pub mode: Option<Written<WorkspaceMode>>,
+    /// `workspace.source`
+    pub source: Option<Written<WorkspaceSource>>,
     /// `mounts`
     pub mounts: Option<Vec<Written<Mount>>>,
     /// `deny`

@@ -33,6 +33,7 @@ pub(crate) fn hold_floor(
     {
         policy.fs.mode = floor.source(mode);
     }
+    floor.lower(&mut policy.fs.source, &file.fs.source);
     if let Some(mounts) = &file.fs.mounts {
         floor.intersect(&mut policy.fs.mounts, mounts, |mine: &Mount, theirs: &Mount| meet_mount(mine, theirs));
     }

@@ -4,7 +4,7 @@ use crate::command::Verdict;
 use crate::diagnostic::{Invalid, list_words, nearest, quote};
 use crate::policy::{
     BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, MountMode, NetMode, NetProtocol, Preset,
-    UnknownHosts, WorkspaceMode,
+    UnknownHosts, WorkspaceMode, WorkspaceSource,
 };
 use crate::validate::ValidateLevel;
 
@@ -101,6 +101,10 @@ words! {
         "ephemeral" => [Self::Ephemeral],
         "read-only" => [Self::ReadOnly],
     }
+    WorkspaceSource, "a source of the workspace": {
+        "live" => [Self::Live],
+        "copy" => [Self::Copy],
+    }
     MountMode, "a mode of a mount": {
         "read-only" => [Self::ReadOnly],
         "read-write" => [Self::ReadWrite],
@@ -146,6 +150,7 @@ words! {
         "backend" => [Self::Backend],
         "cache" => [Self::Cache],
         "fs.workspace.mode" => [Self::WorkspaceMode],
+        "fs.workspace.source" => [Self::WorkspaceSource],
         "fs.size" => [Self::FsSize],
         "net.mode" => [Self::NetMode],
         "net.allow" => [Self::NetAllow],

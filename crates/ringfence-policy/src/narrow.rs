@@ -98,6 +98,8 @@ impl Narrowing<'_> {
                 self.refuse(Field::WorkspaceMode, asked, mode.value, &mode.origin);
             }
         }
+        let source = &self.policy.fs.source;
+        self.lower(Field::WorkspaceSource, overrides.fs.source, source, |result| &mut result.fs.source);
         for glob in overrides.fs.deny.iter().flatten() {
             if !self.result.fs.deny.iter().any(|known| known.value == *glob) {
                 self.result.fs.deny.push(called(glob.clone()));
@@ -314,6 +316,7 @@ impl GrantedFields {
             (Field::Backend, backend.is_some()),
             (Field::Cache, cache.is_some()),
             (Field::WorkspaceMode, fs.mode.is_some()),
+            (Field::WorkspaceSource, fs.source.is_some()),
             (Field::FsSize, fs.size.is_some()),
             (Field::NetMode, net.mode.is_some()),
             (Field::NetAllow, net.allow.is_some()),
@@ -392,6 +395,7 @@ impl Granting {
         {
             policy.fs.mode = self.granted(mode);
         }
+        self.raise(&mut policy.fs.source, widen.fs.source);
         self.add(&mut policy.fs.deny, widen.fs.deny.as_ref());
         self.raise(&mut policy.fs.size, widen.fs.size);
         self.raise(&mut policy.net.mode, widen.net.mode);

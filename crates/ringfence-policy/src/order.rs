@@ -113,6 +113,7 @@ pub(crate) fn mounts_within(mounts: &[Sourced<Mount>], wider: &[Sourced<Mount>])
 fn fs_within(fs: &FsPolicy, wider: &FsPolicy) -> bool {
     fs.workspace.value.as_path().starts_with(wider.workspace.value.as_path())
         && mode_rank(fs.mode.value) <= mode_rank(wider.mode.value)
+        && fs.source.value <= wider.source.value
         && mounts_within(&fs.mounts, &wider.mounts)
         && contains_all(&fs.deny, &wider.deny)
         && contains_all(&fs.protect, &wider.protect)

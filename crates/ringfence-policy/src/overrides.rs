@@ -14,7 +14,7 @@ use crate::entry::read_allow;
 use crate::host::NetRule;
 use crate::name::Named;
 use crate::path::{Glob, LiteralPath, parse_file_pattern};
-use crate::policy::{BackendChoice, CacheKind, Firmness, NetMode, UnknownHosts, WorkspaceMode};
+use crate::policy::{BackendChoice, CacheKind, Firmness, NetMode, UnknownHosts, WorkspaceMode, WorkspaceSource};
 use crate::reader::Reader;
 use crate::section::{parse_amount, parse_count, parse_memory, parse_socket, read_cache, read_env, read_ports, values};
 use crate::units::{Bytes, Cpus, TimeSpan};
@@ -22,7 +22,7 @@ use crate::validate::ValidateLevel;
 use crate::yaml::{MAX_TEXT, Node};
 
 pub(crate) const KEYS: [&str; 6] = ["backend", "cache", "fs", "net", "proc", "validate"];
-pub(crate) const FS_KEYS: [&str; 3] = ["mode", "deny", "size"];
+pub(crate) const FS_KEYS: [&str; 4] = ["mode", "source", "deny", "size"];
 pub(crate) const NET_KEYS: [&str; 6] = ["mode", "allow", "localhost", "unix", "budget", "unknown"];
 pub(crate) const PROC_KEYS: [&str; 7] = ["cpus", "memory", "processes", "limits", "timeout", "output", "env"];
 
@@ -55,6 +55,9 @@ pub struct FsOverrides {
     /// How the workspace is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<WorkspaceMode>,
+    /// Of what.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<WorkspaceSource>,
     /// More that is denied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deny: Option<Vec<Glob>>,
@@ -174,11 +177,17 @@ impl Overrides {
 fn read_fs(reader: &mut Reader<'_>, node: &Node) -> FsOverrides {
     let fields = reader.fields(node, "fs", &FS_KEYS);
     let mode = fields.get("mode").and_then(|node| reader.scalar(node, "fs.mode", WorkspaceMode::read));
+    let source = fields.get("source").and_then(|node| reader.scalar(node, "fs.source", WorkspaceSource::read));
     let deny = fields.get("deny").and_then(|node| {
         reader.list(node, "fs.deny", |reader, node| reader.scalar(node, "fs.deny", parse_file_pattern))
     });
     let size = fields.get("size").and_then(|node| reader.scalar(node, "fs.size", parse_amount));
-    FsOverrides { mode: mode.map(|it| it.value), deny: deny.map(values), size: size.map(|it| it.value) }
+    FsOverrides {
+        mode: mode.map(|it| it.value),
+        source: source.map(|it| it.value),
+        deny: deny.map(values),
+        size: size.map(|it| it.value),
+    }
 }
 
 fn read_net(reader: &mut Reader<'_>, node: &Node) -> NetOverrides {
@@ -271,6 +280,7 @@ impl JsonSchema for Overrides {
                     "additionalProperties": false,
                     "properties": {
                         "mode": words(WorkspaceMode::ALL.iter().map(|(name, _)| *name).collect()),
+                        "source": words(WorkspaceSource::ALL.iter().map(|(name, _)| *name).collect()),
                         "deny": strings,
                         "size": amount
                     }

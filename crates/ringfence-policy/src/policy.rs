@@ -138,6 +138,16 @@ pub enum WorkspaceMode {
     ReadOnly,
 }
 
+/// What the workspace that is shown is made of. The order is from narrowest to widest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkspaceSource {
+    /// A copy, made at the start: what the host changes later is not seen.
+    Copy,
+    /// The host's own folder, as it is at any moment.
+    Live,
+}
+
 /// One entry of `fs.mounts`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -261,6 +271,8 @@ pub struct FsPolicy {
     pub workspace: Sourced<LiteralPath>,
     /// How it is shown inside.
     pub mode: Sourced<WorkspaceMode>,
+    /// Of what.
+    pub source: Sourced<WorkspaceSource>,
     /// What else is shown inside; one per place.
     pub mounts: Vec<Sourced<Mount>>,
     /// Neither readable nor writable, whenever they come to be.
@@ -359,6 +371,9 @@ pub enum Field {
     /// `fs.workspace.mode`
     #[serde(rename = "fs.workspace.mode")]
     WorkspaceMode,
+    /// `fs.workspace.source`
+    #[serde(rename = "fs.workspace.source")]
+    WorkspaceSource,
     /// `fs.size`
     #[serde(rename = "fs.size")]
     FsSize,

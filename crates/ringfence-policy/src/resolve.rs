@@ -87,6 +87,7 @@ fn start(file: &PolicyFile) -> Result<ResolvedPolicy, Vec<Diagnostic>> {
         fs: FsPolicy {
             workspace: sourced(&file.fs.workspace, "fs.workspace.path")?,
             mode: sourced(&file.fs.mode, "fs.workspace.mode")?,
+            source: sourced(&file.fs.source, "fs.workspace.source")?,
             mounts: Vec::new(),
             deny: Vec::new(),
             protect: Vec::new(),
@@ -161,6 +162,7 @@ fn apply(policy: &mut ResolvedPolicy, layer: &Layer, file: &PolicyFile) {
 
     replace(&mut policy.fs.workspace, &file.fs.workspace, layer);
     replace(&mut policy.fs.mode, &file.fs.mode, layer);
+    replace(&mut policy.fs.source, &file.fs.source, layer);
     replace(&mut policy.fs.size, &file.fs.size, layer);
     for written in file.fs.mounts.iter().flatten() {
         policy.fs.mounts.retain(|mount| mount.value.target() != written.value.target());

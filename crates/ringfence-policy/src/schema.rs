@@ -10,7 +10,7 @@ use crate::name::Named;
 use crate::path::{Glob, LiteralPath};
 use crate::policy::{
     BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, MountMode, NetMode, NetProtocol, Preset,
-    UnknownHosts, WorkspaceMode,
+    UnknownHosts, WorkspaceMode, WorkspaceSource,
 };
 use crate::units::{Bytes, Cpus, TimeSpan};
 
@@ -89,7 +89,11 @@ pub fn json_schema() -> Value {
             path,
             object(
                 "The folder, and how it is shown inside",
-                json!({ "path": path, "mode": words::<WorkspaceMode>("review: changes are kept apart until they are applied") }),
+                json!({
+                    "path": path,
+                    "mode": words::<WorkspaceMode>("review: changes are kept apart until they are applied"),
+                    "source": words::<WorkspaceSource>("live: what the host changes is seen; copy: only what was there at the start")
+                }),
                 &[]
             )
         ]

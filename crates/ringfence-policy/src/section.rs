@@ -11,6 +11,7 @@ use crate::name::Named;
 use crate::path::{Glob, LiteralPath, check_socket, check_source, check_target, parse_file_pattern};
 use crate::policy::{
     BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, NetMode, Preset, UnknownHosts, WorkspaceMode,
+    WorkspaceSource,
 };
 use crate::reader::{Fields, Reader, Written};
 use crate::runtime::Runtime;
@@ -37,7 +38,7 @@ pub(crate) const FILE_KEYS: [&str; 13] = [
 pub(crate) const BACKEND_KEYS: [&str; 3] = ["use", "fallback", "runtime"];
 pub(crate) const IMAGE_KEYS: [&str; 3] = ["name", "pull", "build"];
 pub(crate) const FS_KEYS: [&str; 5] = ["workspace", "mounts", "deny", "protect", "size"];
-pub(crate) const WORKSPACE_KEYS: [&str; 2] = ["path", "mode"];
+pub(crate) const WORKSPACE_KEYS: [&str; 3] = ["path", "mode", "source"];
 pub(crate) const NET_KEYS: [&str; 8] = ["mode", "allow", "deny", "localhost", "unix", "budget", "unknown", "upstream"];
 pub(crate) const PROC_KEYS: [&str; 12] = [
     "user",
@@ -199,20 +200,22 @@ fn parse_tool(text: &str) -> Result<String, Invalid> {
 
 fn read_fs(reader: &mut Reader<'_>, node: &Node) -> FsFile {
     let fields = reader.fields(node, "fs", &FS_KEYS);
-    let (workspace, mode) = match fields.get("workspace") {
+    let (workspace, mode, source) = match fields.get("workspace") {
         Some(node) if matches!(node.value, Value::Map(_)) => {
             let fields = reader.fields(node, "fs.workspace", &WORKSPACE_KEYS);
             (
                 fields.get("path").and_then(|node| reader.scalar(node, "fs.workspace.path", parse_source)),
                 fields.get("mode").and_then(|node| reader.scalar(node, "fs.workspace.mode", WorkspaceMode::read)),
+                fields.get("source").and_then(|node| reader.scalar(node, "fs.workspace.source", WorkspaceSource::read)),
             )
         }
-        Some(node) => (reader.scalar(node, "fs.workspace", parse_source), None),
-        None => (None, None),
+        Some(node) => (reader.scalar(node, "fs.workspace", parse_source), None, None),
+        None => (None, None, None),
     };
     FsFile {
         workspace,
         mode,
+        source,
         mounts: fields.get("mounts").and_then(|node| read_mounts(reader, node)),
         deny: fields.get("deny").and_then(|node| read_globs(reader, node, "fs.deny")),
         protect: fields.get("protect").and_then(|node| read_protect(reader, node)),

@@ -37,6 +37,7 @@ pub fn show(policy: &ResolvedPolicy) -> String {
     page.plain("  workspace:");
     page.value("    path", &scalar(fs.workspace.value.as_str()), &fs.workspace.origin);
     page.value("    mode", fs.mode.value.name(), &fs.mode.origin);
+    page.value("    source", fs.source.value.name(), &fs.source.origin);
     page.list("  mounts", &fs.mounts, |mount| Mounted(mount).to_string());
     page.list("  deny", &fs.deny, |glob| scalar(glob.as_str()));
     page.list("  protect", &fs.protect, |glob| scalar(glob.as_str()));

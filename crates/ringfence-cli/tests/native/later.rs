@@ -12,9 +12,9 @@ use crate::probe::{outside, text, walled, walled_with, walled_with_deps};
 use crate::sessions::Session;
 use crate::stage::{Ended, Invocation, SOON, Stage};
 
-const CAME_LATER: &str = "fs.deny.came-later";
+pub(crate) const CAME_LATER: &str = "fs.deny.came-later";
 /// Nothing is looked up before the line comes: what a program knows to be missing, it may go on to miss.
-const READS: &str = "read line; cat .env; cat sub/.env";
+pub(crate) const READS: &str = "read line; cat .env; cat sub/.env";
 
 fn records(stage: &Stage) -> Vec<Value> {
     let ledger = fs::read_to_string(stage.ledger()).unwrap_or_default();
@@ -26,7 +26,7 @@ fn started(stage: &Stage) -> usize {
 }
 
 /// Starts a program that waits for a line, does something on the host, and lets it go on.
-fn meanwhile(stage: &Stage, invocation: Invocation<'_>, act: impl FnOnce()) -> Ended {
+pub(crate) fn meanwhile(stage: &Stage, invocation: Invocation<'_>, act: impl FnOnce()) -> Ended {
     let before = started(stage);
     let mut child = invocation.stdin_from(Stdio::piped()).start();
     assert!(until(SOON, || started(stage) > before), "it did not start");
@@ -35,11 +35,11 @@ fn meanwhile(stage: &Stage, invocation: Invocation<'_>, act: impl FnOnce()) -> E
     Ended::from(child.wait_with_output().unwrap())
 }
 
-fn run<'a>(stage: &'a Stage, flags: &[&str], script: &str) -> Invocation<'a> {
+pub(crate) fn run<'a>(stage: &'a Stage, flags: &[&str], script: &str) -> Invocation<'a> {
     stage.ringfence([&["run", "--stdin"], flags, &["--", "sh", "-c", script]].concat())
 }
 
-fn told(outcome: &Value) -> Vec<&str> {
+pub(crate) fn told(outcome: &Value) -> Vec<&str> {
     let violations = outcome["violations"].as_array().unwrap();
     violations.iter().filter(|one| one["rule"] == CAME_LATER).map(|one| one["message"].as_str().unwrap()).collect()
 }

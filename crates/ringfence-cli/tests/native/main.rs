@@ -15,6 +15,7 @@ mod changes;
 mod check;
 mod checkpoints;
 mod clients;
+mod copied;
 mod direct;
 mod egress;
 mod files;

@@ -413,7 +413,7 @@ fn variables_that_load_code_cannot_be_set_by_a_call() {
 #[test]
 fn every_field_that_can_be_granted_has_its_name() {
     let names: Vec<String> = Field::all().map(|field| field.to_string()).collect();
-    assert_eq!(names.len(), 19);
+    assert_eq!(names.len(), 20);
     for field in Field::all() {
         assert_eq!(serde_json::to_value(field).unwrap(), field.to_string());
         assert_eq!(field.to_string().parse::<Field>().unwrap(), field);

@@ -6,11 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ringfence_policy::ResolvedPolicy;
+
 use super::StartError;
 use super::landlock::{open, state_below};
 use super::native::deny;
 use crate::guarantee::Guarantee;
-use crate::plan::Plan;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
 use crate::workspace::copy::{Manifest, copy};
@@ -24,17 +25,16 @@ pub(super) struct Copied {
     manifest: Arc<Manifest>,
 }
 
-/// Copies the workspace to the empty folder `to`, without what the policy denies and without the state folder.
-pub(super) fn make(plan: &Plan, state: &StateFolder, to: &Path) -> Result<Copied, StartError> {
-    let root = plan.workspace();
-    let rules = &plan.policy().fs.deny;
+/// Copies the workspace `root` to the empty folder `to`, without what `policy` denies and without the state folder.
+pub(super) fn make(policy: &ResolvedPolicy, root: &Path, state: &StateFolder, to: &Path) -> Result<Copied, StartError> {
+    let rules = &policy.fs.deny;
     let mut absent: BTreeSet<PathBuf> = deny::find(root, rules, Some(state))?.into_iter().collect();
     absent.extend(state_below(root, state)?);
     let looked_at = |source| StartError::WorkingDirectory { path: root.to_owned(), source };
     let (from, folder) = (open(root)?, open(to)?);
     // By name once more: what came since it was looked for is not copied either.
     let is_denied = |path: &Path, kind| absent.contains(path) || deny::denies(rules, path, kind);
-    let most = plan.policy().fs.size.value.get();
+    let most = policy.fs.size.value.get();
     let manifest = copy(from.as_fd(), folder.as_fd(), most, is_denied)?;
     let left_out = manifest.left_out().to_vec();
     let lower = Lower::new(from, root.to_owned(), left_out, Vec::new()).map_err(looked_at)?;
@@ -65,6 +65,11 @@ impl Copied {
     /// The copy, to read it, or to take into it what was changed elsewhere.
     pub(super) fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
+    }
+
+    /// What was copied.
+    pub(super) fn into_manifest(self) -> Arc<Manifest> {
+        self.manifest
     }
 
     /// The layer that is compared with the workspace at the end. The copy lies in `scratch`.

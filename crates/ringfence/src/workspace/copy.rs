@@ -76,13 +76,13 @@ impl CopyError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::TooMany | Self::TooMuch { .. } => {
-                "without namespaces, and in a container, a program works in a copy of the workspace: name a smaller folder \
-                 with --workspace, list what it does not need under `fs.deny`, or raise `fs.size` in the policy"
+                "with `source: copy`, without namespaces, and in some containers, a program works in a copy of the workspace: \
+                 name a smaller folder with --workspace, list what it does not need under `fs.deny`, or raise `fs.size` in the policy"
             }
             Self::Mounted { .. } => "unmount it, or name another folder with --workspace",
             Self::Moving { .. } => "wait until whatever writes to it is done, or list it under `fs.deny`",
             Self::Io { .. } => {
-                "without namespaces, and in a container, a program works in a copy of the workspace, which is made in the \
+                "with `source: copy`, without namespaces, and in some containers, a program works in a copy of the workspace, which is made in the \
                  state folder: make room there, or set RINGFENCE_STATE_DIR to a folder on a larger disk"
             }
         }

@@ -22,6 +22,8 @@ pub struct Lower {
     owner: (u32, u32),
     absent: Vec<PathBuf>,
     made: Vec<PathBuf>,
+    /// What was copied, when a copy was shown in its place.
+    copied: Option<Arc<Manifest>>,
 }
 
 /// Whether somebody may still write to a layer.
@@ -70,7 +72,18 @@ impl Lower {
             owner: (stat.st_uid, stat.st_gid),
             absent: plain(absent),
             made: plain(made),
+            copied: None,
         })
+    }
+
+    /// The same, when what a program sees below the layer is a copy of it.
+    pub(crate) fn shown_as(self, copied: Option<Arc<Manifest>>) -> Self {
+        Self { copied, ..self }
+    }
+
+    /// What was copied, when a copy was shown in its place.
+    pub(super) fn copied(&self) -> Option<&Manifest> {
+        self.copied.as_deref()
     }
 
     /// The folder.

@@ -16,6 +16,7 @@ use crate::backend::inside::{CODE, Scene};
 use crate::backend::native::view;
 use crate::backend::{Live, StartError, WallError};
 use crate::plan::Plan;
+use crate::scratch::Scratch;
 
 /// What the kernel shows of itself and of cgroups.
 const KERNELS_OWN: &str = "/sys";
@@ -25,6 +26,8 @@ const KERNELS_OWN: &str = "/sys";
 pub(super) struct Laid {
     /// The workspace, when what is changed of it is kept.
     pub(super) workspace: Option<LaidWorkspace>,
+    /// The copy of it that is shown, if one is.
+    pub(super) copy: Option<Scratch>,
     /// What stays the host's own, where something in it is denied.
     pub(super) live: Option<Arc<Live>>,
 }
@@ -44,8 +47,9 @@ pub(super) fn lay(containers: &Containers, plan: &Plan, at: &Path, first: &First
     let mut trees = view::Trees::default();
     let scratch = |path: &str, mode| Entry::Scratch { at: path.into(), mode, size: None };
     let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
-    let (workspace, reviewed) = view::workspace(scene, identity, &containers.state, &mut trees)?;
-    entries.extend(workspace);
+    let shown = view::workspace(scene, identity, &containers.state, &mut trees)?;
+    let view::Workspace { entry, reviewed, copy } = shown;
+    entries.push(entry);
     let mut mounts = view::mounts(scene, &mut trees)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, &containers.state)?;
     entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(scene, &containers.state)?));
@@ -74,7 +78,7 @@ pub(super) fn lay(containers: &Containers, plan: &Plan, at: &Path, first: &First
             return Err(wall("the private layer of the workspace was not handed over"));
         }
     };
-    Ok(Laid { workspace, live: trees.live(&plan.policy().fs.deny, &containers.state) })
+    Ok(Laid { workspace, copy, live: trees.live(&plan.policy().fs.deny, &containers.state) })
 }
 
 fn io(attempt: &'static str) -> impl Fn(io::Error) -> StartError {

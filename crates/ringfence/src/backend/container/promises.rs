@@ -9,7 +9,7 @@ use super::facts::{Facts, Limits};
 use super::places;
 use super::ways::Way;
 use crate::backend::Unavailable;
-use crate::backend::native::LATER_ONES_ARE_TOLD;
+use crate::backend::native::later_ones;
 use crate::backend::spawn::kept_by_the_keeper;
 use crate::guarantee::{Guarantee, Strength};
 
@@ -116,7 +116,7 @@ pub(super) fn kept(
             Guarantee::FsDeny,
             Strength::Enforced,
             match way {
-                Way::Laid => LATER_ONES_ARE_TOLD,
+                Way::Laid => later_ones(policy),
                 Way::Filled => "files that match are not copied in, nor is what the host makes later",
             },
         ),

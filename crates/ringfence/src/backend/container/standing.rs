@@ -60,6 +60,8 @@ pub(super) struct Standing {
     pub(super) from: Option<ContainerFrom>,
     // Last: nobody is in it then.
     _place: MadePlace,
+    /// The copy of the workspace that was laid into it, if one was.
+    _shown_copy: Option<Scratch>,
 }
 
 /// A workspace with a private layer that was laid over it.
@@ -185,6 +187,7 @@ async fn furnish(
                 trust,
                 from: None,
                 _place: place,
+                _shown_copy: laid.copy,
             })
         }
         Err(error) => {
@@ -227,7 +230,8 @@ fn fill_from(containers: &Containers, plan: &Plan, way: Way) -> Result<Option<Fi
     let unique = RunId::generate().map_err(|error| could_not(&error))?;
     let scratch = Scratch::create(&containers.state, &unique)?;
     scratch.make_folder(COPY)?;
-    let copied = waiting(|| copied::make(plan, &containers.state, &scratch.path().join(COPY)))?;
+    let to = scratch.path().join(COPY);
+    let copied = waiting(|| copied::make(plan.policy(), plan.workspace(), &containers.state, &to))?;
     Ok(Some(Filling { copied, scratch }))
 }
 

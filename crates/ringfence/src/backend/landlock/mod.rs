@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError};
 use ringfence_linux::fence::{FILES_SINCE, Fence, SIGNALS_SINCE};
 use ringfence_linux::wall::landlock_abi;
 use ringfence_linux::{Launch, Privileges};
-use ringfence_policy::{BackendKind, NetMode, ResolvedPolicy, WorkspaceMode};
+use ringfence_policy::{BackendKind, NetMode, ResolvedPolicy, WorkspaceMode, WorkspaceSource};
 
 pub(super) use self::shown::{open, state_below};
 use super::pipes::Pipes;
@@ -97,6 +97,12 @@ fn cannot(policy: &ResolvedPolicy) -> Option<(&'static str, &'static str)> {
             "choose `--mode review` or `--mode read-only`, or say so under `fs.workspace` in the policy",
         ));
     }
+    if policy.fs.mode.value == WorkspaceMode::ReadOnly && policy.fs.source.value == WorkspaceSource::Copy {
+        return Some((
+            "way to keep a copy of the workspace from being written",
+            "choose `--mode review`, which works in a copy, or say `source: live` under `fs.workspace` in the policy",
+        ));
+    }
     if !policy.fs.mounts.is_empty() {
         return Some(("other place for a file, so no `fs.mounts`", "take them out of the policy"));
     }
@@ -163,7 +169,7 @@ fn prepare(plan: &Plan, state: &StateFolder) -> Result<Sandbox, StartError> {
                            place: leave out `--at same`, or choose `--mode read-only`";
                 return Err(refuse(why.to_owned()));
             }
-            let copied = waiting(|| copied::make(plan, state, &own))?;
+            let copied = waiting(|| copied::make(plan.policy(), plan.workspace(), state, &own))?;
             // One of the workspace's own is executed as it is in the copy.
             if let Ok(below) = program.file.strip_prefix(plan.workspace()) {
                 program.file = own.join(below);

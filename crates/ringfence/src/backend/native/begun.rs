@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ringfence_linux::kernel_file;
 use ringfence_linux::launcher::{Launcher, MOST_TREES, Prepares};
 use ringfence_linux::wall::{self, Access, Entry, Identity, Source, Wall, WholeWall};
-use ringfence_policy::{NetMode, ResolvedPolicy, UserId};
+use ringfence_policy::{NetMode, ResolvedPolicy, UserId, WorkspaceSource};
 
 use super::view::{Seen, Trees};
 use super::{FIRST_NOBODY, Groups, Live, NOBODIES, StartError, View, With, restrictions, view, wall_error};
@@ -108,7 +108,7 @@ impl Whole {
         let mut wall = self.held;
         wall.entries.extend(with.files.iter().cloned());
         let (trees, writable, stands) = (Trees::default(), self.writable, Some(self.number));
-        Ok(Some(View { wall, system: begun, trees, writable, lower, live, stands }))
+        Ok(Some(View { wall, system: begun, trees, writable, lower, live, copy: None, stands }))
     }
 }
 
@@ -151,7 +151,9 @@ fn raise_whole(
     let user = scene.policy.proc.user.value;
     // Who is behind a way out, and whom that makes them trust, is known with the run.
     let has_way_out = scene.policy.net.mode.value != NetMode::None || !scene.policy.net.unix.is_empty();
-    if has_way_out || (begun.identity.uid, begun.identity.gid) != (user.uid, user.gid) {
+    // A copy that was made ahead would be an old one.
+    let is_copy = scene.policy.fs.source.value == WorkspaceSource::Copy;
+    if has_way_out || is_copy || (begun.identity.uid, begun.identity.gid) != (user.uid, user.gid) {
         return Ok(None);
     }
     // For one that comes whenever somebody asks, all is looked at again.

@@ -25,6 +25,7 @@ use crate::backend::{
 };
 use crate::egress::{Contacts, Egress};
 use crate::plan::Plan;
+use crate::scratch::Scratch;
 use crate::way_out::WayOut;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::merged::{Merged, PutBack};
@@ -40,6 +41,8 @@ struct Standing {
     proofs: Proofs,
     lower: Option<Arc<Lower>>,
     live: Option<Arc<Live>>,
+    // After the guest, as the group: the copy of the workspace that it shows.
+    _copy: Option<Scratch>,
     // After the guest: the group is removed when what it counts is gone.
     group: Option<Arc<Cgroup>>,
 }
@@ -55,8 +58,8 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
         files: Vec::new(),
         trust: trust::entries(way_out.as_ref(), root.as_ref()),
     };
-    let view = native.look(plan, &workspace, root.as_ref(), &with)?;
-    let (lower, live) = (view.lower.clone(), view.live.clone());
+    let mut view = native.look(plan, &workspace, root.as_ref(), &with)?;
+    let (lower, live, copy) = (view.lower.clone(), view.live.clone(), view.copy.take());
     let null = File::options()
         .read(true)
         .write(true)
@@ -77,6 +80,7 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
         proofs,
         lower,
         live,
+        _copy: copy,
         group: group.map(Arc::new),
     }))
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use ringfence_policy::{Glob, Sourced};
+use ringfence_policy::{Glob, Mount, ResolvedPolicy, Sourced, WorkspaceSource};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -41,6 +41,19 @@ pub(in crate::backend) const LATER_ONES_ARE_TOLD: &str =
 /// Likewise where the wall stands for many programs.
 pub(in crate::backend) const LATER_ONES_STOP: &str = "files that matched when the session was opened are absent; where \
     one came since, nothing is started, and where one comes later, it is told";
+
+/// Likewise where nothing of the host's own stays live.
+const LATER_ONES_ARE_UNSEEN: &str =
+    "a copy, made at the start without files that match; what the host makes later is not in it";
+
+/// How what comes later is kept from programs under `policy`.
+pub(in crate::backend) fn later_ones(policy: &ResolvedPolicy) -> &'static str {
+    let shows_host = |mount: &Sourced<Mount>| matches!(mount.value, Mount::Host { .. });
+    match policy.fs.source.value {
+        WorkspaceSource::Copy if !policy.fs.mounts.iter().any(shows_host) => LATER_ONES_ARE_UNSEEN,
+        WorkspaceSource::Copy | WorkspaceSource::Live => LATER_ONES_ARE_TOLD,
+    }
+}
 
 /// The stable names of the rules.
 const CAME_LATER: &str = "fs.deny.came-later";

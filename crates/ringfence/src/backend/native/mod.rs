@@ -30,7 +30,7 @@ pub(crate) use self::begun::presume;
 use self::begun::{Begun, System, Wanted, wall_for};
 pub use self::image::ImageError;
 pub use self::live::Live;
-pub(super) use self::live::{LATER_ONES_ARE_TOLD, LATER_ONES_STOP, LiveFolder};
+pub(super) use self::live::{LATER_ONES_ARE_TOLD, LATER_ONES_STOP, LiveFolder, later_ones};
 use super::counters::Counters;
 use super::door;
 use super::environment::{self, Person};
@@ -41,6 +41,7 @@ use super::{Backend, Capabilities, Expected, FoundImage, KeptWall, Sandbox, Star
 use crate::BoxFuture;
 use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
+use crate::scratch::Scratch;
 use crate::state::StateFolder;
 use crate::waiting::Later;
 use crate::way_out::WayOut;
@@ -215,16 +216,17 @@ impl Native {
         let mut raised = None;
         // A second time where a wall was to stand that does not. Then there is none to stand any more.
         for _ in 0..2 {
-            let view = self.look(plan, &at, root.as_ref(), &with)?;
+            let mut view = self.look(plan, &at, root.as_ref(), &with)?;
             let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
-            let (lower, live) = (view.lower.clone(), view.live.clone());
+            let (lower, live, copy) = (view.lower.clone(), view.live.clone(), view.copy.take());
             if let Some(wall) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)? {
-                raised = Some((wall, lower, live));
+                raised = Some((wall, lower, live, copy));
                 break;
             }
         }
-        let ((guest, group), lower, live) = raised.ok_or_else(lost)?;
+        let ((guest, group), lower, live, copy) = raised.ok_or_else(lost)?;
         let mut sandbox = pipes.behind(guest)?;
+        sandbox.scratch = copy;
         sandbox.counters = group.map(|group| Counters::Cgroup(Arc::new(group)));
         sandbox.lower = lower;
         sandbox.live = live;
@@ -337,7 +339,7 @@ fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'
         (Guarantee::CleanEnvironment, Strength::Enforced, "made from the pass-list"),
         (Guarantee::FsConfined, Strength::Enforced, "own root by pivot_root, Landlock"),
         (Guarantee::FsQuota, Strength::Enforced, "one tmpfs for all that can be written"),
-        (Guarantee::FsDeny, Strength::Enforced, LATER_ONES_ARE_TOLD),
+        (Guarantee::FsDeny, Strength::Enforced, later_ones(policy)),
         (Guarantee::FsWorkspaceMode, Strength::Enforced, "mounts of its own"),
         (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only"),
         (
@@ -433,6 +435,8 @@ struct View {
     lower: Option<Arc<Lower>>,
     /// What stays the host's own, where something in it is denied.
     live: Option<Arc<Live>>,
+    /// The copy of the workspace that is shown, if one is.
+    copy: Option<Scratch>,
     /// The number of the wall that shows this already, if one does.
     stands: Option<u64>,
 }
@@ -452,8 +456,8 @@ fn view(
     }
     let hidden = view::hide(&mut entries, workspace, at, state)?;
     entries.extend(hidden);
-    let (shown, reviewed) = view::workspace(scene, identity, state, &mut trees)?;
-    entries.extend(shown);
+    let view::Workspace { entry, reviewed, copy } = view::workspace(scene, identity, state, &mut trees)?;
+    entries.push(entry);
     let mut mounts = view::mounts(scene, &mut trees)?;
     let hidden = view::hide(&mut mounts, workspace, at, state)?;
     entries.extend(mounts.into_iter().chain(hidden).chain(view::caches(scene, state)?));
@@ -467,7 +471,7 @@ fn view(
     let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
     let live = trees.live(&policy.fs.deny, state);
     let wall = wall_for(policy, identity, entries);
-    Ok(View { wall, system, trees, writable, lower, live, stands: None })
+    Ok(View { wall, system, trees, writable, lower, live, copy, stands: None })
 }
 
 /// The program of `plan`, whose code is in the folder `code` inside.

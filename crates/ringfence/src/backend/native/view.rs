@@ -9,16 +9,21 @@ use std::sync::Arc;
 
 use ringfence_linux::kernel_file;
 use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, OwnerMap, Source, Written};
-use ringfence_policy::{Glob, Mount, MountMode, Sourced, WorkspaceMode};
+use ringfence_policy::{Glob, Mount, MountMode, Sourced, WorkspaceMode, WorkspaceSource};
 use rustix::fs::FileType;
 
 use super::live::{Live, LiveFolder};
 use super::pinned::Pinned;
 use super::{StartError, deny, wall_error};
+use crate::backend::copied;
 use crate::backend::inside::Scene;
 use crate::plan::Plan;
 use crate::request::{InputFile, Work};
+use crate::run_id::RunId;
+use crate::scratch::Scratch;
 use crate::state::StateFolder;
+use crate::waiting::waiting;
+use crate::workspace::copy::Manifest;
 use crate::workspace::layer::Lower;
 
 /// Folders of the system; on most hosts all but the first are links into it.
@@ -28,6 +33,8 @@ pub(in crate::backend) const FROM_ETC: [&str; 4] =
     ["/etc/alternatives", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted"];
 /// Likewise, single files.
 const FILES_FROM_ETC: [&str; 3] = ["/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ssl/openssl.cnf"];
+/// Of a copy of the workspace, below its scratch folder.
+const COPY: &str = "workspace";
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// What `/proc` tells about the host, and not about the processes inside: keys that the host's user holds, and where the
@@ -172,25 +179,34 @@ impl Trees {
     }
 }
 
+/// How the workspace is shown.
+pub(in crate::backend) struct Workspace {
+    pub(in crate::backend) entry: Entry,
+    /// When its changes are kept.
+    pub(in crate::backend) reviewed: Option<Reviewed>,
+    /// Where the copy lies that is shown in its place. It has to stay for as long as anything sees it.
+    pub(in crate::backend) copy: Option<Scratch>,
+}
+
 /// The workspace, as its mode says.
 pub(in crate::backend) fn workspace(
     scene: Scene<'_>,
     identity: Identity,
     state: &StateFolder,
     trees: &mut Trees,
-) -> Result<(Vec<Entry>, Option<Reviewed>), StartError> {
+) -> Result<Workspace, StartError> {
     let Scene { policy, workspace, at, .. } = scene;
     let mode = policy.fs.mode.value;
     if mode == WorkspaceMode::Ephemeral {
-        return Ok((vec![Entry::Scratch { at: at.to_owned(), mode: 0o755, size: None }], None));
+        let entry = Entry::Scratch { at: at.to_owned(), mode: 0o755, size: None };
+        return Ok(Workspace { entry, reviewed: None, copy: None });
     }
     no_mounts_below(workspace, "the workspace")?;
     let folder = pin(workspace)?;
-    let source = source(&folder, identity, trees)?;
-    let mut denied = deny::find_in(&folder, &policy.fs.deny, Some(state))?;
-    // The ledger is outside, also when it lies below the workspace.
-    denied.extend(state_below(workspace, state, &denied)?);
-    trees.add_live(&folder, None, &denied)?;
+    let Shown { source, denied, copied, copy } = match policy.fs.source.value {
+        WorkspaceSource::Live => live(scene, &folder, identity, state, trees)?,
+        WorkspaceSource::Copy => copied_once(scene, identity, state, trees)?,
+    };
     let access = match mode {
         // What goes straight to the host is taken there when the program has ended: no mount can keep what is protected
         // from being moved away, or made where it is not yet.
@@ -199,16 +215,62 @@ pub(in crate::backend) fn workspace(
         WorkspaceMode::ReadOnly | WorkspaceMode::Ephemeral => Access::ReadOnly,
     };
     let (written, reviewed) = match access {
-        Access::ReadWrite => (Written::Kept, Some(Reviewed { folder, absent: denied.clone() })),
+        Access::ReadWrite => (Written::Kept, Some(Reviewed { folder, absent: denied.clone(), copied: copied.clone() })),
         Access::ReadOnly => (Written::Forgotten, None),
     };
-    Ok((vec![Entry::CopyOnWrite { source, at: at.to_owned(), absent: denied, access, written }], reviewed))
+    // A copy was made without them.
+    let absent = if copied.is_some() { Vec::new() } else { denied };
+    Ok(Workspace { entry: Entry::CopyOnWrite { source, at: at.to_owned(), absent, access, written }, reviewed, copy })
+}
+
+/// What is shown as the workspace.
+struct Shown {
+    source: Source,
+    /// What is not seen of it.
+    denied: Vec<PathBuf>,
+    copied: Option<Arc<Manifest>>,
+    copy: Option<Scratch>,
+}
+
+/// The host's own folder.
+fn live(
+    scene: Scene<'_>,
+    folder: &Pinned,
+    identity: Identity,
+    state: &StateFolder,
+    trees: &mut Trees,
+) -> Result<Shown, StartError> {
+    let source = source(folder, identity, trees)?;
+    let mut denied = deny::find_in(folder, &scene.policy.fs.deny, Some(state))?;
+    // The ledger is outside, also when it lies below the workspace.
+    denied.extend(state_below(scene.workspace, state, &denied)?);
+    trees.add_live(folder, None, &denied)?;
+    Ok(Shown { source, denied, copied: None, copy: None })
+}
+
+/// A copy that is made now: what comes to the host's folder later does not come to it.
+fn copied_once(
+    scene: Scene<'_>,
+    identity: Identity,
+    state: &StateFolder,
+    trees: &mut Trees,
+) -> Result<Shown, StartError> {
+    // Not by the run's own number: a wall that is raised for it once more may come before this one is gone.
+    let unique = RunId::generate().map_err(|error| wall_error("name a copy", &std::io::Error::other(error)))?;
+    let copy = Scratch::create(state, &unique)?;
+    copy.make_folder(COPY)?;
+    let to = copy.path().join(COPY).canonicalize().map_err(|error| wall_error("find the copy", &error))?;
+    let manifest = waiting(|| copied::make(scene.policy, scene.workspace, state, &to))?.into_manifest();
+    let source = source(&pin(&to)?, identity, trees)?;
+    let denied = manifest.left_out().to_vec();
+    Ok(Shown { source, denied, copied: Some(manifest), copy: Some(copy) })
 }
 
 /// A workspace whose changes are kept.
 pub(in crate::backend) struct Reviewed {
     folder: Pinned,
     absent: Vec<PathBuf>,
+    copied: Option<Arc<Manifest>>,
 }
 
 impl Reviewed {
@@ -219,7 +281,9 @@ impl Reviewed {
         let made = made.filter(|path| !path.as_os_str().is_empty()).collect();
         let path = self.folder.path().to_owned();
         let lower = Lower::new(self.folder.into_opened(), path, self.absent, made);
-        lower.map(Arc::new).map_err(|error| wall_error("look at the workspace", &error))
+        lower
+            .map(|lower| Arc::new(lower.shown_as(self.copied)))
+            .map_err(|error| wall_error("look at the workspace", &error))
     }
 }
 

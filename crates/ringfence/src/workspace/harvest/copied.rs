@@ -8,6 +8,7 @@ use rustix::fs::{FileType, Stat};
 use super::error::marks_of;
 use super::{Harvest, HarvestError};
 use crate::workspace::change::Stamp;
+use crate::workspace::copy::Manifest;
 use crate::workspace::node::kind_of;
 use crate::workspace::overlay::Marks;
 
@@ -44,14 +45,19 @@ impl Harvest<'_> {
 
     /// The permissions with which the program found what is `below` in the workspace.
     pub(super) fn old_mode(&self, path: &Path, below: &Stat) -> u32 {
-        self.copied.and_then(|copied| copied.mode(path)).unwrap_or(below.st_mode & 0o7777)
+        self.shown().and_then(|copied| copied.mode(path)).unwrap_or(below.st_mode & 0o7777)
     }
 
     /// Whether the host changed what is at `path` of the workspace since the program could see it.
     pub(super) fn is_unknown(&self, path: &Path, stamp: Stamp) -> bool {
-        match self.copied {
+        match self.shown() {
             Some(copied) => copied.is_changed_on_the_host(path, stamp),
             None => stamp.changed >= self.bounds.began,
         }
+    }
+
+    /// The copy that the program was shown: the layer itself, or what lies below it.
+    fn shown(&self) -> Option<&Manifest> {
+        self.copied.or_else(|| self.lower.copied())
     }
 }
