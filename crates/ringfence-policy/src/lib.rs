@@ -14,6 +14,7 @@ mod entry;
 mod environment;
 mod file;
 mod floor;
+mod fs;
 mod grant;
 mod header;
 mod host;

@@ -14,6 +14,7 @@ use super::places::files;
 use super::standing::LaidWorkspace;
 use crate::backend::inside::{CODE, Scene};
 use crate::backend::native::view;
+use crate::backend::native::workspace::{self, Workspace};
 use crate::backend::{Live, StartError, WallError};
 use crate::plan::Plan;
 use crate::scratch::Scratch;
@@ -47,8 +48,7 @@ pub(super) fn lay(containers: &Containers, plan: &Plan, at: &Path, first: &First
     let mut trees = view::Trees::default();
     let scratch = |path: &str, mode| Entry::Scratch { at: path.into(), mode, size: None };
     let mut entries = vec![scratch("/tmp", 0o1777), scratch("/dev/shm", 0o1777), scratch(HOME, 0o700)];
-    let shown = view::workspace(scene, identity, &containers.state, &mut trees)?;
-    let view::Workspace { entry, reviewed, copy } = shown;
+    let Workspace { entry, reviewed, copy } = workspace::workspace(scene, identity, &containers.state, &mut trees)?;
     entries.push(entry);
     let mut mounts = view::mounts(scene, &mut trees)?;
     let hidden = view::hide(&mut mounts, plan.workspace(), at, &containers.state)?;

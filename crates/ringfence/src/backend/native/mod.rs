@@ -9,10 +9,12 @@ mod linked;
 mod live;
 mod pace;
 mod pinned;
+mod promises;
 mod sockets;
 pub(super) mod toolchain;
 mod trust;
 pub(super) mod view;
+pub(super) mod workspace;
 
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
@@ -24,22 +26,22 @@ use ringfence_linux::RlimitKind;
 use ringfence_linux::cgroup::{self, Cgroup, Hierarchy, Limits};
 use ringfence_linux::launcher::{self, Launcher, Prepares};
 use ringfence_linux::wall::{self, Access, Entry, Membership, Program, Restrictions, Wall, WallLaunch};
-use ringfence_policy::{BackendChoice, BackendKind, Mount, MountMode, NetMode, ResolvedPolicy, WorkspaceMode};
+use ringfence_policy::{BackendChoice, BackendKind, NetMode, ResolvedPolicy};
 
 pub(crate) use self::begun::presume;
 use self::begun::{Begun, System, Wanted, wall_for};
 pub use self::image::ImageError;
 pub use self::live::Live;
 pub(super) use self::live::{LATER_ONES_ARE_TOLD, LATER_ONES_STOP, LiveFolder, later_ones};
+use self::promises::kept;
 use super::counters::Counters;
 use super::door;
 use super::environment::{self, Person};
 use super::inside::{self, CODE, Scene, place_of, search_path, workspace_at};
 use super::pipes::Pipes;
-use super::spawn::{kept_by_the_keeper, rlimits};
+use super::spawn::rlimits;
 use super::{Backend, Capabilities, Expected, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError};
 use crate::BoxFuture;
-use crate::guarantee::{Guarantee, Strength};
 use crate::plan::Plan;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
@@ -321,71 +323,6 @@ fn needs() -> Result<(), Unavailable> {
     }
 }
 
-fn kept(policy: &ResolvedPolicy, groups: Groups) -> Vec<(Guarantee, Strength, &'static str)> {
-    let mut kept = kept_by_the_keeper("process 1 of its own namespace: with it, the kernel ends everything in it");
-    kept.extend(match groups {
-        Groups::Kept => [
-            (Guarantee::Memory, Strength::Enforced, "cgroup, swap counted"),
-            (Guarantee::Cpus, Strength::Enforced, "cgroup"),
-            (Guarantee::Processes, Strength::Enforced, "cgroup"),
-        ],
-        Groups::Missing => [
-            (Guarantee::Memory, Strength::Watched, "looked at ten times a second, RLIMIT_DATA per process"),
-            (Guarantee::Cpus, Strength::Watched, "pinned to that many processors"),
-            (Guarantee::Processes, Strength::Watched, "looked at ten times a second, RLIMIT_NPROC a little above"),
-        ],
-    });
-    kept.extend([
-        (Guarantee::CleanEnvironment, Strength::Enforced, "made from the pass-list"),
-        (Guarantee::FsConfined, Strength::Enforced, "own root by pivot_root, Landlock"),
-        (Guarantee::FsQuota, Strength::Enforced, "one tmpfs for all that can be written"),
-        (Guarantee::FsDeny, Strength::Enforced, later_ones(policy)),
-        (Guarantee::FsWorkspaceMode, Strength::Enforced, "mounts of its own"),
-        (Guarantee::NetNone, Strength::Enforced, "own network namespace with loopback only"),
-        (
-            Guarantee::NetAllowlist,
-            Strength::Enforced,
-            "own network namespace with loopback only, and in it sockets of our proxy, which decides host by host",
-        ),
-        (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
-        (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),
-        no_core(),
-        (Guarantee::NoNewPrivileges, Strength::Enforced, "no_new_privs"),
-        (Guarantee::Unprivileged, Strength::Enforced, "own user namespace, one id that is not root's, no capability"),
-        (Guarantee::KernelFilter, Strength::Enforced, "seccomp"),
-        (Guarantee::ProcessesHidden, Strength::Enforced, "own process namespace"),
-    ]);
-    // What goes straight to the host cannot be kept from it by a layer.
-    let writable = |mount: &Mount| matches!(mount, Mount::Host { mode: MountMode::ReadWrite, .. });
-    if !policy.fs.mounts.iter().any(|mount| writable(&mount.value)) {
-        let by = match policy.fs.mode.value {
-            WorkspaceMode::Direct => "held back when changes are taken to the host, after the program's end",
-            WorkspaceMode::Review | WorkspaceMode::Ephemeral | WorkspaceMode::ReadOnly => {
-                "nothing written reaches the host"
-            }
-        };
-        kept.push((Guarantee::FsProtect, Strength::Enforced, by));
-    }
-    kept
-}
-
-/// Exactly 1 keeps a core from being written and the host's core handler from being started. Where the host's own limit is
-/// below it, it cannot be had.
-fn no_core() -> (Guarantee, Strength, &'static str) {
-    let most = rustix::process::getrlimit(rustix::process::Resource::Core).maximum;
-    // What cannot be looked at counts as a handler.
-    let has_handler = std::fs::read("/proc/sys/kernel/core_pattern").map_or(true, |pattern| pattern.starts_with(b"|"));
-    match most {
-        Some(0) if has_handler => (
-            Guarantee::NoCoreFile,
-            Strength::Watched,
-            "RLIMIT_CORE 0 by the host: no file, but its core handler may be started",
-        ),
-        Some(0) => (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 0 by the host"),
-        Some(_) | None => (Guarantee::NoCoreFile, Strength::Enforced, "RLIMIT_CORE 1, which no program can change"),
-    }
-}
-
 /// What restricts every program under `policy` that can write to `paths`.
 fn restrictions(policy: &ResolvedPolicy, paths: Vec<(OsString, Access)>, groups: Groups) -> Restrictions {
     let mut rlimits = rlimits(&policy.proc).to_vec();
@@ -456,7 +393,7 @@ fn view(
     }
     let hidden = view::hide(&mut entries, workspace, at, state)?;
     entries.extend(hidden);
-    let view::Workspace { entry, reviewed, copy } = view::workspace(scene, identity, state, &mut trees)?;
+    let workspace::Workspace { entry, reviewed, copy } = workspace::workspace(scene, identity, state, &mut trees)?;
     entries.push(entry);
     let mut mounts = view::mounts(scene, &mut trees)?;
     let hidden = view::hide(&mut mounts, workspace, at, state)?;
