@@ -192,12 +192,12 @@ fn f16_neither_the_guest_nor_the_supervisor_can_be_overwritten() {
 fn f17_devices_cannot_be_made_and_pipes_and_setuid_copies_stay_inside() {
     let Some(stage) = walled() else { return };
     let canary = FileCanary::set(stage.work()).unwrap();
-    let script = "mknod null c 1 3 && echo device; mknod disk b 254 0 && echo device; mknod /tmp/x c 0 0 && echo device
+    let script = "mknod null c 1 3 && echo device; mknod disk b 254 0 && echo device; mknod $1/x c 0 0 && echo device
         mkfifo pipe && echo pipe; cp /bin/sh shell && chmod 6755 shell && ./shell -p -c 'id -u; grep CapEff /proc/self/status'";
-    let ended = sh(&stage, Wall::Native, script, &[]);
+    let ended = sh(&stage, Wall::Native, script, &["/tmp"]);
     assert_eq!(ended.text(), "pipe\n1000\nCapEff:\t0000000000000000\n", "{ended:?}");
     assert_eq!(canary.change().unwrap(), None);
-    let twin = sh(&stage, Wall::Bare, script, &[]);
+    let twin = sh(&stage, Wall::Bare, script, &[text(&outside(&stage))]);
     assert!(twin.text().contains("pipe") && canary.change().unwrap().is_some(), "{twin:?}");
     if is_root() {
         assert!(twin.text().contains("device"), "the probe proves nothing: {twin:?}");
