@@ -44,6 +44,27 @@ fn a_session_keeps_files_from_run_to_run_and_its_changes_are_listed_at_the_end()
 }
 
 #[test]
+fn s02_a_session_with_a_copy_goes_on_beside_a_denied_file_that_came_and_keeps_what_was_changed() {
+    for_each_engine("fs: { workspace: { source: copy } }\n", |place| {
+        place.stage.write("sub/.env", "hidden-text");
+        place.stage.write("there.txt", "as it was\n");
+        let session = Session::start(place);
+        place.stage.write(".env", "hidden-text");
+        place.stage.write("notes", "a note\n");
+        let ended = session.sh("cat .env sub/.env notes; cat there.txt; echo more >> there.txt").expect(0, &[]);
+        assert_eq!(ended.text(), "as it was\n", "{ended:?}");
+        let ended = place.ringfence(&["session", "stop", "work"]).run().expect(0, &["1 change (1 changed)"]);
+        assert!(!ended.stderr.contains("came-later"), "{ended:?}");
+        place.ringfence(&["apply", "--yes"]).run().expect(0, &[]);
+        assert_eq!(place.stage.read("there.txt").as_deref(), Some("as it was\nmore\n"));
+        assert_eq!(place.stage.read(".env").as_deref(), Some("hidden-text"), "what was not shown is not touched");
+        assert!(place.is_soon_empty(), "a container is left");
+        let copies = std::fs::read_dir(place.stage.state().join("scratch")).map_or(0, |entries| entries.count());
+        assert_eq!(copies, 0, "a copy is left");
+    });
+}
+
+#[test]
 fn s02_a_denied_file_that_comes_later_stops_a_session_that_would_show_it_and_no_other() {
     for_each_engine("", |place| {
         let session = Session::start(place);
