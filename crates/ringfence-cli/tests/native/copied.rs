@@ -1,13 +1,13 @@
 //! `fs.workspace.source: copy`: a program sees what was there at the start, and nothing that the host does later.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
 use ringfence_testkit::canary::secret;
 use serde_json::json;
 
 use crate::later::{CAME_LATER, READS, meanwhile, run, told};
-use crate::probe::{outside, walled, walled_with};
+use crate::probe::{is_root, outside, walled, walled_with};
 use crate::sessions::Session;
 use crate::stage::Stage;
 
@@ -139,4 +139,80 @@ fn f01_a_link_in_a_copy_leads_no_further_than_in_the_folder_itself() {
     let ended = run(&stage, &["--source", "copy"], "cat link; echo x > link; readlink link").stdin("").run();
     assert!(!ended.text().contains(&hidden) && ended.text().contains("canary"), "{ended:?}");
     assert_eq!(fs::read_to_string(folder.join("canary")).unwrap(), hidden);
+}
+
+/// `copy` is what a call may ask for without anybody's leave: nothing may be wider in it.
+#[test]
+fn s16_what_the_workspaces_owner_may_not_read_or_write_is_as_closed_in_a_copy() {
+    if !is_root() {
+        return eprintln!("SKIPPED: files of a second owner, which need root");
+    }
+    for mode in ["review", "direct"] {
+        let Some(stage) = walled_with(&format!("fs: {{ workspace: {{ mode: {mode} }} }}\n")) else { return };
+        let hidden = secret().unwrap();
+        for (name, permissions) in [("closed", 0o600), ("readable", 0o644), ("dir/inner", 0o644)] {
+            let file = stage.write(name, &hidden);
+            fs::set_permissions(&file, Permissions::from_mode(permissions)).unwrap();
+            chown(&file, Some(4321), Some(4321)).unwrap();
+        }
+        fs::set_permissions(stage.work().join("dir"), Permissions::from_mode(0o700)).unwrap();
+        chown(stage.work().join("dir"), Some(4321), Some(4321)).unwrap();
+        let script =
+            "cat closed; cat dir/inner; ls dir; echo changed >> closed; echo changed >> readable; cat readable";
+        for source in ["live", "copy"] {
+            let ended = run(&stage, &["-q", "--source", source], script).stdin("").run();
+            assert_eq!(ended.text(), hidden, "{mode} {source}: {ended:?}");
+            assert_eq!(stage.read("closed").unwrap(), hidden, "{mode} {source}");
+            assert_eq!(stage.read("readable").unwrap(), hidden, "{mode} {source}");
+        }
+        // The twin: the same files, of the workspace's owner.
+        for name in ["closed", "readable", "dir", "dir/inner"] {
+            chown(stage.work().join(name), Some(0), Some(0)).unwrap();
+        }
+        let ended = run(&stage, &["-q", "--source", "copy"], script).stdin("").run();
+        assert!(ended.text().matches(&hidden).count() >= 2 && ended.text().contains("changed"), "{ended:?}");
+    }
+}
+
+#[test]
+fn s02_a_checkpoint_of_a_copy_brings_nothing_back_that_the_host_did_later() {
+    let Some(stage) = walled_with("fs: { workspace: { source: copy } }\n") else { return };
+    let hidden = secret().unwrap();
+    stage.write("a.txt", "one\n");
+    stage.write("gone/b.txt", "b\n");
+    let session = Session::start(&stage, "work", &[]);
+    stage.ringfence(["checkpoint", "create", "work"]).run().expect(0, &[]);
+    session.sh("echo two > a.txt; rm -r gone").expect(0, &[]);
+    stage.write("a.txt", &hidden);
+    stage.write("later.txt", &hidden);
+    fs::remove_dir_all(stage.work().join("gone")).unwrap();
+    stage.ringfence(["checkpoint", "restore", "work", "1"]).run().expect(0, &["as in checkpoint 1"]);
+    let ended = session.sh("cat a.txt gone/b.txt; ls").expect(0, &[]);
+    assert_eq!(ended.text(), "one\nb\na.txt\ngone\nsandbox.policy.yaml\n", "{ended:?}");
+}
+
+#[test]
+fn nothing_is_listed_that_a_program_never_saw_and_what_the_host_removed_is_not_brought_back() {
+    let Some(stage) = walled() else { return };
+    stage.write("d/plain", "plain\n");
+    stage.write("a.txt", "one\n");
+    let pipe = std::process::Command::new("mkfifo").arg(stage.work().join("d/pipe")).status().unwrap();
+    assert!(pipe.success());
+    let come = || {
+        stage.write("d/later.txt", "later\n");
+        stage.write("d/later/x", "later\n");
+        fs::remove_file(stage.work().join("a.txt")).unwrap();
+    };
+    let script = "read line; rm -rf d; mkdir d; echo two >> a.txt";
+    meanwhile(&stage, run(&stage, &["--source", "copy"], script), come).expect(0, &[]);
+    let diff = stage.ringfence(["diff", "--stat"]).run().expect(0, &[]).text();
+    assert!(diff.contains("d/plain") && !diff.contains("later") && !diff.contains("pipe"), "{diff}");
+    stage.ringfence(["apply"]).run();
+    assert!(stage.read("a.txt").is_none(), "the host has removed it since");
+    assert_eq!(stage.read("d/later.txt").as_deref(), Some("later\n"));
+    // The twin: where the host has it, it is changed.
+    stage.write("a.txt", "one\n");
+    run(&stage, &["--source", "copy"], "echo two >> a.txt").stdin("").run().expect(0, &[]);
+    stage.ringfence(["apply"]).run().expect(0, &[]);
+    assert_eq!(stage.read("a.txt").as_deref(), Some("one\ntwo\n"));
 }

@@ -14,8 +14,8 @@ use super::native::deny;
 use crate::guarantee::Guarantee;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
-use crate::workspace::copy::{Manifest, copy};
-use crate::workspace::layer::{Held, Life, Lower, PrivateLayer};
+use crate::workspace::copy::{Manifest, Owners, copy};
+use crate::workspace::layer::{Held, Life, Lower, PrivateLayer, ShownCopy};
 
 /// A copy that is ready to be worked in.
 #[derive(Debug)]
@@ -26,7 +26,13 @@ pub(super) struct Copied {
 }
 
 /// Copies the workspace `root` to the empty folder `to`, without what `policy` denies and without the state folder.
-pub(super) fn make(policy: &ResolvedPolicy, root: &Path, state: &StateFolder, to: &Path) -> Result<Copied, StartError> {
+pub(super) fn make(
+    policy: &ResolvedPolicy,
+    root: &Path,
+    state: &StateFolder,
+    to: &Path,
+    owners: Owners,
+) -> Result<Copied, StartError> {
     let rules = &policy.fs.deny;
     let mut absent: BTreeSet<PathBuf> = deny::find(root, rules, Some(state))?.into_iter().collect();
     absent.extend(state_below(root, state)?);
@@ -35,7 +41,7 @@ pub(super) fn make(policy: &ResolvedPolicy, root: &Path, state: &StateFolder, to
     // By name once more: what came since it was looked for is not copied either.
     let is_denied = |path: &Path, kind| absent.contains(path) || deny::denies(rules, path, kind);
     let most = policy.fs.size.value.get();
-    let manifest = copy(from.as_fd(), folder.as_fd(), most, is_denied)?;
+    let manifest = copy(from.as_fd(), folder.as_fd(), most, owners, is_denied)?;
     let left_out = manifest.left_out().to_vec();
     let lower = Lower::new(from, root.to_owned(), left_out, Vec::new()).map_err(looked_at)?;
     Ok(Copied { folder, lower: Arc::new(lower), manifest: Arc::new(manifest) })
@@ -67,9 +73,9 @@ impl Copied {
         self.folder.as_fd()
     }
 
-    /// What was copied.
-    pub(super) fn into_manifest(self) -> Arc<Manifest> {
-        self.manifest
+    /// What programs see in the place of the workspace. It lies in `scratch`.
+    pub(super) fn into_shown(self, scratch: Scratch) -> ShownCopy {
+        ShownCopy { folder: self.folder, manifest: self.manifest, lies_in: scratch }
     }
 
     /// The layer that is compared with the workspace at the end. The copy lies in `scratch`.

@@ -18,7 +18,7 @@ use crate::backend::denied;
 use crate::run_id::{NoRandomness, RunId};
 use crate::scratch::{Scratch, ScratchError};
 use crate::state::StateFolder;
-use crate::workspace::copy::{CopyError, Kind, copy};
+use crate::workspace::copy::{CopyError, Kind, Owners, copy};
 
 /// The instructions.
 pub(super) const INSTRUCTIONS: &str = "Dockerfile";
@@ -137,7 +137,7 @@ pub(super) fn make(
     scratch.make_folder("context")?;
     let copied = scratch.path().join("context");
     let to = open(&copied).map_err(|errno| ContextError::Write(errno.into()))?;
-    copy(from.as_fd(), to.as_fd(), MOST_BYTES, is_left_out)?;
+    copy(from.as_fd(), to.as_fd(), MOST_BYTES, Owners::Ours, is_left_out)?;
     let Some(instructions) = read_document(&to, INSTRUCTIONS)? else {
         return Err(ContextError::NoInstructions(folder.to_owned()));
     };

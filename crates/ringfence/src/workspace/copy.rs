@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
 
 use super::change::{Moment, Stamp};
 use super::node::{kind_of, link_target, open_file, open_folder, stamp_of, stat_of};
@@ -185,12 +186,22 @@ impl Manifest {
     }
 }
 
+/// Whose the files of a copy are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owners {
+    /// Whoever copies them.
+    Ours,
+    /// Whose they were. Behind a wall that maps one owner to the program, those of others then are as closed as they were.
+    Kept,
+}
+
 /// Copies all below `from` to the empty folder `to`, at most `most_bytes` of contents, holes included. What `is_denied` says
 /// yes to is left out, with all in it, and so is what may not be read and what is neither file, link nor folder.
 pub(crate) fn copy(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
     most_bytes: u64,
+    owners: Owners,
     is_denied: impl Fn(&Path, Kind) -> bool,
 ) -> Result<Manifest, CopyError> {
     let began = Moment::now();
@@ -200,6 +211,7 @@ pub(crate) fn copy(
         from,
         to,
         most_bytes,
+        owners,
         manifest: Manifest {
             places: HashMap::new(),
             left_out: Vec::new(),
@@ -227,6 +239,7 @@ struct Copier<'a> {
     from: BorrowedFd<'a>,
     to: BorrowedFd<'a>,
     most_bytes: u64,
+    owners: Owners,
     manifest: Manifest,
     /// Folders of the copy, outermost first. They get their permissions when all is in them.
     folders: Vec<(PathBuf, Stat)>,
@@ -316,7 +329,7 @@ impl Copier<'_> {
                 // A second write in the same tick of the clock would leave the same times.
                 FileType::RegularFile if is_of_this_tick(&stat, now) => Done::Moved,
                 FileType::RegularFile => self.copy_file(from, to, name, &stat, &path)?,
-                FileType::Symlink => copy_link(from, to, name, &stat, &path)?,
+                FileType::Symlink => self.copy_link(from, to, name, &stat, &path)?,
                 FileType::Fifo
                 | FileType::Socket
                 | FileType::CharacterDevice
@@ -376,8 +389,36 @@ impl Copier<'_> {
             rustix::fs::unlinkat(to, name, AtFlags::empty()).map_err(at("remove half a copy of", path))?;
             return Ok(Done::Moved);
         }
+        self.own(&made, stat).map_err(at("give an owner to the copy of", path))?;
         give(&made, stat, FILE_MODE).map_err(at("give permissions to the copy of", path))?;
         rustix::fs::fstat(&made).map(Done::Copied).map_err(at("look at the copy of", path))
+    }
+
+    fn copy_link(
+        &self,
+        from: &OwnedFd,
+        to: &OwnedFd,
+        name: &OsStr,
+        stat: &Stat,
+        path: &Path,
+    ) -> Result<Done, CopyError> {
+        let target = match link_target(from, name) {
+            Ok(target) => target,
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(Done::Moved),
+            Err(errno) => return Err(at("read the link", path)(errno)),
+        };
+        let now = stat_of(from, name).map_err(at("look at", path))?;
+        if now.map(|now| stamp_of(&now)) != Some(stamp_of(stat)) {
+            return Ok(Done::Moved);
+        }
+        rustix::fs::symlinkat(&target, to, name).map_err(at("make a copy of the link", path))?;
+        if self.owners == Owners::Kept {
+            let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+            let given = rustix::fs::chownat(to, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW);
+            given.map_err(at("give an owner to the copy of", path))?;
+        }
+        let made = rustix::fs::statat(to, name, AtFlags::SYMLINK_NOFOLLOW);
+        made.map(Done::Copied).map_err(at("look at the copy of", path))
     }
 
     /// Gives the folders of the copy their permissions and times, innermost first.
@@ -385,9 +426,20 @@ impl Copier<'_> {
         // One that is in another was made after it.
         for (path, stat) in self.folders.iter().rev() {
             let folder = open_folder(self.to, path).map_err(at("open the copy of the folder", path))?;
+            self.own(&folder, stat).map_err(at("give an owner to the copy of", path))?;
             give(&folder, stat, FOLDER_MODE).map_err(at("give permissions to the copy of", path))?;
         }
         Ok(())
+    }
+
+    /// Gives a copy to whom `stat` names, if it is to be theirs. Before its permissions: those go with a change of owner.
+    fn own(&self, node: impl AsFd, stat: &Stat) -> rustix::io::Result<()> {
+        match self.owners {
+            Owners::Ours => Ok(()),
+            Owners::Kept => {
+                rustix::fs::fchown(node, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))
+            }
+        }
     }
 }
 
@@ -404,21 +456,6 @@ enum Done {
     Moved,
     /// It may not be read.
     Closed,
-}
-
-fn copy_link(from: &OwnedFd, to: &OwnedFd, name: &OsStr, stat: &Stat, path: &Path) -> Result<Done, CopyError> {
-    let target = match link_target(from, name) {
-        Ok(target) => target,
-        Err(Errno::INVAL | Errno::NOENT) => return Ok(Done::Moved),
-        Err(errno) => return Err(at("read the link", path)(errno)),
-    };
-    let now = stat_of(from, name).map_err(at("look at", path))?;
-    if now.map(|now| stamp_of(&now)) != Some(stamp_of(stat)) {
-        return Ok(Done::Moved);
-    }
-    rustix::fs::symlinkat(&target, to, name).map_err(at("make a copy of the link", path))?;
-    let made = rustix::fs::statat(to, name, AtFlags::SYMLINK_NOFOLLOW);
-    made.map(Done::Copied).map_err(at("look at the copy of", path))
 }
 
 /// Times and permissions of `stat`, of which `mask` is let through.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{Dir, Mode, OFlags};
 
 use super::copy::Manifest;
+use crate::scratch::Scratch;
 
 /// Where all layers of overlay are: nothing of the host's own.
 const TMPFS: u64 = 0x0102_1994;
@@ -22,8 +23,16 @@ pub struct Lower {
     owner: (u32, u32),
     absent: Vec<PathBuf>,
     made: Vec<PathBuf>,
-    /// What was copied, when a copy was shown in its place.
-    copied: Option<Arc<Manifest>>,
+    copied: Option<ShownCopy>,
+}
+
+/// A copy that programs see in the place of the workspace.
+#[derive(Debug)]
+pub(crate) struct ShownCopy {
+    pub(crate) folder: OwnedFd,
+    pub(crate) manifest: Arc<Manifest>,
+    /// With it, all of the copy is removed.
+    pub(crate) lies_in: Scratch,
 }
 
 /// Whether somebody may still write to a layer.
@@ -77,13 +86,18 @@ impl Lower {
     }
 
     /// The same, when what a program sees below the layer is a copy of it.
-    pub(crate) fn shown_as(self, copied: Option<Arc<Manifest>>) -> Self {
+    pub(crate) fn shown_as(self, copied: Option<ShownCopy>) -> Self {
         Self { copied, ..self }
     }
 
-    /// What was copied, when a copy was shown in its place.
+    /// What was copied, when a copy is shown in its place.
     pub(super) fn copied(&self) -> Option<&Manifest> {
-        self.copied.as_deref()
+        self.copied.as_ref().map(|copied| &*copied.manifest)
+    }
+
+    /// What a program sees below the layer.
+    pub(super) fn shown(&self) -> BorrowedFd<'_> {
+        self.copied.as_ref().map_or(self.folder.as_fd(), |copied| copied.folder.as_fd())
     }
 
     /// The folder.

@@ -1,4 +1,4 @@
-//! What the host's workspace has where programs behind a wall changed nothing, so that it can be brought back to them. What they
+//! What the host's workspace, or the copy that is shown in its place, has where programs behind a wall changed nothing, so that it can be brought back to them. What they
 //! could not see there, they do not get by this way either.
 
 use std::io;
@@ -33,7 +33,7 @@ impl<'a> Untouched<'a> {
 
     fn look(&mut self, place: &Place) -> io::Result<Option<Node>> {
         let parent = place.as_path().parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = match hold(self.lower.folder(), parent.unwrap_or_else(|| Path::new("."))) {
+        let parent = match hold(self.lower.shown(), parent.unwrap_or_else(|| Path::new("."))) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             parent => parent?,
         };

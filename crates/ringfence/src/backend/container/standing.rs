@@ -31,6 +31,7 @@ use crate::run_id::RunId;
 use crate::scratch::Scratch;
 use crate::waiting::waiting;
 use crate::way_out::WayOut;
+use crate::workspace::copy::Owners;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::mirror::nodes;
 
@@ -231,7 +232,7 @@ fn fill_from(containers: &Containers, plan: &Plan, way: Way) -> Result<Option<Fi
     let scratch = Scratch::create(&containers.state, &unique)?;
     scratch.make_folder(COPY)?;
     let to = scratch.path().join(COPY);
-    let copied = waiting(|| copied::make(plan.policy(), plan.workspace(), &containers.state, &to))?;
+    let copied = waiting(|| copied::make(plan.policy(), plan.workspace(), &containers.state, &to, Owners::Ours))?;
     Ok(Some(Filling { copied, scratch }))
 }
 

@@ -27,6 +27,7 @@ use crate::request::WorkspaceAt;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
 use crate::waiting::waiting;
+use crate::workspace::copy::Owners;
 
 /// Folders of a run that can be written, below its scratch folder.
 const HOME: &str = ".home";
@@ -169,7 +170,7 @@ fn prepare(plan: &Plan, state: &StateFolder) -> Result<Sandbox, StartError> {
                            place: leave out `--at same`, or choose `--mode read-only`";
                 return Err(refuse(why.to_owned()));
             }
-            let copied = waiting(|| copied::make(plan.policy(), plan.workspace(), state, &own))?;
+            let copied = waiting(|| copied::make(plan.policy(), plan.workspace(), state, &own, Owners::Ours))?;
             // One of the workspace's own is executed as it is in the copy.
             if let Ok(below) = program.file.strip_prefix(plan.workspace()) {
                 program.file = own.join(below);

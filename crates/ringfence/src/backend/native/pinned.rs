@@ -3,14 +3,17 @@
 //! Between a look and a mount somebody who may write on the way can put a link to something else there. So what is checked is
 //! held open, and what is mounted must be what is held.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use ringfence_linux::wall::Source;
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::process::{Gid, Uid};
 
 use super::view::Seen;
+use crate::workspace::copy::Owners;
 
 /// Something of the host, held.
 #[derive(Debug)]
@@ -58,6 +61,16 @@ impl Pinned {
     /// Who owns it.
     pub(super) fn owner(&self) -> (u32, u32) {
         (self.stat.st_uid, self.stat.st_gid)
+    }
+
+    /// Gives the folder `to`, which is private to us, its permissions and, where owners are kept, its owner.
+    pub(super) fn lend_looks(&self, to: &Path, owners: Owners) -> io::Result<()> {
+        let to = File::open(to)?;
+        if owners == Owners::Kept {
+            let (user, group) = (Uid::from_raw(self.stat.st_uid), Gid::from_raw(self.stat.st_gid));
+            rustix::fs::fchown(&to, Some(user), Some(group))?;
+        }
+        Ok(rustix::fs::fchmod(to, Mode::from_raw_mode(self.stat.st_mode & 0o1777))?)
     }
 
     /// Which one it is.

@@ -15,8 +15,8 @@ use crate::run_id::RunId;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
 use crate::waiting::waiting;
-use crate::workspace::copy::Manifest;
-use crate::workspace::layer::Lower;
+use crate::workspace::copy::Owners;
+use crate::workspace::layer::{Lower, ShownCopy};
 
 /// Of a copy of the workspace, below its scratch folder.
 const COPY: &str = "workspace";
@@ -26,7 +26,7 @@ pub(in crate::backend) struct Workspace {
     pub(in crate::backend) entry: Entry,
     /// When its changes are kept.
     pub(in crate::backend) reviewed: Option<Reviewed>,
-    /// Where the copy lies that is shown in its place. It has to stay for as long as anything sees it.
+    /// When they are not, where the copy lies that is shown in its place. It has to stay for as long as anything sees it.
     pub(in crate::backend) copy: Option<Scratch>,
 }
 
@@ -45,9 +45,9 @@ pub(in crate::backend) fn workspace(
     }
     no_mounts_below(workspace, "the workspace")?;
     let folder = pin(workspace)?;
-    let Shown { source, denied, copied, copy } = match policy.fs.source.value {
+    let Shown { source, denied, copied } = match policy.fs.source.value {
         WorkspaceSource::Live => live(scene, &folder, identity, state, trees)?,
-        WorkspaceSource::Copy => copied_once(scene, identity, state, trees)?,
+        WorkspaceSource::Copy => copied_once(scene, &folder, identity, state, trees)?,
     };
     let access = match mode {
         // What goes straight to the host is taken there when the program has ended: no mount can keep what is protected
@@ -56,12 +56,12 @@ pub(in crate::backend) fn workspace(
         // Not a bind: a socket of a host's service in it would answer.
         WorkspaceMode::ReadOnly | WorkspaceMode::Ephemeral => Access::ReadOnly,
     };
-    let (written, reviewed) = match access {
-        Access::ReadWrite => (Written::Kept, Some(Reviewed { folder, absent: denied.clone(), copied: copied.clone() })),
-        Access::ReadOnly => (Written::Forgotten, None),
-    };
     // A copy was made without them.
-    let absent = if copied.is_some() { Vec::new() } else { denied };
+    let absent = if copied.is_some() { Vec::new() } else { denied.clone() };
+    let (written, reviewed, copy) = match access {
+        Access::ReadWrite => (Written::Kept, Some(Reviewed { folder, absent: denied, copied }), None),
+        Access::ReadOnly => (Written::Forgotten, None, copied.map(|copied| copied.lies_in)),
+    };
     Ok(Workspace { entry: Entry::CopyOnWrite { source, at: at.to_owned(), absent, access, written }, reviewed, copy })
 }
 
@@ -70,8 +70,7 @@ struct Shown {
     source: Source,
     /// What is not seen of it.
     denied: Vec<PathBuf>,
-    copied: Option<Arc<Manifest>>,
-    copy: Option<Scratch>,
+    copied: Option<ShownCopy>,
 }
 
 /// The host's own folder.
@@ -87,12 +86,13 @@ fn live(
     // The ledger is outside, also when it lies below the workspace.
     denied.extend(state_below(scene.workspace, state, &denied)?);
     trees.add_live(folder, None, &denied)?;
-    Ok(Shown { source, denied, copied: None, copy: None })
+    Ok(Shown { source, denied, copied: None })
 }
 
 /// A copy that is made now: what comes to the host's folder later does not come to it.
 fn copied_once(
     scene: Scene<'_>,
+    folder: &Pinned,
     identity: Identity,
     state: &StateFolder,
     trees: &mut Trees,
@@ -102,17 +102,20 @@ fn copied_once(
     let copy = Scratch::create(state, &unique)?;
     copy.make_folder(COPY)?;
     let to = copy.path().join(COPY).canonicalize().map_err(|error| wall_error("find the copy", &error))?;
-    let manifest = waiting(|| copied::make(scene.policy, scene.workspace, state, &to))?.into_manifest();
+    // Root reads what the workspace's owner may not, and programs behind its walls are that owner.
+    let owners = if rustix::process::geteuid().is_root() { Owners::Kept } else { Owners::Ours };
+    let copied = waiting(|| copied::make(scene.policy, scene.workspace, state, &to, owners))?.into_shown(copy);
+    folder.lend_looks(&to, owners).map_err(|error| wall_error("give an owner to the copy", &error))?;
     let source = source(&pin(&to)?, identity, trees)?;
-    let denied = manifest.left_out().to_vec();
-    Ok(Shown { source, denied, copied: Some(manifest), copy: Some(copy) })
+    let denied = copied.manifest.left_out().to_vec();
+    Ok(Shown { source, denied, copied: Some(copied) })
 }
 
 /// A workspace whose changes are kept.
 pub(in crate::backend) struct Reviewed {
     folder: Pinned,
     absent: Vec<PathBuf>,
-    copied: Option<Arc<Manifest>>,
+    copied: Option<ShownCopy>,
 }
 
 impl Reviewed {

@@ -53,7 +53,7 @@ impl Made {
     fn try_begin(&mut self, most: u64, denied: &[&str]) -> Result<(), CopyError> {
         let (from, to) = (File::open(self.work("")).unwrap(), File::open(self.copy("")).unwrap());
         let is_denied = |path: &Path, _| denied.iter().any(|denied| Path::new(denied) == path);
-        self.copied = Some(copy(from.as_fd(), to.as_fd(), most, is_denied)?);
+        self.copied = Some(copy(from.as_fd(), to.as_fd(), most, Owners::Ours, is_denied)?);
         Ok(())
     }
 
@@ -332,7 +332,7 @@ fn f03_a_folder_that_is_exchanged_for_a_link_leads_nowhere() {
         for round in 0..100 {
             let to = made.home.path().join(format!("to{round}"));
             fs::create_dir(&to).unwrap();
-            let copied = copy(work.as_fd(), File::open(&to).unwrap().as_fd(), PLENTY, |_, _| false);
+            let copied = copy(work.as_fd(), File::open(&to).unwrap().as_fd(), PLENTY, Owners::Ours, |_, _| false);
             if let Err(error) = copied {
                 assert!(matches!(error, CopyError::Moving { .. }), "{error:?}");
             }
@@ -378,7 +378,7 @@ fn a_file_that_is_written_meanwhile_is_copied_whole_or_refused() {
             let to = made.home.path().join(format!("to{round}"));
             fs::create_dir(&to).unwrap();
             let from = File::open(made.work("")).unwrap();
-            match copy(from.as_fd(), File::open(&to).unwrap().as_fd(), PLENTY, |_, _| false) {
+            match copy(from.as_fd(), File::open(&to).unwrap().as_fd(), PLENTY, Owners::Ours, |_, _| false) {
                 Ok(copied) => {
                     let is_it = || {
                         let stat = rustix::fs::stat(made.work("file")).unwrap();

@@ -87,7 +87,9 @@ impl Harvest<'_> {
         path: &Path,
     ) -> Result<Before, HarvestError> {
         let (Some(lower), Some(below)) = (lower, below) else { return Ok(Before::Nothing) };
-        let stamp = stamp_of(below);
+        // What is compared with the host's, when changes are taken there, is the host's own.
+        let Some(on_host) = self.on_host(below, path)? else { return Ok(Before::Unknown) };
+        let stamp = stamp_of(&on_host);
         if self.is_unknown(path, stamp) {
             return Ok(Before::Unknown);
         }
@@ -106,7 +108,7 @@ impl Harvest<'_> {
             }
             FileType::Unknown => return Err(HarvestError::NotUnderstood { place: path.to_owned(), mark: "its type" }),
         };
-        Ok(Before::Was(Was { kind, mode: below.st_mode & 0o7777, stamp }))
+        Ok(Before::Was(Was { kind, mode: on_host.st_mode & 0o7777, stamp }))
     }
 
     /// Keeps the contents of a file of the workspace, if they are small and may be read.

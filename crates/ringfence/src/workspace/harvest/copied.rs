@@ -4,12 +4,13 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
 
-use super::error::marks_of;
+use super::error::{at, marks_of};
 use super::{Harvest, HarvestError};
 use crate::workspace::change::Stamp;
 use crate::workspace::copy::Manifest;
-use crate::workspace::node::kind_of;
+use crate::workspace::node::{hold, kind_of};
 use crate::workspace::overlay::Marks;
 
 impl Harvest<'_> {
@@ -45,7 +46,7 @@ impl Harvest<'_> {
 
     /// The permissions with which the program found what is `below` in the workspace.
     pub(super) fn old_mode(&self, path: &Path, below: &Stat) -> u32 {
-        self.shown().and_then(|copied| copied.mode(path)).unwrap_or(below.st_mode & 0o7777)
+        self.copied.and_then(|copied| copied.mode(path)).unwrap_or(below.st_mode & 0o7777)
     }
 
     /// Whether the host changed what is at `path` of the workspace since the program could see it.
@@ -53,6 +54,19 @@ impl Harvest<'_> {
         match self.shown() {
             Some(copied) => copied.is_changed_on_the_host(path, stamp),
             None => stamp.changed >= self.bounds.began,
+        }
+    }
+
+    /// What the host has of what the program found at `path` and was `below`: the same, but where a copy was shown in its place. Nothing
+    /// where the host has removed it since.
+    pub(super) fn on_host(&self, below: &Stat, path: &Path) -> Result<Option<Stat>, HarvestError> {
+        if self.lower.copied().is_none() {
+            return Ok(Some(*below));
+        }
+        match hold(self.lower.folder(), path) {
+            Ok(held) => rustix::fs::fstat(&held).map(Some).map_err(at("look at the host's", path)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => Ok(None),
+            Err(errno) => Err(at("look at the host's", path)(errno)),
         }
     }
 

@@ -167,7 +167,7 @@ impl Harvest<'_> {
         let lower = match folder.lower {
             Beneath::Nothing | Beneath::Lost => None,
             // Held, and not opened: what is below may be looked at where it may not be read.
-            Beneath::Beside | Beneath::Hidden => match hold(self.lower.folder(), path) {
+            Beneath::Beside | Beneath::Hidden => match hold(self.lower.shown(), path) {
                 Ok(lower) => {
                     closed = folder.lower == Beneath::Hidden && stat_of(&lower, OsStr::new(".")).is_err();
                     (!closed).then_some(lower)
@@ -338,7 +338,8 @@ impl Harvest<'_> {
     /// Whether a folder with something denied in it cannot be entered behind the wall: it was taken away as a whole, and nobody
     /// there could have removed it.
     fn is_taken_away_whole(&self, below: &Stat, path: &Path) -> bool {
-        self.lower.holds_absent(path)
+        self.lower.copied().is_none()
+            && self.lower.holds_absent(path)
             && kind_of(below) == FileType::Directory
             && is_closed_inside(below, self.lower.owner())
     }

@@ -19,7 +19,7 @@ use crate::run_id::RunId;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
 use crate::workspace::change::{self, Before, Change, Moment, WasKind};
-use crate::workspace::copy::{Manifest, copy};
+use crate::workspace::copy::{Manifest, Owners, copy};
 use crate::workspace::harvest::{Bounds, harvest};
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::objects::{ObjectId, Objects};
@@ -72,7 +72,7 @@ impl Made {
     fn begin(&mut self, denied: &[&str]) {
         let (from, to) = (File::open(self.work("")).unwrap(), File::open(self.copy("")).unwrap());
         let is_denied = |path: &Path, _| denied.iter().any(|denied| Path::new(denied) == path);
-        self.manifest = Some(copy(from.as_fd(), to.as_fd(), PLENTY, is_denied).unwrap());
+        self.manifest = Some(copy(from.as_fd(), to.as_fd(), PLENTY, Owners::Ours, is_denied).unwrap());
         let mut guest = Workspace::new(self.inside("").as_os_str()).unwrap();
         for batch in nodes(to.as_fd()) {
             let frame = encode(&FarOrder::Make(batch.unwrap()), MOST_FAR_REPORT).unwrap();

@@ -376,7 +376,14 @@ impl Bringing for Paper {
         let (lower, upper) = (folder(&from), folder(&to));
         let manifest = {
             use std::os::fd::AsFd;
-            crate::workspace::copy::copy(lower.as_fd(), upper.as_fd(), 1 << 20, |_, _| false).unwrap()
+            crate::workspace::copy::copy(
+                lower.as_fd(),
+                upper.as_fd(),
+                1 << 20,
+                crate::workspace::copy::Owners::Ours,
+                |_, _| false,
+            )
+            .unwrap()
         };
         let lower = Lower::new(lower, from, Vec::new(), Vec::new())?;
         Ok(PrivateLayer::copy(upper, lower, manifest, scratch, Life::Over))
