@@ -195,6 +195,18 @@ impl Walk<'_, '_> {
                 if first.as_ref().is_some_and(|(held, _)| {
                     self.is_kept_by_the_project(held) && held.texts.iter().all(|text| text.known_start().contains('/'))
                 }) => {}
+            // Mathematics: told when something else is taken from it.
+            RoleAct::LoadsLibrary
+                if first.as_ref().is_some_and(|(held, _)| {
+                    !held.texts.is_empty()
+                        && held
+                            .texts
+                            .iter()
+                            .all(|text| matches!(text.as_known(), Some("libm.so" | "libm.so.6" | "libm.dylib")))
+                }) =>
+            {
+                result.add_name(super::member::RECKONS);
+            }
             RoleAct::LoadsLibrary => {
                 self.tell(given.span, Fact::Privilege { privilege: Privilege::ForeignCode });
             }

@@ -291,6 +291,12 @@ impl Walk<'_, '_> {
         if let (Some("then"), Some(receiver)) = (method, &given.receiver) {
             return self.then(receiver, given, result);
         }
+        if let (Some("catch" | "finally"), Some(receiver)) = (method, &given.receiver)
+            && self.language != Language::Python
+        {
+            // Where nothing goes wrong, it is what was promised.
+            result = Value::clone(receiver).or(&result);
+        }
         self.callbacks(given, || {
             let gives = Value { functions: Few::default(), ..result.clone() };
             match &given.receiver {

@@ -53,6 +53,20 @@ impl Walk<'_, '_> {
     pub(super) fn applied(&mut self, given: &Given) {
         let book = self.book;
         let is_acting = |arg: &Held| arg.names.iter().any(|name| book.roles(name).is_some_and(act::acts));
+        // `put((os.system, line))`: whoever takes it out again calls it.
+        for task in given.all() {
+            let Some([function, args @ ..]) = task.items.as_ref().map(|items| items.as_slice()) else { continue };
+            if is_acting(function) && args.iter().any(|arg| !arg.texts.is_empty() || arg.items.is_some()) {
+                let args: Vec<Held> = match args {
+                    [list] if list.texts.is_empty() => {
+                        list.items.as_ref().map(|items| (**items).clone()).unwrap_or_default()
+                    }
+                    args => args.to_vec(),
+                };
+                let places = args.iter().map(|_| Place { span: given.span, literal: None }).collect();
+                self.called(function, None, &Given { args, places, span: given.span, ..Given::default() });
+            }
+        }
         if !given.all().any(is_acting) {
             return;
         }

@@ -175,7 +175,10 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
         "str.lower" | "str.upper" | "str.swapcase" | "str.strip" | "bytes.decode" | "str.encode" => {
             method(first?, name.rsplit('.').next()?, args.get(1..)?)?
         }
-        "shlex.split" => split(text?, None, true),
+        "shlex.split" => match text {
+            Some(text) => split(text, None, true),
+            None => split_each(&first?.texts)?,
+        },
         "shlex.join" => joined(first?, " ")?,
         "os.path.join" | "path.join" | "path.resolve" | "posixpath.join" | "path.posix.join" => {
             return Some(path(args));
@@ -193,7 +196,7 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
         | "os.path.expanduser" | "os.path.abspath" | "os.path.realpath" | "os.path.normpath" | "path.normalize"
         | "bytes" | "bytearray" | "memoryview" | "compile" | "textwrap.dedent" | "JSON.stringify" | "fileURLToPath"
         | "url.fileURLToPath" | "URL" | "url.URL" | "Promise.resolve" | "Object.freeze" | "functools.reduce"
-        | "iter" | "String.raw" | "Object" => (**first?).clone(),
+        | "iter" | "staticmethod" | "classmethod" | "String.raw" | "Object" => (**first?).clone(),
         _ => return None,
     };
     let nothing = Value::default();
@@ -389,6 +392,18 @@ fn split(text: &str, by: Option<&str>, plain: bool) -> Value {
         None => vec![Rc::new(Value::text(Text::hole(Hole::Value)))],
     };
     Value::list(words)
+}
+
+/// The words of one of several lines: each word is one of those at its place.
+fn split_each(lines: &super::few::Few<Text>) -> Option<Value> {
+    let lines: Vec<Vec<String>> = lines.iter().map(|line| line.as_known().map(words)).collect::<Option<_>>()?;
+    let longest = lines.iter().map(Vec::len).max()?.min(ITEMS);
+    let at = |place: usize| {
+        let mut all = lines.iter().filter_map(|line| line.get(place)).map(|word| Value::known(word.as_str()));
+        let first = all.next().unwrap_or_default();
+        Rc::new(all.fold(first, |either, word| either.or(&word)))
+    };
+    Some(Value::list((0..longest).map(at).collect()))
 }
 
 /// Words by spaces, with quotes understood.

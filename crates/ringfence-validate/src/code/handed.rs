@@ -3,6 +3,7 @@
 //! A function that acts leaves its name on everything that is made of it, as data does of which a value is made. When such a thing is
 //! called, it may be that function; an attribute of such a thing may be an attribute of the module that it was made of.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::act;
@@ -70,6 +71,17 @@ impl Walk<'_, '_> {
         } else {
             self.member_like(value, key, span)
         }
+    }
+
+    /// `sys.modules[name] = module`, as whoever loads a plug-in from a file has to: a module that was made for it, or something under a name
+    /// that none of the language's own modules has.
+    pub(super) fn is_put_among_modules(&self, base: &str, keys: &[Cow<'_, str>], key: &Value, value: &Value) -> bool {
+        let taken = |key: &str| self.book.about(key).is_some() || self.imported.contains(key);
+        let begins = key.texts.iter().any(|text| !text.known_start().is_empty());
+        let made = value.has("importlib.util.module_from_spec()") || value.has("types.ModuleType()");
+        base == "sys.modules"
+            && !keys.iter().any(|key| taken(key))
+            && (!keys.is_empty() || (made && (begins || value.has("importlib.util.module_from_spec()"))))
     }
 
     /// One item of something that is gone through; an object of the program may say itself what it gives.

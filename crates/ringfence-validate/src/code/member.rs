@@ -10,7 +10,7 @@ use super::tree::{Expr, Kind};
 use super::value::{ANY_KEY, Held, Making, Value};
 use super::walk::Walk;
 use super::{act, fold};
-use crate::analysis::{Fact, Flow, Trick};
+use crate::analysis::{Fact, Flow, Privilege, Trick};
 use crate::language::Language;
 use crate::span::Span;
 use crate::text::{Hole, Text};
@@ -25,6 +25,12 @@ const MAKER: &str = "(constructor)";
 const MADE: &str = "Function()()";
 /// The address of a file, made of its path.
 const FILE_URL: &str = "(file-url)";
+/// Where something was raised.
+const RAISED_IN: &str = "(raised in)";
+/// A library of native code that only reckons, and what it can do; by the same handle, everything else can be had.
+pub(super) const RECKONS: &str = "(reckons)";
+const SUMS: &str = " acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma \
+    fmax fmin fmod hypot ldexp lgamma log log10 log1p log2 nearbyint pow remainder rint round sin sinh sqrt tan tanh tgamma trunc ";
 /// A function that belongs to a text or a list.
 const METHOD: &str = "(method)";
 
@@ -103,6 +109,12 @@ impl Walk<'_, '_> {
             return self.index_of(value, &Value::known(attribute), span);
         }
         let mut found = Value::default();
+        if value.has(RECKONS)
+            && !SUMS.contains(&format!(" {} ", attribute.trim_end_matches('f')))
+            && !SUMS.contains(&format!(" {attribute} "))
+        {
+            self.tell(span, Fact::Privilege { privilege: Privilege::ForeignCode });
+        }
         self.inner_parts(value, attribute, span, &mut found);
         let behind = self.book.module_behind(attribute);
         for name in &value.names {
@@ -124,6 +136,9 @@ impl Walk<'_, '_> {
                 Cow::Borrowed(name)
             } else if globals {
                 Cow::Borrowed(attribute)
+            } else if attribute == "modules" && name.ends_with(".sys") {
+                // A module of the library that has imported it.
+                Cow::Borrowed("sys.modules")
             } else {
                 Cow::Owned(format!("{name}.{attribute}"))
             };
@@ -148,6 +163,9 @@ impl Walk<'_, '_> {
                 found.texts.push(Text::known(&**name));
             }
             if &**name == FILE_URL && matches!(attribute, "href" | "pathname") {
+                found.texts.clone_from(&value.texts);
+            }
+            if &**name == "open()" && attribute == "name" {
                 found.texts.clone_from(&value.texts);
             }
             if &**name == "pathlib.Path()" && attribute == "path" {
@@ -257,6 +275,9 @@ impl Walk<'_, '_> {
             }
             // The classes that a program makes of its own, or of a library's.
             "__subclasses__" if !value.has(CLASS) && !value.has("type()") && self.is_a_class_of_ours(value) => {}
+            "tb_frame" => found.add_name(RAISED_IN),
+            // What a function held that failed is shown every day; what can be reached by it is what `globals()` leads to.
+            "f_locals" if value.has(RAISED_IN) => found.add_name("globals()"),
             _ if self.book.is_inner(attribute) => {
                 self.trick(Trick::InnerParts, span);
                 if attribute.contains("globals") || attribute.contains("builtins") || attribute == "f_locals" {
@@ -332,11 +353,16 @@ impl Walk<'_, '_> {
             }
         }
         if value.fields.is_some() {
-            for read in ["__getitem__", "__missing__"].into_iter().filter_map(|name| value.field(name)) {
+            for read in
+                ["__getitem__", "__missing__", "__class_getitem__"].into_iter().filter_map(|name| value.field(name))
+            {
                 let given = Given { args: vec![Rc::new(key.clone())], span, ..Given::default() };
                 let gives = self.called(&read, None, &given);
                 found = found.or(&gives);
             }
+        }
+        if unknown && value.has(RECKONS) {
+            self.tell(span, Fact::Privilege { privilege: Privilege::ForeignCode });
         }
         if unknown && value.names.iter().any(|name| self.book.is_guarded(name) || &**name == ABOVE) {
             self.trick(Trick::ByBuiltName, span);

@@ -12,7 +12,8 @@ use super::scope::{Home, Of, joined};
 use super::tree::{Class, Function, How, Param, Pattern, Statement, Takes};
 use super::value::{Field, Held, Learned, Value};
 use super::walk::Walk;
-use crate::analysis::Origin;
+use crate::analysis::{Origin, Trick};
+use crate::span::Span;
 use crate::text::{Hole, Text};
 
 /// Statements of a function that is followed for one call alone.
@@ -70,10 +71,16 @@ impl Walk<'_, '_> {
         }
         known.origin = Some(self.origin);
         (known.home, known.defaults) = (home, defaults);
-        if known.walked != self.pass {
+        let walked = known.walked == self.pass;
+        if !walked || self.is_alone() {
             self.waiting.push((home.depth, function.number));
         }
         Rc::new(Value { functions: Few::one(function.number), ..Value::default() })
+    }
+
+    /// Whether a call is followed with just its own arguments: a function that is made there holds what that call was given.
+    fn is_alone(&self) -> bool {
+        self.inside.last().and_then(|around| self.functions.get(around)).is_some_and(|known| known.is_alone)
     }
 
     /// Walks over the bodies that wait for the end of this scope, the last first: callers mostly stand below what they call.
@@ -81,7 +88,8 @@ impl Walk<'_, '_> {
         let depth = self.scopes.depth();
         while let Some((home, number)) = self.waiting.pop_if(|(home, _)| *home >= depth) {
             debug_assert!(home == depth, "a scope was left before its functions were walked over");
-            if self.functions.get(&number).is_some_and(|known| known.walked != self.pass) {
+            let alone = self.is_alone();
+            if self.functions.get(&number).is_some_and(|known| known.walked != self.pass || alone) {
                 self.walk_body(number, None);
             }
         }
@@ -316,6 +324,13 @@ impl Walk<'_, '_> {
         let mut made = Vec::new();
         for (name, held) in &fields {
             self.scopes.set_attribute(name, held);
+            let runs = |role: &super::role::Role| role.act.runs_what_it_is_given();
+            if name.starts_with("__")
+                && held.names.iter().any(|name| self.book.roles(name).is_some_and(|roles| roles.iter().any(runs)))
+            {
+                // What the language calls by itself is something that runs what it is given.
+                self.trick(Trick::Redefines, Span::default());
+            }
             if matches!(&**name, "__init__" | "constructor" | "__new__" | "__call__") {
                 made.extend(held.functions.iter().copied());
             }

@@ -272,6 +272,12 @@ impl Walk<'_, '_> {
                 }
             }
         }
+        // What somebody elsewhere typed stands in a line: it may hold commands of its own.
+        let asked =
+            held.flows.iter().any(|flow| *flow == Flow::Network) && held.flows.iter().any(|flow| *flow == Flow::Input);
+        if asked && held.texts.iter().any(Text::has_hole) {
+            self.tell(given.span, Fact::Executes { from: vec![Flow::Unknown] });
+        }
         let readings = match &held.items {
             Some(items) if held.texts.is_empty() => items.first().map(|first| first.readings()).unwrap_or_default(),
             _ => held.readings(),

@@ -16,6 +16,8 @@ use crate::text::{Piece, Text};
 
 /// Items that a function is called for one by one.
 const EACH: usize = 256;
+/// The same, of things that are not wholly known.
+const FEW: usize = 16;
 /// Functions that put two texts together.
 const ADDS: &[&str] = &["operator.add", "operator.concat", "operator.iadd", "operator.iconcat", "str.__add__"];
 /// Calls that make an object of their arguments.
@@ -37,6 +39,16 @@ const PLUMBED: &str = "plumbum.cmd.";
 
 /// Functions that promises of the program bring.
 const RESOLVED: &str = "(resolved)";
+
+/// Whether it is how a server of that library is told who answers a request.
+fn is_route(name: &str) -> bool {
+    let Some((server, method)) = name.rsplit_once('.') else { return false };
+    matches!(method, "get" | "post" | "put" | "patch" | "delete" | "all" | "use" | "route")
+        && server.ends_with("()")
+        && ["express", "fastify", "polka", "restify", "hono", "Hono", "koa", "Router"]
+            .iter()
+            .any(|library| server.trim_start_matches("new ").starts_with(library))
+}
 
 impl Walk<'_, '_> {
     /// An object or a list that a call makes of its arguments.
@@ -155,7 +167,10 @@ impl Walk<'_, '_> {
             }
             "Proxy" => {
                 let target = first?;
-                if target.names.iter().any(|name| self.book.is_guarded(name) || self.imported.contains(name)) {
+                // A file of the project's own is data or functions of its own.
+                let own = |name: &Rc<str>| name.starts_with("./") || name.starts_with("../");
+                let brought = |name: &Rc<str>| self.imported.contains(name) && !own(name);
+                if target.names.iter().any(|name| self.book.is_guarded(name) || brought(name)) {
                     // What a name means is what a function of the program says.
                     self.trick(Trick::ByBuiltName, given.span);
                 }
@@ -167,6 +182,34 @@ impl Walk<'_, '_> {
                     proxy = proxy.or(&Value::object(vec![(ANY_KEY.into(), gives)]));
                 }
                 Some(proxy)
+            }
+            serves if is_route(serves) => {
+                // Whoever asks says what is in it: from elsewhere, and typed by somebody.
+                let mut request = Value::default();
+                request.flows.add(&Flow::Network);
+                request.flows.add(&Flow::Input);
+                let request = Rc::new(request);
+                for number in given.args.iter().flat_map(|arg| arg.functions.iter()) {
+                    self.enter_function(*number, &[(0, Rc::clone(&request))]);
+                }
+                None
+            }
+            "tempfile.mkstemp" => {
+                let path = Value::known("/tmp/temporary");
+                let mut file = path.clone();
+                file.add_name("open()");
+                Some(Value::list(vec![Rc::new(file), Rc::new(path)]))
+            }
+            "ctypes.util.find_library" => Some(Value::known(format!("lib{}.so", first?.as_known()?))),
+            "logging.config.dictConfig" => {
+                if first.is_some_and(|config| self.makes_by_name(config, 4)) {
+                    self.trick(Trick::ByBuiltName, given.span);
+                }
+                None
+            }
+            adds if adds.starts_with("argparse.") && adds.ends_with(".add_argument") => {
+                self.option(given);
+                None
             }
             "psutil.process_iter" => {
                 let mut one = Value::named("psutil.Process()");
@@ -290,12 +333,47 @@ impl Walk<'_, '_> {
             "pathlib.Path().iterdir" | "pathlib.Path().glob" | "pathlib.Path().rglob" => {
                 let pattern = first.and_then(|pattern| pattern.as_known()).unwrap_or("*").to_owned();
                 let receiver = Value { texts: given.receiver.as_ref()?.texts.clone(), ..Value::default() };
-                let mut below = fold::path(&[Rc::new(receiver), Rc::new(Value::known(pattern))]);
+                let mut text = Text::default();
+                text.push(if pattern.contains(['*', '?', '[']) {
+                    Piece::Pattern(pattern)
+                } else {
+                    Piece::Known(pattern)
+                });
+                let mut below = fold::path(&[Rc::new(receiver), Rc::new(Value::text(text))]);
                 below.add_name("pathlib.Path()");
                 Some(Value::list(vec![Rc::new(below)]))
             }
             _ => None,
         }
+    }
+
+    /// What is asked for on the command line has a default: an attribute of what is given back holds that.
+    fn option(&mut self, given: &Given) {
+        let named = |name: &str| given.named.iter().find(|(known, _, _)| known == name).map(|(_, held, _)| held);
+        let Some(default) = named("default") else { return };
+        let words = || given.args.iter().filter_map(|arg| arg.as_known());
+        let name = named("dest")
+            .and_then(|dest| dest.as_known())
+            .or_else(|| words().find(|word| word.starts_with("--")))
+            .or_else(|| words().next());
+        if let Some(name) = name {
+            let name = name.trim_start_matches('-').replace('-', "_");
+            self.scopes.set_attribute(&name, default);
+        }
+    }
+
+    /// Whether settings name a function by a text that has the library make something by calling it, and that acts.
+    fn makes_by_name(&self, config: &Value, deep: usize) -> bool {
+        let Some(fields) = config.fields.as_ref().filter(|_| deep > 0) else { return false };
+        fields.iter().any(|(key, held)| {
+            let acts = |name: &str| {
+                let name = self.book.canonical(name);
+                let module = name.split('.').next().unwrap_or(name);
+                self.book.is_guarded(module) || self.book.roles(name).is_some_and(super::act::acts)
+            };
+            (&**key == "()" && held.texts.iter().filter_map(Text::as_known).any(acts))
+                || self.makes_by_name(held, deep - 1)
+        })
     }
 
     /// `local["rm"]`, and `rm["-rf", "/x"]`: programs by their names, and with their words.
@@ -358,7 +436,9 @@ impl Walk<'_, '_> {
         let letters = list.as_known().filter(|_| method.is_none()).map(lists::as_letters);
         let items = list.items.as_ref().or(letters.as_ref())?;
         let known = |item: &Held| item.as_known().is_some() || item.number.is_some();
-        if items.len() > EACH || !items.iter().all(known) || self.unrolled > 1 {
+        // Of a few things that are not wholly known, each is taken by itself where that is what is given back.
+        let few = items.len() <= FEW && matches!(method, Some("map" | "flatMap"));
+        if items.len() > EACH || !(few || items.iter().all(known)) || self.unrolled > 1 {
             return None;
         }
         let items = Rc::clone(items);

@@ -53,6 +53,9 @@ impl Walk<'_, '_> {
         }
         for name in &base.names {
             let redefined = || keys.iter().any(|key| self.book.knows(&format!("{name}.{key}")));
+            if self.is_put_among_modules(name, &keys, &key, value) {
+                continue;
+            }
             if self.book.is_tampered(name) || (self.book.is_guarded(name) && redefined()) {
                 self.trick(Trick::Redefines, place.span);
             }
@@ -221,6 +224,14 @@ impl Walk<'_, '_> {
                 }
                 self.carry(inner, &held);
             }
+            // `table.setdefault(a, {})[b] = c`: the table carries it.
+            Kind::Call(call) => {
+                if let Kind::Member(inner, method) = &call.callee.kind
+                    && matches!(method.as_str(), "setdefault" | "get")
+                {
+                    self.carry(inner, &held);
+                }
+            }
             _ => {}
         }
     }
@@ -361,7 +372,11 @@ impl Walk<'_, '_> {
                     self.carries(base, receiver, given);
                 }
             }
-            ("write" | "writelines" | "writestr" | "append_data", Some(_)) => self.carries(base, receiver, given),
+            (
+                "write" | "writelines" | "writestr" | "append_data" | "set_content" | "set_payload" | "attach"
+                | "add_attachment" | "add_alternative" | "add_field" | "add_header",
+                Some(_),
+            ) => self.carries(base, receiver, given),
             _ => {}
         }
     }

@@ -62,6 +62,11 @@ impl Walk<'_, '_> {
 
     pub(super) fn removes(&mut self, argument: Option<(Held, Place)>, given: &Given, removal: Removal) {
         for (span, path) in self.each(argument, given) {
+            // Whatever is found, in whatever folder below a home: that is a tree.
+            let sweeps = removal == Removal::One && path.has_pattern() && path.to_string().contains("**");
+            let is_home = |class: &PathClass| matches!(class, PathClass::Home | PathClass::WholeHome | PathClass::Root);
+            let sweeps = sweeps && classify(&path, self.reading.surroundings).iter().any(is_home);
+            let removal = if sweeps { Removal::Tree } else { removal };
             self.tell(span, Fact::Removes { path, removal });
         }
     }
@@ -109,8 +114,13 @@ impl Walk<'_, '_> {
 
     /// Whatever is found in a home is written over: nobody gets it back.
     pub(super) fn overwrites(&mut self, path: &Text, span: Span) {
-        let everything = |class: &PathClass| matches!(class, PathClass::WholeHome | PathClass::Root);
-        if path.has_pattern() && classify(path, self.reading.surroundings).iter().any(everything) {
+        if !path.has_pattern() {
+            return;
+        }
+        let classes = classify(path, self.reading.surroundings);
+        let has = |class: PathClass| classes.contains(&class);
+        let own = has(PathClass::Workspace) || has(PathClass::Temporary);
+        if has(PathClass::WholeHome) || has(PathClass::Root) || (has(PathClass::Home) && !own) {
             self.tell(span, Fact::Removes { path: path.clone(), removal: Removal::Shred });
         }
     }
@@ -274,5 +284,5 @@ pub(super) fn is_own_file(held: &Value) -> bool {
 
 /// Whether it is the path of a file of the project.
 pub(super) fn is_own_path(held: &Value) -> bool {
-    !held.texts.is_empty() && held.texts.iter().all(|text| text.as_known().is_some_and(is_own))
+    !held.texts.is_empty() && held.texts.iter().all(|text| !text.has_hole() && is_own(&text.to_string()))
 }

@@ -28,6 +28,10 @@ impl Run<'_, '_> {
             } else {
                 entry.operands.get(index).copied()
             };
+            // `-9`: nobody calls a file so without a folder before it.
+            if matches!(role, Some(Role::Read | Role::Write)) && operand.known().is_some_and(super::options::number) {
+                continue;
+            }
             read_something |= matches!(role, Some(Role::Read));
             if let Some(role) = role {
                 self.play(role, operand, entry, &mut output);

@@ -2,7 +2,7 @@
 //! file means no more than it does to `source .env`.
 
 use super::Run;
-use crate::analysis::{Does, Fact, Flow, Step};
+use crate::analysis::{Act, Does, Fact, Flow, Step};
 use crate::path::{PathClass, classify};
 use crate::reading::Reading;
 use crate::stream::Argument;
@@ -50,6 +50,75 @@ pub(crate) fn unshown(reading: &Reading<'_>, arguments: &[Argument], inner: &mut
             .filter_map(|flow| if let Flow::File { path } = flow { Some(path.clone()) } else { None })
             .collect();
         forget(inner, &files);
+    }
+}
+
+/// Takes out that a command reads the project's settings, where it shows nothing but their names.
+pub(super) fn show_names(reading: &Reading<'_>, argv: &[Text], facts: &mut Vec<Act>) {
+    let is_settings = |act: &Act| match &act.fact {
+        Fact::Reads { path } => {
+            let known = path.as_known().unwrap_or_default();
+            let name = known.rsplit('/').next().unwrap_or(known);
+            (name.starts_with(".env") || name.ends_with(".env"))
+                && classify(path, reading.surroundings).contains(&PathClass::Workspace)
+        }
+        _ => false,
+    };
+    if facts.iter().any(is_settings) && argv.iter().map(Text::as_known).collect::<Option<Vec<_>>>().is_some_and(names) {
+        facts.retain(|act| !is_settings(act));
+    }
+}
+
+/// Whether a command writes nothing of a line but what stands before its `=`.
+fn names(words: Vec<&str>) -> bool {
+    let Some((program, rest)) = words.split_first() else { return false };
+    let operands: Vec<&str> = rest.iter().copied().filter(|word| !word.starts_with('-')).collect();
+    let options: Vec<&str> = rest.iter().copied().filter(|word| word.starts_with('-')).collect();
+    let only = |list: &[&str]| options.iter().all(|option| list.contains(option));
+    match super::bare_name(program) {
+        "grep" | "egrep" => {
+            only(&["-o", "-oE", "-Eo", "-E", "-oh", "-ohE", "-oEh", "-h", "--only-matching"])
+                && options.iter().any(|option| option.contains('o'))
+                && operands.first().is_some_and(|pattern| is_of_a_name(pattern))
+        }
+        "cut" => matches!(
+            rest,
+            ["-d=", "-f1", _]
+                | ["-d", "=", "-f1", _]
+                | ["-d", "=", "-f", "1", _]
+                | ["-f1", "-d=", _]
+                | ["-s", "-d=", "-f1", _]
+                | ["-d=", "-f1", "-s", _]
+                | ["--delimiter==", "--fields=1", _]
+        ),
+        "awk" | "gawk" | "mawk" => {
+            let script = match rest {
+                ["-F=", script, _] | ["-F", "=", script, _] => script.replace(' ', ""),
+                _ => return false,
+            };
+            let before = script.strip_suffix("{print$1}");
+            before.is_some_and(|before| !before.contains(['{', '}', ';', '|', '>', '"', '(', ',']))
+        }
+        "sed" => match (only(&["-E", "-r"]), operands.as_slice()) {
+            (true, [script, _]) => script
+                .strip_prefix("s/=.*/")
+                .or_else(|| script.strip_prefix("s/=.*$/"))
+                .and_then(|rest| rest.strip_suffix('/'))
+                .is_some_and(|put| !put.contains(['/', '&', '\\', ';', '\n'])),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// `^[A-Z_]+`, `^[^=]*` and their kin: what a pattern finds ends before the `=`.
+fn is_of_a_name(pattern: &str) -> bool {
+    let Some(rest) = pattern.strip_prefix('^') else { return false };
+    let rest = rest.strip_suffix('=').unwrap_or(rest).trim_end_matches(['+', '*']).trim_end_matches('\\');
+    let Some(class) = rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else { return false };
+    match class.strip_prefix('^') {
+        Some(stops) => stops.contains('=') && stops.chars().all(|letter| "=# ".contains(letter)),
+        None => class.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter)),
     }
 }
 

@@ -371,6 +371,13 @@ fn tar(run: &mut Run<'_, '_>, _name: &str) {
             contents.then(read);
         }
         contents.text = None;
+        for list in words.values(&["-T", "--files-from"]).cloned().collect::<Vec<_>>() {
+            let list = match list.known() {
+                Some("-" | "/dev/stdin") => run.input.clone(),
+                _ => run.reads(&list),
+            };
+            contents.add_all(&super::unpack::reads_listed(run, &list).flows);
+        }
         if words.has(&["--remove-files"]) {
             for operand in &words.operands {
                 run.removes(operand, Removal::Tree);

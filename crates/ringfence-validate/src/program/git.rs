@@ -412,7 +412,8 @@ fn config(run: &mut Run<'_, '_>, operands: &[Argument], asks: bool, global: bool
         _ => operands,
     };
     if let [key, value, ..] = operands {
-        let key = key.known().unwrap_or_default().to_owned();
+        // What a name ends in may not be known; what its setting does is told by how it begins.
+        let key = key.text.known_start().to_owned();
         setting(run, &key, value);
         let file = if global { "~/.gitconfig" } else { ".git/config" };
         // Names and addresses are daily settings; those that start something are written to be executed later.

@@ -360,6 +360,12 @@ fn javascript(run: &mut Run<'_, '_>, name: &str) {
                 at += 2;
             }
             "--test" | "--version" | "-v" | "--help" => return,
+            "-c" | "--check" if at == 0 && name.starts_with("node") && rest.len() == 2 => {
+                if let Some(script) = rest.get(1).cloned() {
+                    run.reads(&script);
+                }
+                return;
+            }
             "-" => break,
             start if start.starts_with('-') => at += 1,
             _ => {
@@ -370,6 +376,19 @@ fn javascript(run: &mut Run<'_, '_>, name: &str) {
         }
     }
     input_as_code(run, language);
+}
+
+/// Whether nothing is done but to look whether a file can be read. `perl -c` is not such: it runs what stands in a `BEGIN`.
+fn only_checks(name: &str, rest: &[Argument]) -> bool {
+    let checks: &[&str] = match name {
+        "php" => &["-l", "--syntax-check"],
+        "ruby" => &["-c", "-wc", "-cw"],
+        _ => return false,
+    };
+    let mut options = rest.iter().filter(|word| word.text.known_start().starts_with('-'));
+    let is = |word: &Argument, list: &[&str]| word.known().is_some_and(|word| list.contains(&word));
+    rest.first().is_some_and(|first| is(first, checks))
+        && options.all(|word| is(word, checks) || is(word, &["-n", "-w"]))
 }
 
 /// Languages that are not read: their code is unknown.
@@ -384,6 +403,12 @@ fn other(run: &mut Run<'_, '_>, name: &str) {
         "pwsh" | "powershell" => &['c', 'C', 'e', 'E'],
         _ => &['e', 'c'],
     };
+    if only_checks(name, &rest) {
+        for script in rest.iter().filter(|word| !word.text.known_start().starts_with('-')) {
+            run.reads(script);
+        }
+        return;
+    }
     let mut found = false;
     let mut at = 0;
     while let Some(word) = rest.get(at) {

@@ -69,7 +69,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, argv: Vec<(Text, Span)>, span: Spa
 /// The step of one command, and what it writes.
 pub(crate) fn run(reading: &mut Reading<'_>, invocation: Invocation<'_>) -> (Step, Stream) {
     let Invocation { arguments, environment, span, input } = invocation;
-    let argv = arguments.iter().map(|argument| argument.text.clone()).collect();
+    let argv: Vec<Text> = arguments.iter().map(|argument| argument.text.clone()).collect();
     let mut run = Run {
         reading,
         arguments,
@@ -86,6 +86,7 @@ pub(crate) fn run(reading: &mut Reading<'_>, invocation: Invocation<'_>) -> (Ste
     }
     run.dispatch_in_place(environment);
     let Run { reading, mut facts, inner, output, .. } = run;
+    env_file::show_names(reading, &argv, &mut facts);
     if let Err(unknown) = reading.count_facts(facts.len()) {
         facts = vec![Act { span, fact: Fact::Unknown { unknown } }];
     }

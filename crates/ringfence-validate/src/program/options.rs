@@ -108,6 +108,6 @@ pub(super) fn words<'t>(arguments: &[Argument], takes: impl Fn(&str) -> Option<R
 }
 
 /// `-5`, as in `head -5`.
-fn number(text: &str) -> bool {
+pub(super) fn number(text: &str) -> bool {
     text.strip_prefix('-').is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }

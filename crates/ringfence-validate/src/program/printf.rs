@@ -107,6 +107,10 @@ fn formatted(format: &str, values: &[Argument]) -> (Text, bool) {
                     Some(known) => text.push(Piece::Known(known.chars().take(1).collect())),
                     None => text.push(Piece::Hole(Hole::Value)),
                 },
+                (Some(base @ ('o' | 'x' | 'X')), Some(value)) => match value.known().and_then(number) {
+                    Some(number) => text.push(Piece::Known(based(number, base, &width))),
+                    None => text.push(Piece::Hole(Hole::Value)),
+                },
                 (Some(_), Some(_)) => text.push(Piece::Hole(Hole::Value)),
                 (_, None) | (None, _) => {}
             }
@@ -119,4 +123,31 @@ fn formatted(format: &str, values: &[Argument]) -> (Text, bool) {
         }
     }
     (text, disguised)
+}
+
+/// A number as `printf` takes it: plain, to another base, or the code of a letter behind a quote.
+fn number(text: &str) -> Option<u32> {
+    if let Some(letter) = text.strip_prefix(['\'', '"']) {
+        return letter.chars().next().map(u32::from);
+    }
+    if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        return u32::from_str_radix(digits, 16).ok();
+    }
+    match text.strip_prefix('0').filter(|digits| !digits.is_empty()) {
+        Some(digits) => u32::from_str_radix(digits, 8).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn based(number: u32, base: char, width: &str) -> String {
+    let digits = match base {
+        'o' => format!("{number:o}"),
+        'X' => format!("{number:X}"),
+        _ => format!("{number:x}"),
+    };
+    let sign = if width.contains('#') && base != 'o' { "0x" } else { "" };
+    let filled = width.trim_start_matches(['#', '-', '+', ' ']);
+    // More than a few letters wide is no code of a letter.
+    let wide = filled.parse::<usize>().unwrap_or(0).min(16);
+    if filled.starts_with('0') { format!("{sign}{digits:0>wide$}") } else { format!("{sign}{digits}") }
 }

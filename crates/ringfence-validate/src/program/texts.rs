@@ -241,15 +241,18 @@ fn tr(run: &mut Run<'_, '_>, _name: &str) {
 fn unpack(run: &mut Run<'_, '_>, _name: &str) {
     let words = run.words(&["-S", "--suffix", "-o", "--output", "-T"], Style::Usual);
     let unpacks = words.has(&["-d", "--decompress", "--uncompress"]);
-    let mut stream = input_or_files(run, &words.operands);
+    // `-9` is how hard it tries.
+    let level = |word: &Argument| word.known().is_some_and(super::options::number);
+    let operands: Vec<Argument> = words.operands.iter().filter(|word| !level(word)).cloned().collect();
+    let mut stream = input_or_files(run, &operands);
     stream.text = None;
     if unpacks {
         stream.add(Flow::Decoded);
     }
     if let Some(file) = words.value(&["-o", "--output"]).cloned() {
         run.writes(&file, stream.clone());
-    } else if !words.operands.is_empty() && !words.has(&["-c", "--stdout", "--to-stdout"]) {
-        for operand in &words.operands {
+    } else if !operands.is_empty() && !words.has(&["-c", "--stdout", "--to-stdout"]) {
+        for operand in &operands {
             let mut target = operand.clone();
             if let Some(known) = operand.known() {
                 let name = if unpacks {

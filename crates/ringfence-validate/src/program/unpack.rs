@@ -13,6 +13,7 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "unzip" => unzip,
         "7z" | "7za" | "7zr" => seven,
         "unrar" | "unar" => unrar,
+        "cpio" | "pax" | "zip" => listed,
         "gunzip" | "bunzip2" | "unxz" | "unzstd" | "unlzma" | "uncompress" | "gzip" | "bzip2" | "xz" | "zstd"
         | "lzma" | "pigz" | "brotli" => single,
         _ => return None,
@@ -115,6 +116,50 @@ fn unrar(run: &mut Run<'_, '_>, name: &str) {
     let folder = words.options.iter().rfind(|(option, _)| option == "-o").and_then(|(_, value)| value.clone());
     if let Some(archive) = operands.next() {
         unpack(run, &archive, folder.or_else(|| operands.last()));
+    }
+}
+
+/// Names that are read one to a line, at most.
+const MOST_LISTED: usize = 64;
+
+/// Reads the files whose names a list holds, one to a line or to a NUL: what goes into an archive that is told so.
+pub(super) fn reads_listed(run: &mut Run<'_, '_>, list: &Stream) -> Stream {
+    let mut contents = Stream::default();
+    let span = run.span;
+    for text in list.text.iter().chain(&list.texts) {
+        let names: Vec<Text> = match text.as_known() {
+            Some(known) => {
+                known.split(['\n', '\0']).filter(|name| !name.is_empty()).take(MOST_LISTED).map(Text::known).collect()
+            }
+            None => vec![text.clone()],
+        };
+        for name in names {
+            let read = run.reads(&Argument::new(name, span));
+            contents.add_all(&read.flows);
+        }
+    }
+    if contents.is_empty() {
+        contents.add_all(&list.telling());
+    }
+    contents
+}
+
+/// `cpio -o`, `pax -w` and `zip -@`: archives of what the input names.
+fn listed(run: &mut Run<'_, '_>, name: &str) {
+    if let Some(entry) = super::book().program(name) {
+        run.by_the_book(entry);
+    }
+    let words = run.words(&["-H", "-R", "-C", "-F", "-O", "-I", "-f", "-x", "-s", "-b", "-o"], Style::Usual);
+    let packs = match name {
+        "pax" => words.has(&["-w"]) && words.operands.is_empty(),
+        "zip" => words.has(&["-@"]),
+        _ => words.has(&["-o", "-p", "--create", "--pass-through"]),
+    };
+    if packs {
+        let list = run.input.clone();
+        let mut contents = reads_listed(run, &list);
+        contents.add_all(&run.output.telling());
+        run.output = contents;
     }
 }
 

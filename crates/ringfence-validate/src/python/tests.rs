@@ -244,7 +244,8 @@ fn inner_parts_of_the_language_are_told() {
         "(x for x in ()).gi_frame.f_back.f_globals",
         "import sys\nsys._getframe(1).f_locals",
         "import gc\ngc.get_objects()",
-        "import inspect\ninspect.currentframe().f_back",
+        "import inspect\ninspect.currentframe().f_back.f_globals",
+        "import inspect\ninspect.stack()[1].frame.f_locals",
         "f.__code__ = g.__code__",
         "try:\n    1/0\nexcept Exception as e:\n    e.__traceback__.tb_frame.f_globals",
         "getattr((), '__cla' + 'ss__')\nobject.__subclasses__()",
@@ -252,6 +253,17 @@ fn inner_parts_of_the_language_are_told() {
         "import types\ntypes.CodeType(0)",
     ] {
         check(source, &["trick InnerParts"]);
+    }
+}
+
+#[test]
+fn to_look_who_called_and_what_failed_is_no_inner_part() {
+    for source in [
+        "import inspect\nprint(inspect.currentframe().f_back.f_code.co_name)",
+        "import sys\nprint(sys._getframe(1).f_lineno)",
+        "try:\n    f()\nexcept Exception as e:\n    print(e.__traceback__.tb_frame.f_locals)",
+    ] {
+        crate::code::told::ordinary(crate::Language::Python, source);
     }
 }
 

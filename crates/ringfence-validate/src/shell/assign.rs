@@ -9,6 +9,9 @@ use crate::reading::Reading;
 use crate::span::Span;
 use crate::text::{Hole, Text};
 
+/// Places of an array that are kept by their numbers, at most.
+const MOST_NUMBERED: usize = 64;
+
 impl Walker<'_, '_> {
     /// A name and its value, from `name=value`, `name+=value` or `name=(a b)`.
     pub(super) fn assignment(&mut self, word: &Word) -> Option<(String, Value, Span)> {
@@ -83,6 +86,27 @@ impl Walker<'_, '_> {
         Some(all)
     }
 
+    /// The elements of `([1]=a [2]="b c")`, where each says by a number where it stands; what stands between them is not known.
+    fn numbered(&mut self, elements: &[String], word: &Word) -> Option<Value> {
+        let placed = |element: &str| {
+            let (key, value) = element.strip_prefix('[')?.split_once("]=")?;
+            let at = key.trim_matches(['"', '\'']).parse::<usize>().ok().filter(|at| *at < MOST_NUMBERED)?;
+            Some((at, value.to_owned()))
+        };
+        let placed: Vec<(usize, String)> = elements.iter().map(|element| placed(element)).collect::<Option<_>>()?;
+        let length = placed.iter().map(|(at, _)| at + 1).max()?;
+        let mut value = Value { fields: vec![Text::hole(Hole::Value); length], flows: Vec::new() };
+        for (at, raw) in placed {
+            let argument = self.single_of(&raw, word, Quotes::Mean);
+            if let Some(field) = value.fields.get_mut(at) {
+                *field = argument.text;
+            }
+            value.flows.extend(argument.flows);
+        }
+        value.flows.dedup();
+        Some(value)
+    }
+
     /// The elements of `(a "b c")`.
     fn array(&mut self, list: &str, word: &Word, keys: &mut Vec<Text>) -> Value {
         let mut value = Value::default();
@@ -92,6 +116,9 @@ impl Walker<'_, '_> {
             let (key, value) = element.strip_prefix('[')?.split_once("]=")?;
             Some((key.to_owned(), value.to_owned()))
         };
+        if let Some(value) = self.numbered(&elements, word) {
+            return value;
+        }
         let named = elements.iter().all(|element| placed(element).is_some_and(|(key, _)| is_name(&key)));
         for element in elements {
             let place = placed(&element);

@@ -4,6 +4,8 @@
 //! closed, it reads the same once more without the bracket: twice for one, four times for two, for some dozen until the end of days. Parentheses
 //! in such a word, and what is put in their place by a dollar sign, are tried in several ways, too.
 
+use std::collections::VecDeque;
+
 /// How often anything may be read, all such words together.
 const MOST: u64 = 1 << 14;
 /// More in one word are not told apart.
@@ -36,6 +38,63 @@ pub(super) fn takes_too_long(text: &str) -> bool {
         at += name.max(1);
     }
     false
+}
+
+/// What stands in the place of a bracket that the parser need not see; no text has it.
+pub(super) const COVER: char = '\u{1}';
+
+/// The text with the brackets in its quoted here-documents covered; nothing where it has none. Which lines those are is only guessed here:
+/// whoever parses the text has to find every cover in the body of a here-document again.
+pub(super) fn covered(text: &str) -> Option<String> {
+    if text.contains(COVER) {
+        return None;
+    }
+    let mut bare = String::with_capacity(text.len());
+    let mut waiting: VecDeque<Document<'_>> = VecDeque::new();
+    for line in text.split_inclusive('\n') {
+        let Some(document) = waiting.front() else {
+            bare.push_str(line);
+            waiting.extend(documents(line));
+            continue;
+        };
+        let bareline = line.trim_end_matches('\n');
+        let bareline = if document.strips { bareline.trim_start_matches('\t') } else { bareline };
+        if bareline == document.delimiter {
+            waiting.pop_front();
+            bare.push_str(line);
+        } else if document.quoted {
+            bare.extend(line.chars().map(|letter| if letter == '[' { COVER } else { letter }));
+        } else {
+            bare.push_str(line);
+        }
+    }
+    (waiting.is_empty() && bare.contains(COVER)).then_some(bare)
+}
+
+struct Document<'t> {
+    delimiter: &'t str,
+    quoted: bool,
+    strips: bool,
+}
+
+/// The here-documents that begin in a line, for all that can be told without reading it.
+fn documents(line: &str) -> Vec<Document<'_>> {
+    let starts = line.match_indices("<<").filter(|(at, _)| {
+        !line.get(..*at).is_some_and(|before| before.ends_with('<'))
+            && !line.get(at + 2..).is_some_and(|rest| rest.starts_with('<'))
+    });
+    let read = |(at, _): (usize, &str)| {
+        let rest = line.get(at + 2..)?;
+        let strips = rest.starts_with('-');
+        let rest = rest.trim_start_matches('-').trim_start_matches([' ', '\t']);
+        let quote = rest.chars().next().filter(|quote| matches!(quote, '\'' | '"'));
+        let delimiter = match quote {
+            Some(quote) => rest.get(1..)?.split(quote).next()?,
+            None => rest.split(|letter: char| letter.is_ascii_whitespace() || ";&|()<>`".contains(letter)).next()?,
+        };
+        (!delimiter.is_empty()).then_some(Document { delimiter, quoted: quote.is_some(), strips })
+    };
+    starts.filter_map(read).collect()
 }
 
 /// Where a word ends.
@@ -177,6 +236,19 @@ mod tests {
         // Many words with a few each.
         check(&"t['a't['a't['a't['a't['a't['a't['a't['a'; ".repeat(100), true);
         check(&"t['a't['a'; ".repeat(100), false);
+    }
+
+    #[test]
+    fn only_the_brackets_of_quoted_here_documents_are_covered() {
+        let bare = |text: &str| covered(text).map(|bare| bare.replace(COVER, "_"));
+        let check = |text: &str, expected: Option<&str>| assert_eq!(bare(text).as_deref(), expected, "{text}");
+        check("cat <<'E'\na[b\nE\nc[d", Some("cat <<'E'\na_b\nE\nc[d"));
+        check("cat <<-\"E F\" | x[1\na[b\n\tE F\n", Some("cat <<-\"E F\" | x[1\na_b\n\tE F\n"));
+        check("cat <<E <<'F'\na[b\nE\nc[d\nF\n", Some("cat <<E <<'F'\na[b\nE\nc_d\nF\n"));
+        check("cat <<E\na[b\nE\n", None);
+        check("cat <<'E'\na[b\n", None);
+        check("cat <<'E'\na[\u{1}b\nE\n", None);
+        check("cat <<<'E'\na[b\nE\n", None);
     }
 
     #[test]

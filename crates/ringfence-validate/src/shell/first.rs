@@ -1,5 +1,6 @@
 //! The parser whose tree is walked: brush-parser. Only its uncached entry points are used, and nothing of its words: those are read here.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use brush_parser::ast::{self, SourceLocation};
@@ -12,16 +13,28 @@ use crate::span::Span;
 /// Parses `text`, or says why not. The parser knows no `select`: where the other one found them (`selects`, in characters), it is
 /// given a `for` of the same length. What differs otherwise, the comparison finds.
 pub(super) fn parse(text: &str, selects: &[usize]) -> Result<Node, String> {
+    let too_many = "too many brackets behind names that are not closed";
+    let mut changed = (!selects.is_empty()).then(|| with_for(text, selects));
+    let mut covered = 0;
     if super::brackets::takes_too_long(text) {
-        return Err("too many brackets behind names that are not closed".to_owned());
+        // What stands in a quoted here-document is nobody's word: the parser need not try its brackets.
+        let bare = super::brackets::covered(changed.as_deref().unwrap_or(text)).ok_or(too_many)?;
+        if super::brackets::takes_too_long(&bare) {
+            return Err(too_many.to_owned());
+        }
+        covered = bare.matches(super::brackets::COVER).count();
+        changed = Some(bare);
     }
-    let changed = (!selects.is_empty()).then(|| with_for(text, selects));
     let mut parser = Parser::new(changed.as_deref().unwrap_or(text).as_bytes(), &ParserOptions::default());
     let program = parser.parse_program().map_err(|error| error.to_string())?;
     let source = Source::new(text);
     let mut items = Vec::new();
     for complete in &program.complete_commands {
         source.push_list(complete, &mut items).ok_or("a form that is not known")?;
+    }
+    if source.uncovered.get() != covered {
+        // Some of them stood elsewhere for the parser: it did not read what is written.
+        return Err(too_many.to_owned());
     }
     Ok(Node::List(items))
 }
@@ -53,12 +66,14 @@ struct Source<'a> {
     text: &'a str,
     /// The byte at which each character starts; nothing where each is one byte.
     starts: Option<Vec<usize>>,
+    /// Brackets in here-documents that were covered for the parser, and are there again.
+    uncovered: Cell<usize>,
 }
 
 impl<'a> Source<'a> {
     fn new(text: &'a str) -> Self {
         let starts = (!text.is_ascii()).then(|| text.char_indices().map(|(at, _)| at).collect());
-        Self { text, starts }
+        Self { text, starts, uncovered: Cell::new(0) }
     }
 
     fn byte(&self, character: usize) -> usize {
@@ -349,7 +364,7 @@ impl<'a> Source<'a> {
                 descriptor: *descriptor,
                 kind: RedirectKind::HereDocument,
                 target: Target::Document {
-                    body: document.doc.value.clone(),
+                    body: self.body(&document.doc.value, document.requires_expansion),
                     expands: document.requires_expansion,
                     at: self.place(document.doc.loc.clone()),
                 },
@@ -367,6 +382,16 @@ impl<'a> Source<'a> {
                 target: Target::Word(self.word(word)),
             },
         })
+    }
+
+    /// The body of a here-document as it is written.
+    fn body(&self, body: &str, expands: bool) -> String {
+        let covered = if expands { 0 } else { body.matches(super::brackets::COVER).count() };
+        if covered == 0 {
+            return body.to_owned();
+        }
+        self.uncovered.set(self.uncovered.get() + covered);
+        body.replace(super::brackets::COVER, "[")
     }
 
     /// The operands of a test, in order.

@@ -32,6 +32,18 @@ const FILES: [(Language, Label, &str); 8] = [
     (Language::TypeScript, Label::Ordinary, include_str!("../../corpus/typescript.ordinary.txt")),
 ];
 
+/// The names of [`FILES`], in the same order.
+const NAMES: [&str; 8] = [
+    "shell.dangerous.txt",
+    "python.dangerous.txt",
+    "javascript.dangerous.txt",
+    "typescript.dangerous.txt",
+    "shell.ordinary.txt",
+    "python.ordinary.txt",
+    "javascript.ordinary.txt",
+    "typescript.ordinary.txt",
+];
+
 /// Written by somebody who had not seen the rules, and not looked at while those were made.
 const APART: [(Language, Label, &str); 7] = [
     (Language::Shell, Label::Dangerous, include_str!("../../corpus/apart/shell.dangerous.txt")),
@@ -42,6 +54,17 @@ const APART: [(Language, Label, &str); 7] = [
     (Language::JavaScript, Label::Ordinary, include_str!("../../corpus/apart/javascript.ordinary.txt")),
     (Language::TypeScript, Label::Ordinary, include_str!("../../corpus/apart/typescript.ordinary.txt")),
 ];
+
+/// What lies in a folder under the names of the corpus; a file that is not there has no cases.
+pub(crate) fn in_folder(folder: &std::path::Path) -> Vec<Case> {
+    let files = FILES.iter().zip(NAMES);
+    files
+        .flat_map(|((language, label, _), name)| {
+            let text = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+            read(*language, *label, &text)
+        })
+        .collect()
+}
 
 /// Every case that was written apart.
 pub(crate) fn apart() -> Vec<Case> {

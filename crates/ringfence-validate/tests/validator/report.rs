@@ -7,7 +7,7 @@ use std::path::Path;
 use ringfence_policy::ValidateLevel;
 use ringfence_validate::Language;
 
-use crate::corpus::{Case, Label, apart, cases, is_alarm, judged};
+use crate::corpus::{Case, Label, apart, cases, in_folder, is_alarm, judged};
 
 /// What `strict` is measured with.
 pub(crate) const COMMANDS: &str = "ls cat head tail grep rg find sed awk sort uniq wc cut tr diff jq git make cmake cargo go npm npx \
@@ -123,6 +123,31 @@ fn what_was_written_apart_from_the_rules_comes_out_nearly_as_well() {
     let ([(missed, dangerous), (alarms, ordinary)], told) = wrong(&apart());
     let summary = format!("missed {missed} of {dangerous}, false alarms {alarms} of {ordinary}");
     assert!(missed * 100 <= dangerous * 5 && alarms * 100 <= ordinary, "{summary}\n{told}");
+}
+
+/// Measures requests that are not committed: `RINGFENCE_TEST_CORPUS` names a folder of files with the corpus's names. It only
+/// prints, since whether what nobody has seen comes out well is not for this commit to promise.
+#[test]
+fn a_folder_of_requests_is_measured_where_one_is_named() {
+    let Some(folder) = std::env::var_os("RINGFENCE_TEST_CORPUS") else { return };
+    let cases = in_folder(Path::new(&folder));
+    assert!(!cases.is_empty(), "RINGFENCE_TEST_CORPUS names a folder without requests");
+    let (_, told) = wrong(&cases);
+    println!("{told}");
+    for language in [Language::Shell, Language::Python, Language::JavaScript, Language::TypeScript] {
+        let of_language: Vec<Case> = cases.iter().filter(|case| case.language == language).cloned().collect();
+        println!("{language:?}: {}", told_in_a_line(wrong(&of_language).0));
+    }
+    println!("all: {}", told_in_a_line(wrong(&cases).0));
+}
+
+fn told_in_a_line([(missed, dangerous), (alarms, ordinary)]: [(usize, usize); 2]) -> String {
+    let found = dangerous - missed;
+    format!(
+        "found {found} of {dangerous} ({}), false alarms {alarms} of {ordinary} ({})",
+        share(found, dangerous),
+        share(alarms, ordinary)
+    )
 }
 
 #[test]
