@@ -341,4 +341,24 @@ async fn nothing_that_a_run_or_the_workspace_can_change_is_started_before_it_is_
         format!("{}:/usr/bin:/bin", folder.display())
     };
     check("", &script, false).await;
+    // What is not there could be made by the time that it is wanted; so could what a link leads to.
+    let missing = |place: &Place| format!("{}:/usr/bin:/bin", place.outside().join("nothing").display());
+    check("", &missing, true).await;
+    let below = |place: &Place| format!("{}:/usr/bin:/bin", place.workspace().display());
+    check("", &below, false).await;
+    check("", &|_| "/workspace/bin:/usr/bin:/bin".to_owned(), false).await;
+    check("", &|_| "/proc/self/cwd/bin:/usr/bin:/bin".to_owned(), false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_waits_any_more_when_its_engine_is_gone() {
+    let place = Place::new(launcher()).unwrap();
+    let Some(engine) = engine(&place).await else { return };
+    let waits = parked().await;
+    drop(engine);
+    let begin = Instant::now();
+    while lives(waits.guest) || PathBuf::from(format!("/proc/{}/ns", waits.python)).exists() {
+        assert!(begin.elapsed() < SOON, "it waits for nobody");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

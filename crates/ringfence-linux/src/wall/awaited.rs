@@ -62,3 +62,50 @@ impl Awaited {
         Ok(self.pipe)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    fn root(folder: &Path) -> Root {
+        Root::new(File::open(folder).unwrap().into())
+    }
+
+    #[test]
+    fn who_came_before_reads_the_pipe_and_who_comes_later_the_file() {
+        let place = tempfile::tempdir().unwrap();
+        let mut root = root(place.path());
+        let awaited = Awaited::begin(&root, OsStr::new("main.py")).unwrap();
+        let at = place.path().join("main.py");
+        let mut before = File::open(&at).unwrap();
+        let content = vec![b'x'; 64 * 1024];
+        let pipe = awaited.put(&mut root, &content).unwrap();
+        assert_eq!(fs::read(&at).unwrap(), content, "it is there before anybody can have read it");
+        File::from(pipe).write_all(&content).unwrap();
+        let mut read = Vec::new();
+        before.read_to_end(&mut read).unwrap();
+        assert_eq!(read, content);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else stays");
+    }
+
+    #[test]
+    fn what_a_pipe_has_no_room_for_is_not_put_there() {
+        let place = tempfile::tempdir().unwrap();
+        let mut root = root(place.path());
+        let awaited = Awaited::begin(&root, OsStr::new("main.py")).unwrap();
+        assert!(awaited.put(&mut root, &vec![0; 64 * 1024 + 1]).is_err());
+    }
+
+    #[test]
+    fn a_path_is_no_name() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join("folder")).unwrap();
+        for path in ["", ".", "..", "/x", "folder/x", "folder/", "../x"] {
+            assert!(Awaited::begin(&root(place.path()), OsStr::new(path)).is_err(), "{path}");
+        }
+        assert!(Awaited::begin(&root(place.path()), OsStr::new("x")).is_ok(), "the twin");
+    }
+}

@@ -95,7 +95,6 @@ impl Interpreter {
     fn of(program: &Program, scene: Scene<'_>) -> Option<Self> {
         let mut fixed: Vec<PathBuf> = view::SYSTEM.iter().map(PathBuf::from).collect();
         fixed.extend(toolchain::paths(scene.search_path, scene.workspace));
-        let lies_in = |path: &Path, folders: &[PathBuf]| folders.iter().any(|folder| path.starts_with(folder));
         let mut others = vec![scene.at.to_owned()];
         for mount in &scene.policy.fs.mounts {
             if matches!(mount.value, Mount::Host { mode: MountMode::ReadWrite, .. }) {
@@ -108,13 +107,11 @@ impl Interpreter {
             let both = |folder: &Path| other.starts_with(folder) || folder.starts_with(other);
             both(home) || fixed.iter().any(|folder| both(folder))
         };
-        if others.iter().any(covers) || !program.env.iter().all(|(name, value)| leads_nowhere(name, value)) {
+        let mut variables = program.env.iter();
+        if others.iter().any(covers) || !variables.all(|(name, value)| leads_nowhere(name, value, scene.at)) {
             return None;
         }
-        // The first that is there is executed. In what is made anew for each wall there is none.
-        let shown = |file: &&PathBuf| lies_in(file, &others) || lies_in(file, &fixed) && file.is_file();
-        let file = program.files.iter().find(shown).filter(|file| !lies_in(file, &others))?;
-        let path = file.canonicalize().ok().filter(|path| lies_in(path, &fixed))?;
+        let path = found(&program.files, &fixed, &others)?.canonicalize().ok().filter(|path| lies_in(path, &fixed))?;
         let mut first = [0; 4];
         File::open(&path).and_then(|mut file| file.read_exact(&mut first)).ok()?;
         // A script would look around for what to execute.
@@ -124,13 +121,46 @@ impl Interpreter {
     }
 }
 
-/// Whether a variable leads no interpreter anywhere when it starts.
-fn leads_nowhere(name: &OsStr, value: &OsStr) -> bool {
-    let text = name.to_string_lossy();
+/// The first of `files` that is there, which is executed and looks for itself in the same folders; nothing where one of them
+/// before it may be another behind a wall.
+fn found<'a>(files: &'a [PathBuf], fixed: &[PathBuf], others: &[PathBuf]) -> Option<&'a Path> {
+    for file in files {
+        let folder = file.parent()?;
+        if is_missing(folder, others) {
+            continue;
+        }
+        let is_fixed = folder.canonicalize().is_ok_and(|real| lies_in(&real, fixed));
+        if !is_fixed || lies_in(folder, others) {
+            return None;
+        }
+        if file.symlink_metadata().is_ok() {
+            return Some(file);
+        }
+    }
+    None
+}
+
+fn lies_in(path: &Path, folders: &[PathBuf]) -> bool {
+    folders.iter().any(|folder| path.starts_with(folder))
+}
+
+/// Whether nothing is at `folder`, here or behind a wall with `others`. Where a link is on the way, it may lead somewhere else there.
+fn is_missing(folder: &Path, others: &[PathBuf]) -> bool {
+    let kernels = ["/proc", "/dev"].iter().any(|kernels| folder.starts_with(kernels));
+    let last = folder.ancestors().find(|above| above.symlink_metadata().is_ok());
+    let is_plain = last.is_some_and(|last| last != folder && last.canonicalize().is_ok_and(|real| real == last));
+    is_plain && !kernels && !lies_in(folder, others)
+}
+
+/// Whether a variable leads no interpreter anywhere when it starts, such as into the workspace, which is at `workspace`.
+fn leads_nowhere(name: &OsStr, value: &OsStr, workspace: &Path) -> bool {
+    let (text, workspace) = (name.to_string_lossy(), workspace.as_os_str().as_bytes());
     // Below it lie packages of the user's own, which run at the start.
     let is_other_home = name == "HOME" && value != HOME;
     let leads = LEADING.iter().any(|prefix| text.starts_with(prefix)) && !HARMLESS.contains(&&*text);
-    !is_other_home && !leads
+    // Of these folders each is looked at by itself.
+    let is_inside = name != "PATH" && value.as_bytes().windows(workspace.len()).any(|part| part == workspace);
+    !is_other_home && !leads && !is_inside
 }
 
 /// An interpreter that waits for code, and all that a run has but that. It is for one run.
@@ -234,5 +264,65 @@ impl Native {
         sandbox.code = Some(source.clone());
         sandbox.afterwards = self.prepare_again(plan, at);
         Ok(Some(sandbox))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_that_means_something_else_in_a_pipe_does_not_come_through_one() {
+        let check = |code: &[u8], expected: bool| {
+            assert_eq!(can_be_piped(code), expected, "{}", String::from_utf8_lossy(&code[..code.len().min(40)]));
+        };
+        check(b"print(1)", true);
+        check(b"", true);
+        check(&[b'#'; MOST_AWAITED], true);
+        check(&[b'#'; MOST_AWAITED + 1], false);
+        check(b"PK\x05\x06\0\0", false);
+        check(b"# -*- coding: latin-1 -*-\n", false);
+        check(b"#!/usr/bin/python3\r# vim: fileencoding=latin-1\r", false);
+        check(b"#!/usr/bin/python3\r\n# coding=latin-1\r\n", false);
+        check(b"import encodings\n\n\n\n# coding: latin-1\n", false);
+        check(b"x = 1\ny = 2\nz = 3\n\n# coding: latin-1\n", true);
+    }
+
+    #[test]
+    fn a_variable_that_leads_somewhere_keeps_an_interpreter_from_being_started_early() {
+        let check = |name: &str, value: &str, expected: bool| {
+            let nowhere = leads_nowhere(OsStr::new(name), OsStr::new(value), Path::new("/workspace"));
+            assert_eq!(nowhere, expected, "{name}={value}");
+        };
+        check("LANG", "C.UTF-8", true);
+        check("HOME", HOME, true);
+        check("HOME", "/tmp", false);
+        check("PYTHONUNBUFFERED", "1", true);
+        check("PYTHONPATH", "/opt", false);
+        check("PYTHONSTARTUP", "/opt/x.py", false);
+        check("PYTHONANYTHING", "", false);
+        check("NODE_OPTIONS", "--require=/opt/x.js", false);
+        check("LD_PRELOAD", "/opt/x.so", false);
+        check("TZ", "Europe/Berlin", true);
+        check("TZ", ":/workspace/zone", false);
+        check("ANYTHING", "x=../../workspace", false);
+        check("PATH", "/workspace/bin:/usr/bin", true);
+    }
+
+    #[test]
+    fn a_folder_that_a_link_leads_to_is_not_missing() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink("/workspace/bin", place.join("link")).unwrap();
+        let check = |folder: &Path, expected: bool| {
+            assert_eq!(is_missing(folder, &["/workspace".into()]), expected, "{}", folder.display());
+        };
+        check(&place.join("nothing/bin"), true);
+        check(&place, false);
+        check(&place.join("link"), false);
+        check(&place.join("link/more"), false);
+        check(Path::new("/workspace/bin"), false);
+        check(Path::new("/proc/self/cwd/bin"), false);
+        check(Path::new("/proc/3/cwd/bin"), false);
     }
 }
