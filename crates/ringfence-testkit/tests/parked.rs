@@ -362,3 +362,35 @@ async fn nothing_waits_any_more_when_its_engine_is_gone() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+const NODE: &str = r"
+const fs = require('fs');
+console.log(process.argv, process.execArgv, process.execPath, __filename, require.main === module, module.paths);
+console.log(process.cwd(), Object.entries(process.env).sort(), process.getuid(), fs.readdirSync('/run/code'));
+console.log(fs.readFileSync(__filename).length, fs.fstatSync(0).rdev, fs.readFileSync(0).length, Object.keys(require.cache));
+console.log(fs.readdirSync('/proc/self/fd').length, process.stdout.constructor.name, process.stdin.constructor.name);
+function deep() { throw new Error('here') }
+deep()
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_waits_as_python_does() {
+    let place = Place::new(launcher()).unwrap();
+    let Some(engine) = engine_with(&place, "version: 1\nbackend: native\n", "/usr/bin:/bin").await else { return };
+    if !PathBuf::from("/usr/bin/node").exists() {
+        return eprintln!("SKIPPED: node is not there");
+    }
+    for code in [NODE, "import fs from 'fs'; console.log(import.meta.url)", "let x = (\n"] {
+        let javascript = || Request::code(Language::Javascript, code);
+        let mut request = javascript();
+        request.env.push(("ANYTHING".to_owned(), "new".to_owned()));
+        // One that is not like the next, for which nobody waits.
+        outcome(&engine, request).await;
+        parked().await;
+        let before = outcome(&engine, javascript()).await;
+        let waits = parked().await;
+        let after = outcome(&engine, javascript()).await;
+        assert!(waits.was_used().await);
+        assert_eq!((before.exit_code, before.stdout, before.stderr), (after.exit_code, after.stdout, after.stderr));
+    }
+}
