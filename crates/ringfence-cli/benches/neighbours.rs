@@ -1,5 +1,5 @@
 //! What a whole sandboxed command costs beside its neighbours, in turns in the same run: bare, bubblewrap, crun (as root),
-//! our command, and our library. As root and, when root runs this, once more as an ordinary user.
+//! our command, and our library; and code in Python through the library, with a pause between runs. As root and, when root runs this, once more as an ordinary user.
 
 #![allow(
     clippy::print_stdout,
@@ -8,22 +8,26 @@
     reason = "a benchmark prints its figures and stops at the first failure"
 )]
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ringfence::engine::Setup;
 use ringfence::launcher::{self, Launcher};
 use ringfence::layers::{self, Sources};
-use ringfence::{Engine, Request, StateFolder, Status};
+use ringfence::{Engine, Language, Request, StateFolder, Status};
 use serde_json::json;
 
 const ROUNDS: usize = 60;
 const AT_ONCE: usize = 16;
+const EACH: usize = 6;
+const PAUSE: Duration = Duration::from_millis(20);
 const ORDINARY: u32 = 1000;
 const BINARY: &str = env!("CARGO_BIN_EXE_ringfence");
 const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
@@ -82,14 +86,19 @@ type Called = dyn Fn(&[&str]);
 enum Way {
     Command(Box<Commanded>),
     Library(Box<Called>),
+    /// Likewise, after a pause in which the next one can be prepared, as in a server that is not always busy.
+    Paused(Box<Called>),
 }
 
 impl Way {
     fn time(&self, argv: &[&str]) -> Duration {
+        if let Self::Paused(_) = self {
+            std::thread::sleep(PAUSE);
+        }
         let begin = Instant::now();
         match self {
             Self::Command(command) => assert!(quiet(command(argv)).status().unwrap().success(), "{argv:?}"),
-            Self::Library(run) => run(argv),
+            Self::Library(run) | Self::Paused(run) => run(argv),
         }
         begin.elapsed()
     }
@@ -128,7 +137,16 @@ fn measure(user: &str, home: &Path) {
             }
         }
     }
+    if Path::new(PROGRAMS[1].1[0]).exists() {
+        let bare = Way::Command(Box::new(|argv| after(&[], argv)));
+        let medians = in_turns(&[("bare", bare), ("library", snippet(home, &workspace))], PROGRAMS[1].1);
+        for (way, time) in &medians {
+            println!("{user}_snippet_{way} {} us", time.as_micros());
+        }
+        println!("{user}_snippet_over_bare {:.2} ratio", over(medians[1].1, medians[0].1));
+    }
     ways.pop();
+    ways.push(("library", at_once(home, &workspace)));
     for (way, rate) in rates(&ways, PROGRAMS[0].1) {
         println!("{user}_at_once_{way} {rate:.0} per_second");
     }
@@ -205,8 +223,8 @@ fn crun(bundle: &Path) -> Way {
     }))
 }
 
-fn library(home: &Path, workspace: &Path) -> Way {
-    let engine = Engine::new(Setup {
+fn engine(home: &Path, workspace: &Path) -> Engine {
+    Engine::new(Setup {
         policy: layers::load(&Sources { chosen_backend: Some("native".to_owned()), ..Sources::default() })
             .unwrap()
             .policy,
@@ -218,11 +236,49 @@ fn library(home: &Path, workspace: &Path) -> Way {
         launcher: Launcher::process(&std::env::current_exe().unwrap(), &["launcher"]).unwrap(),
         warm: 0,
     })
-    .unwrap();
+    .unwrap()
+}
+
+async fn run(engine: &Engine, request: Request) {
+    let outcome = engine.start(request).unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.status, outcome.exit_code), (Status::Exited, Some(0)), "{:?}", outcome.error);
+}
+
+fn library(home: &Path, workspace: &Path) -> Way {
+    let engine = engine(home, workspace);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    Way::Library(Box::new(move |argv| runtime.block_on(run(&engine, Request::argv(argv)))))
+}
+
+/// The code of `python3 -c CODE`, as code.
+fn snippet(home: &Path, workspace: &Path) -> Way {
+    let engine = engine(home, workspace);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    Way::Paused(Box::new(move |argv| {
+        let code = *argv.last().unwrap();
+        runtime.block_on(run(&engine, Request::code(Language::Python, code)));
+    }))
+}
+
+/// A whole spell of so many at once, each some times.
+fn at_once(home: &Path, workspace: &Path) -> Way {
+    let engine = Arc::new(engine(home, workspace));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     Way::Library(Box::new(move |argv| {
-        let outcome = runtime.block_on(async { engine.start(Request::argv(argv)).unwrap().outcome().await.unwrap() });
-        assert_eq!((outcome.status, outcome.exit_code), (Status::Exited, Some(0)), "{:?}", outcome.error);
+        let spawn = |_| {
+            let (engine, argv) = (Arc::clone(&engine), argv.iter().map(OsString::from).collect::<Vec<_>>());
+            runtime.spawn(async move {
+                for _ in 0..EACH {
+                    run(&engine, Request::argv(argv.clone())).await;
+                }
+            })
+        };
+        let tasks: Vec<_> = (0..AT_ONCE).map(spawn).collect();
+        runtime.block_on(async {
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
     }))
 }
 
@@ -266,12 +322,16 @@ fn rates<'a>(ways: &[(&'a str, Way)], argv: &[&str]) -> Vec<(&'a str, f64)> {
     let mut spells = vec![Vec::new(); ways.len()];
     for _ in 0..5 {
         for ((_, way), spells) in ways.iter().zip(&mut spells) {
-            let Way::Command(command) = way else { continue };
+            let Way::Command(command) = way else {
+                // It knows itself how many there are.
+                spells.push(way.time(argv));
+                continue;
+            };
             let begin = Instant::now();
             std::thread::scope(|scope| {
                 for _ in 0..AT_ONCE {
                     scope.spawn(|| {
-                        for _ in 0..6 {
+                        for _ in 0..EACH {
                             assert!(quiet(command(argv)).status().unwrap().success());
                         }
                     });
@@ -280,7 +340,7 @@ fn rates<'a>(ways: &[(&'a str, Way)], argv: &[&str]) -> Vec<(&'a str, f64)> {
             spells.push(begin.elapsed());
         }
     }
-    let rate = |spells| (AT_ONCE * 6) as f64 / median(spells).as_secs_f64();
+    let rate = |spells| (AT_ONCE * EACH) as f64 / median(spells).as_secs_f64();
     ways.iter().zip(spells).map(|((name, _), spells)| (*name, rate(spells))).collect()
 }
 

@@ -22,5 +22,5 @@ pub mod workspace;
 
 pub use far_life::{NotAGuest, live_far};
 pub use host::{Guest, Received, reap_guests};
-pub use life::live;
+pub use life::{WAITS, live};
 pub use protocol::{InputFile, Order, Report, Start, Why};

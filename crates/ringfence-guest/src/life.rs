@@ -1,15 +1,19 @@
 //! The guest's whole life, as process 1 behind a wall.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use ringfence_linux::Layer;
 use ringfence_linux::passing;
-use ringfence_linux::wall::{Behind, Failed, Program, Proof, Raising, Stdio};
+use ringfence_linux::wall::{Behind, Failed, Program, Proof, Raising, Stdio, Woken};
 
 use crate::programs::{Next, Programs, said};
 use crate::protocol::{HEADER, MOST_ORDER, MOST_REPORT, ONLY, Order, Report, Start, body_length, decode, encode};
 
+/// So long a program waits for its code. Nobody may need it any more.
+pub const WAITS: Duration = Duration::from_secs(120);
 /// Read at once of an order.
 const PIECE: usize = 64 * 1024;
 
@@ -66,9 +70,15 @@ fn live_for(behind: Behind<'_>, program: &Program) {
         }
     };
     behind.close_stdio();
-    tell(behind.control(), &Report::Started { program: ONLY, terminal: false }, None);
+    // One that waits for its code starts with it.
+    if !behind.awaits_code() {
+        tell(behind.control(), &STARTED, None);
+    }
     Life { behind, programs: Programs::only(pid) }.serve()
 }
+
+/// That the only program started.
+const STARTED: Report = Report::Started { program: ONLY, terminal: false };
 
 struct Life<'a> {
     behind: Behind<'a>,
@@ -82,7 +92,10 @@ impl Life<'_> {
             if programs.reap(behind, &mut |report| tell(behind.control(), &report, None)) == Next::End {
                 break;
             }
-            if self.behind.wait(None).order && self.obey() == Next::End {
+            let limit = self.behind.awaits_code().then_some(WAITS);
+            let woken = self.behind.wait(limit);
+            let waited_in_vain = limit.is_some() && woken == Woken { order: false, child: false };
+            if waited_in_vain || woken.order && self.obey() == Next::End {
                 break;
             }
         }
@@ -112,10 +125,33 @@ impl Life<'_> {
                 let workspace = self.behind.shown_workspace();
                 tell(self.behind.control(), &Report::Workspace { comes: workspace.is_some() }, workspace);
             }
+            Order::Code(code) => return self.give(&code),
             // An order to end, and anything out of turn.
             _ => return Next::End,
         }
         Next::GoOn
+    }
+
+    /// Gives the only program its code, if it is still there.
+    fn give(&mut self, code: &[u8]) -> Next {
+        let Self { behind, programs } = self;
+        if programs.reap(behind, &mut |report| tell(behind.control(), &report, None)) == Next::End {
+            return Next::End;
+        }
+        match behind.put_code(code) {
+            Ok(pipe) => {
+                tell(behind.control(), &STARTED, None);
+                // There is room for it, and we read there, too: nothing can go wrong that would not end the program.
+                match File::from(pipe).write_all(code) {
+                    Ok(()) => Next::GoOn,
+                    Err(_) => Next::End,
+                }
+            }
+            Err(failed) => {
+                tell(behind.control(), &Report::Failed { program: ONLY, why: failed.into() }, None);
+                Next::End
+            }
+        }
     }
 
     fn start(&mut self, start: &Start, descriptors: Vec<OwnedFd>) {

@@ -31,6 +31,9 @@ const LETTERS: [u8; 3] = *b"RFG";
 /// Letters, version and length.
 pub const HEADER: usize = 8;
 
+/// The longest code that a program can be given which waits for it: what a pipe has room for.
+pub const MOST_AWAITED: usize = 64 * 1024;
+
 /// A program's number, which the host chose.
 pub type ProgramNumber = u32;
 
@@ -71,6 +74,8 @@ pub enum Order {
     Workspace,
     /// Kill everything and end.
     End,
+    /// Give the only program its code, for which it waits. That it started is told before it can read any of it.
+    Code(#[serde(with = "ringfence_linux::bytes")] Vec<u8>),
 }
 
 /// A program to start.

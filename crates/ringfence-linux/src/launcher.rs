@@ -214,7 +214,13 @@ impl Launcher {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many prepared trees"));
         }
         let raised = match &self.raiser {
-            Raiser::Here(spare) => raise(&mut lock(spare), launch, descriptors, life, make_groups)?,
+            Raiser::Here(spare) => {
+                let mut spare = lock(spare);
+                let raised = raise(&mut spare, launch, descriptors, life, make_groups);
+                // It was for this one alone.
+                drop(spare.take());
+                raised?
+            }
             Raiser::Process(socket) => ask(&lock(socket), launch, descriptors, make_groups)?,
         };
         Ok((raised.counted(), ours))
@@ -233,11 +239,13 @@ fn raise(
     life: Life,
     make_groups: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<Raised> {
-    match spare.take() {
-        Some(spare) if spare.suits(launch) => spare.raise(launch, descriptors, make_groups),
-        // One that began otherwise is of no use any more.
-        Some(_) | None => {
-            if launch.stands.is_some() {
+    match spare.take_if(|spare| spare.suits(launch)) {
+        Some(spare) => spare.raise(launch, descriptors, make_groups),
+        None => {
+            // One that began otherwise is of no use any more. A whole wall is another launch's, which may be on its way.
+            drop(spare.take_if(|spare| !spare.is_whole()));
+            // What its program is to wait for can only be made where files can be made later.
+            if launch.stands.is_some() || launch.awaits.is_some() {
                 return Err(io::Error::from_raw_os_error(libc::ESTALE));
             }
             make_groups()?;

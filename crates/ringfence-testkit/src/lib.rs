@@ -7,6 +7,7 @@
 pub mod backends;
 pub mod canary;
 pub mod conformance;
+pub mod guests;
 pub mod oci;
 pub mod place;
 

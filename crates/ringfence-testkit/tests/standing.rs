@@ -11,6 +11,7 @@ use ringfence::request::WorkspaceAt;
 use ringfence::{Engine, Language, Outcome, Request, Status};
 use ringfence_policy::BackendKind;
 use ringfence_testkit::backends::{Presence, REQUIRED, presence};
+use ringfence_testkit::guests::{children, guests, has, lives};
 use ringfence_testkit::place::Place;
 
 const POLICY: &str = "version: 1\nbackend: native\nfs: { deny: ['**/.secret'] }\n";
@@ -20,30 +21,6 @@ const SOON: Duration = Duration::from_secs(20);
 fn launcher() -> PathBuf {
     let built = env!("CARGO_BIN_EXE_ringfence-testkit-launcher");
     std::env::var_os("NEXTEST_BIN_EXE_ringfence-testkit-launcher").map_or_else(|| built.into(), PathBuf::from)
-}
-
-fn children(of: u32) -> Vec<u32> {
-    let listed = fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
-    listed.split_whitespace().map(|number| number.parse().unwrap()).collect()
-}
-
-/// Of the children of this process, by all of its threads, the children that process 1 of a wall is.
-fn guests() -> Vec<u32> {
-    let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
-    let ours = threads.flat_map(|thread| {
-        let listed = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        listed.split_whitespace().map(|number| number.parse().unwrap()).collect::<Vec<u32>>()
-    });
-    ours.flat_map(children).filter(|pid| lives(*pid)).collect()
-}
-
-/// Whether it is process 1 of a wall, and not only what its launcher has not yet put away of one.
-fn lives(process: u32) -> bool {
-    has(process, "Name:\tringfence-guest") && !has(process, "State:\tZ (zombie)")
-}
-
-fn has(process: u32, line: &str) -> bool {
-    fs::read_to_string(format!("/proc/{process}/status")).is_ok_and(|status| status.lines().any(|its| its == line))
 }
 
 /// The one that stands, with its filter, and has no program; it is waited for. That of a run which is over goes away.
@@ -192,5 +169,26 @@ async fn code_is_put_into_a_wall_that_stands_and_cannot_be_changed_there() {
         );
         let outcome = succeeded(&engine, Request::code(Language::Bash, source)).await;
         assert_eq!(outcome.stdout, format!("code {number}\n"), "{outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_at_once_none_loses_its_wall_to_another() {
+    let place = Place::new(launcher()).unwrap();
+    let Some(engine) = engine(&place).await else { return };
+    let engine = std::sync::Arc::new(engine);
+    let runs = |_| {
+        let engine = std::sync::Arc::clone(&engine);
+        tokio::spawn(async move {
+            for _ in 0..6 {
+                sh(&engine, "true").await;
+                succeeded(&engine, Request::code(Language::Bash, "true")).await;
+                succeeded(&engine, Request::code(Language::Python, "pass")).await;
+            }
+        })
+    };
+    let tasks: Vec<_> = (0..16).map(runs).collect();
+    for task in tasks {
+        task.await.unwrap();
     }
 }

@@ -14,7 +14,8 @@ use tokio::sync::mpsc;
 use crate::analysis::{analyse, surroundings};
 use crate::approve::{Approver, Nobody, Standing};
 use crate::backend::{
-    Backend, Capabilities, Containers, FoundImage, Landlock, Native, NoWall, Shown, Spawn, StartError, Unavailable,
+    Backend, Capabilities, Containers, FoundImage, Landlock, Native, NoWall, Sandbox, Shown, Spawn, StartError,
+    Unavailable,
 };
 use crate::choose::Chosen;
 use crate::conclude;
@@ -179,6 +180,16 @@ impl Engine {
     }
 }
 
+/// Lets the program of a wall run that was raised, if it shows `image`.
+async fn let_go(raised: Result<Sandbox, StartError>, image: Option<&FoundImage>) -> Result<Sandbox, StartError> {
+    let mut sandbox = raised?;
+    if !sandbox.shows(image) {
+        return Err(StartError::ImageChanged);
+    }
+    sandbox.release().await?;
+    Ok(sandbox)
+}
+
 pub(crate) struct Prepared<'a> {
     pub(crate) plan: Plan,
     pub(crate) chosen: Chosen<'a>,
@@ -291,12 +302,13 @@ impl Inner {
             Ok(image) => image,
             Err(error) => return conclude::failed(outcome, ledger_failure(&error)),
         };
-        let (started, began) = (Instant::now(), Moment::now());
-        let released = match raised {
-            Ok(sandbox) if !sandbox.shows(image.as_ref()) => Err(StartError::ImageChanged),
-            Ok(mut sandbox) => sandbox.release().await.map(|()| sandbox),
-            Err(error) => Err(error),
-        };
+        let (mut started, mut began) = (Instant::now(), Moment::now());
+        let mut released = let_go(raised, image.as_ref()).await;
+        if matches!(released, Err(StartError::NobodyWaits)) {
+            // What of it may have run went with its sandbox, and was seen by nobody. Waiting for that is none of the program's time.
+            (started, began) = (Instant::now(), Moment::now());
+            released = let_go(chosen.backend.raise(&plan).await, image.as_ref()).await;
+        }
         let outcome = match released {
             Err(error) => conclude::failed(outcome, error.failure().of(plan.work())),
             Ok(sandbox) => {

@@ -153,6 +153,9 @@ impl Standing {
         for file in files {
             self.inside.make_late(late, file).map_err(setup)?;
         }
+        if let Some(name) = &launch.awaits {
+            self.inside.await_late(name).map_err(setup)?;
+        }
         rustix::process::umask(umask);
         let signals = keeper_process::child_signals().map_err(step)?;
         Ok(Behind::behind_ours(launch, self.inside, self.fence, Vec::new(), self.preference, signals))

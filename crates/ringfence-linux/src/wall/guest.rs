@@ -1,6 +1,7 @@
 //! Process 1 behind a wall: raises the rest of it, gives up every privilege, and then lives as a guest does.
 
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -42,6 +43,8 @@ pub struct WallLaunch {
     /// The number of the [`WholeWall`](super::WholeWall) that this is, when it stands already. Whoever says so has made sure that
     /// the trees are the same ones.
     pub stands: Option<u64>,
+    /// The name of the file, where files can be made later, whose content comes when the program has begun and waits for it.
+    pub awaits: Option<OsString>,
 }
 
 /// The descriptors of a start.
@@ -380,6 +383,20 @@ impl<'a> Behind<'a> {
         match &self.around {
             Around::OurWall { inside, .. } => inside.room(),
             Around::Container(contained, _) => contained.room(),
+        }
+    }
+
+    /// Whether the program waits for its code.
+    pub fn awaits_code(&self) -> bool {
+        self.inside().is_some_and(Inside::awaits)
+    }
+
+    /// Puts `code` where the program looks for it. What is returned is the pipe that it reads it from, if it has got so far: all of it
+    /// is to be written there, for which there is room, and the pipe closed.
+    pub fn put_code(&mut self, code: &[u8]) -> Result<OwnedFd, Failed> {
+        match &mut self.around {
+            Around::OurWall { inside, .. } => inside.put_awaited(code).map_err(|error| Failed::said(&error)),
+            Around::Container(..) => Err(Failed::Said("no program waits for its code".to_owned())),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The first steps of process 1 behind a new wall.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -8,6 +9,7 @@ use libc::{c_int, c_void};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Uid};
 
+use super::awaited::Awaited;
 use super::companion::Companion;
 use super::layer::PrivateLayer;
 use super::mount_api::{
@@ -97,7 +99,8 @@ impl Building {
         set_attributes_of_one(self.root.folder().as_fd(), READ_ONLY | INERT).map_err(step("close the root"))?;
         rustix::system::sethostname(std::os::unix::ffi::OsStrExt::as_bytes(wall.hostname.as_os_str()))
             .map_err(at("set the name of the machine"))?;
-        let inside = Inside { layers: self.layers, quota: self.quota.into_tree(), lasting: self.lasting, late };
+        let quota = self.quota.into_tree();
+        let inside = Inside { layers: self.layers, quota, lasting: self.lasting, late, awaited: None };
         Ok((inside, letting_go))
     }
 }
@@ -143,6 +146,8 @@ pub(super) struct Inside {
     lasting: Option<OwnedFd>,
     /// A folder of the read-only root in which we can make files.
     late: Option<Root>,
+    /// What the program waits for there.
+    awaited: Option<Box<Awaited>>,
 }
 
 impl Inside {
@@ -155,6 +160,26 @@ impl Inside {
         };
         let below = path.strip_prefix(late).map_err(|_| rustix::io::Errno::INVAL);
         root.make_file(below.map_err(at(format_args!("make {} later", path.display())))?, content)
+    }
+
+    /// Lets a file below the folder that was kept for it be called `name` whose content comes later: until then it is a pipe.
+    pub(super) fn await_late(&mut self, name: &OsStr) -> Result<(), SetupError> {
+        let late = self.late.as_ref().ok_or(rustix::io::Errno::BADF).map_err(at("make a pipe later"))?;
+        self.awaited = Some(Box::new(Awaited::begin(late, name)?));
+        Ok(())
+    }
+
+    /// Whether something is waited for.
+    pub(super) fn awaits(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Lets `content` be what was waited for; whoever opened the pipe already is to get it there.
+    pub(super) fn put_awaited(&mut self, content: &[u8]) -> Result<OwnedFd, SetupError> {
+        match (self.awaited.take(), &mut self.late) {
+            (Some(awaited), Some(late)) => awaited.put(late, content),
+            _ => Err(at("find what waits for this")(rustix::io::Errno::BADF)),
+        }
     }
 
     /// Whether the program wrote to a private layer.

@@ -4,6 +4,7 @@
 //! lives the life that the caller gave it, in which it starts programs: each has every restriction in force, and proves
 //! them, before its first instruction. The caller says exactly what is shown: nothing here knows policy.
 
+mod awaited;
 mod begun;
 mod clock;
 mod companion;

@@ -34,7 +34,7 @@ pub struct Restrictions {
 }
 
 /// A program to execute behind a wall. Plain data, likewise.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// The files to try to execute, in this order; the first that is there is taken.
     #[serde(with = "os_paths")]

@@ -3,6 +3,7 @@
 //!
 //! Nothing untrusted is near it. It waits for what it will be, and ends with who made it.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -47,7 +48,7 @@ pub struct Spare {
 enum Say<'a> {
     Launch(&'a WallLaunch, usize),
     Whole(&'a WholeWall, usize),
-    Last(Option<&'a Program>, Option<&'a Membership>, &'a [Entry]),
+    Last(Option<&'a Program>, Option<&'a Membership>, &'a [Entry], Option<&'a OsStr>),
 }
 
 /// The same, as it hears it.
@@ -57,8 +58,8 @@ enum Heard {
     Launch(WallLaunch, usize),
     /// The rest of the wall.
     Whole(WholeWall, usize),
-    /// Its program, where that is counted, and files that come with it.
-    Last(Option<Program>, Option<Membership>, Vec<Entry>),
+    /// Its program, where that is counted, files that come with it, and the name of one that comes later still.
+    Last(Option<Program>, Option<Membership>, Vec<Entry>, Option<OsString>),
 }
 
 impl Spare {
@@ -94,6 +95,11 @@ impl Spare {
         Ok(())
     }
 
+    /// Whether it is there for one launch alone, which names it.
+    pub fn is_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
     /// What it was told to begin with.
     pub fn begun(&self) -> Option<&Wall> {
         self.wall.as_ref()
@@ -107,7 +113,7 @@ impl Spare {
             && self.raised.as_ref().is_some_and(Raised::is_alive)
             && match &self.whole {
                 Some(whole) => is_whole(launch, whole),
-                None => launch.stands.is_none() && self.wall.as_ref().is_some_and(goes_on),
+                None => launch.stands.is_none() && launch.awaits.is_none() && self.wall.as_ref().is_some_and(goes_on),
             }
     }
 
@@ -135,7 +141,8 @@ impl Spare {
         sent.push(descriptors.control);
         if let Some(whole) = &self.whole {
             let files = launch.wall.entries.get(whole.wall.entries.len()..).unwrap_or_default();
-            return send(&self.socket, &Say::Last(launch.only.as_ref(), launch.cgroup.as_ref(), files), &sent);
+            let (only, cgroup, awaits) = (launch.only.as_ref(), launch.cgroup.as_ref(), launch.awaits.as_deref());
+            return send(&self.socket, &Say::Last(only, cgroup, files, awaits), &sent);
         }
         sent.extend(descriptors.trees.iter().map(AsFd::as_fd));
         if sent.len() > MOST_DESCRIPTORS {
@@ -241,7 +248,7 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
         Ok(Some((Heard::Whole(whole, trees), came))) if came.len() == trees => {
             let standing = goes_on(begun, &whole.wall)
                 .and_then(|begun| begun.stand(&whole, wall.entries.len(), came, network, socket.as_raw_fd()));
-            let Ok(Some((Heard::Last(only, cgroup, files), came))) = receive(&socket) else { return };
+            let Ok(Some((Heard::Last(only, cgroup, files, awaits), came))) = receive(&socket) else { return };
             // Not only copied, and the socket closed too: nothing here closes all else later.
             let arranged = Fixed::take(came, 0).is_some_and(|(fixed, _)| fixed.arrange().is_ok());
             if !arranged {
@@ -250,7 +257,8 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
             let WholeWall { wall, restrictions, late, .. } = whole;
             let entries = [wall.entries, files.clone()].concat();
             let wall = Wall { entries, ..wall };
-            let launch = WallLaunch { wall, restrictions, cgroup, only, doors: Doors::default(), stands: None };
+            let doors = Doors::default();
+            let launch = WallLaunch { wall, restrictions, cgroup, only, doors, stands: None, awaits };
             Behind::live(life, &launch, CONTROL, |_| {
                 let join = || launch.cgroup.as_ref().map_or(Ok(()), |_| join_groups(&socket));
                 let behind = standing?.go_on(&launch, (&late, &files), join);
@@ -360,7 +368,8 @@ mod tests {
         let identity = Identity { uid: 1000, gid: 1000, host_uid, host_gid: host_uid };
         let wall = Wall { identity, hostname: "sandbox".into(), entries, writable_bytes: 4096, writable_files: 16 };
         let restrictions = Restrictions { rlimits: Vec::new(), paths: Vec::new(), processors: None, processes: 1 };
-        WallLaunch { wall, restrictions, cgroup: None, only: None, doors: Doors::default(), stands: None }
+        let doors = Doors::default();
+        WallLaunch { wall, restrictions, cgroup: None, only: None, doors, stands: None, awaits: None }
     }
 
     /// Whether a wall that began with `/usr` can go on to `then`, for somebody with our user or another's.

@@ -306,6 +306,9 @@ pub enum StartError {
     /// Between the plan and the wall the image became another one.
     #[error("the image was changed while the run began")]
     ImageChanged,
+    /// The interpreter that waited for the code ended before it was given it; nothing of it ran.
+    #[error("could not give the code to the interpreter that was started for it")]
+    NobodyWaits,
     /// A step inside the new process failed; it ended before the program's first instruction.
     #[error("could not {}", .stage.attempt())]
     Step {
@@ -382,7 +385,7 @@ impl StartError {
                 FailureKind::BackendUnavailable,
                 Some("use a backend that isolates, such as `native`, or single runs".to_owned()),
             ),
-            Self::ImageChanged | Self::Files(_) | Self::Launch(_) | Self::Step { .. } | Self::Io { .. } => (FailureKind::Start, None),
+            Self::ImageChanged | Self::NobodyWaits | Self::Files(_) | Self::Launch(_) | Self::Step { .. } | Self::Io { .. } => (FailureKind::Start, None),
         };
         let failure = Failure::new(kind, self);
         match hint {

@@ -8,10 +8,10 @@ use rustix::pipe::PipeFlags;
 use tokio::net::unix::pipe;
 
 use super::StartError;
-use crate::plan::Plan;
 use crate::request::Stdin;
 
 /// The program's ends of its pipes, and ours.
+#[derive(Debug)]
 pub(super) struct Pipes {
     pub(super) stdin: Option<OwnedFd>,
     pub(super) stdout: OwnedFd,
@@ -22,10 +22,10 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    pub(super) fn new(plan: &Plan) -> Result<Self, StartError> {
+    pub(super) fn new(stdin: &Stdin) -> Result<Self, StartError> {
         let (our_stdout, stdout) = make_pipe()?;
         let (our_stderr, stderr) = make_pipe()?;
-        let (stdin, our_stdin) = match plan.stdin() {
+        let (stdin, our_stdin) = match stdin {
             Stdin::Empty => {
                 let null =
                     File::open("/dev/null").map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
@@ -41,8 +41,8 @@ impl Pipes {
     }
 
     /// What the program gets as its standard input, output and error.
-    pub(super) fn program_ends<'a>(&'a self, plan: &'a Plan) -> Result<[BorrowedFd<'a>; 3], StartError> {
-        let stdin = match (plan.stdin(), &self.stdin) {
+    pub(super) fn program_ends<'a>(&'a self, stdin: &'a Stdin) -> Result<[BorrowedFd<'a>; 3], StartError> {
+        let stdin = match (stdin, &self.stdin) {
             (Stdin::Pipe(given), _) => given.as_fd(),
             (_, Some(made)) => made.as_fd(),
             (Stdin::Empty | Stdin::Bytes(_), None) => {

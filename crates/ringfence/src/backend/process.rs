@@ -79,6 +79,8 @@ pub struct Sandbox {
     is_gone: AtomicBool,
     /// Its program was let go before we had heard of the proof.
     released: bool,
+    /// The code that its program waits for.
+    pub(super) code: Option<Vec<u8>>,
     /// What is to be done once all is known of it.
     pub(super) afterwards: Option<Later>,
 }
@@ -145,8 +147,8 @@ pub(super) fn prepare(
     rlimits: &[Rlimit],
 ) -> Result<Sandbox, StartError> {
     let cwd = open_cwd(plan.workspace(), plan.cwd())?;
-    let pipes = Pipes::new(plan)?;
-    let [stdin, stdout, stderr] = pipes.program_ends(plan)?;
+    let pipes = Pipes::new(plan.stdin())?;
+    let [stdin, stdout, stderr] = pipes.program_ends(plan.stdin())?;
     let argv: Vec<&OsStr> = program.argv.iter().map(AsRef::as_ref).collect();
     let env: Vec<(&OsStr, &OsStr)> =
         plan.env().iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
@@ -191,6 +193,7 @@ impl Sandbox {
             copy: std::sync::Mutex::default(),
             is_gone: AtomicBool::new(false),
             released: false,
+            code: None,
             afterwards: None,
         }
     }
@@ -205,8 +208,17 @@ impl Sandbox {
         FoundImage::is_shown(found, self.image(), self.shown)
     }
 
-    /// Executes the program; everything is in force. Returns once its first instruction is about to run.
+    /// Executes the program; everything is in force. Returns once its first instruction is about to run, or the first of the code that
+    /// it waits for.
     pub async fn release(&mut self) -> Result<(), StartError> {
+        if let (Some(code), Supervisor::Guest(link)) = (self.code.take(), &self.supervisor) {
+            // Its guest says that it begins before it gives it anything. Whatever comes instead: nothing was begun, or ends with us.
+            link.order(Order::Code(code)).map_err(|_| StartError::NobodyWaits)?;
+            return match tokio::time::timeout(KEEPER_ANSWER, self.next_report()).await {
+                Ok(Ok(Some(Report::Started { .. }))) => Ok(()),
+                _ => Err(StartError::NobodyWaits),
+            };
+        }
         match &mut self.supervisor {
             Supervisor::Keeper { keeper, .. } => keeper.release().map_err(watch)?,
             Supervisor::Guest(_) if self.released => {}

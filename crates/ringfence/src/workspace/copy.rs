@@ -19,10 +19,11 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
 use super::change::{Moment, Stamp};
+pub use super::copy_error::CopyError;
 use super::node::{kind_of, link_target, open_file, open_folder, stamp_of, stat_of};
 
 /// More places than this are not copied.
-const MOST_ENTRIES: usize = 200_000;
+pub(super) const MOST_ENTRIES: usize = 200_000;
 /// How often a file is copied that changes meanwhile.
 const ATTEMPTS: usize = 4;
 /// The kernel's clock for files goes in steps of 10 ms at most.
@@ -33,62 +34,6 @@ const FILE_MODE: u32 = 0o777;
 const FOLDER_MODE: u32 = 0o1777;
 /// File systems that give a file a new time whenever a mapping of it is written, as well: ext2 to ext4, XFS, btrfs, f2fs.
 const TELL_EVERY_WRITE: [u32; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010];
-
-/// Why there is no copy.
-#[derive(Debug, thiserror::Error)]
-pub enum CopyError {
-    /// The system refused something.
-    #[error("could not {attempt} {place:?}")]
-    Io {
-        /// What was attempted.
-        attempt: &'static str,
-        /// With what, relative to the workspace.
-        place: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// There are too many files and folders.
-    #[error("the workspace has more than {MOST_ENTRIES} files and folders, so it was not copied")]
-    TooMany,
-    /// They are too large.
-    #[error(
-        "the files of the workspace are together larger than the {most} bytes of `fs.size`, so they were not copied"
-    )]
-    TooMuch {
-        /// What may be copied.
-        most: u64,
-    },
-    /// Somebody writes to it without end.
-    #[error("{place:?} was changed each time it was copied")]
-    Moving {
-        /// Where.
-        place: PathBuf,
-    },
-    /// It is not of the same file system.
-    #[error("something is mounted below the workspace, at {place:?}")]
-    Mounted {
-        /// Where.
-        place: PathBuf,
-    },
-}
-
-impl CopyError {
-    /// What to do about it.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::TooMany | Self::TooMuch { .. } => {
-                "with `source: copy`, without namespaces, and in some containers, a program works in a copy of the workspace: \
-                 name a smaller folder with --workspace, list what it does not need under `fs.deny`, or raise `fs.size` in the policy"
-            }
-            Self::Mounted { .. } => "unmount it, or name another folder with --workspace",
-            Self::Moving { .. } => "wait until whatever writes to it is done, or list it under `fs.deny`",
-            Self::Io { .. } => {
-                "with `source: copy`, without namespaces, and in some containers, a program works in a copy of the workspace, which is made in the \
-                 state folder: make room there, or set RINGFENCE_STATE_DIR to a folder on a larger disk"
-            }
-        }
-    }
-}
 
 /// What a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod carry_out;
 pub mod change;
 pub mod compare;
 pub mod copy;
+mod copy_error;
 pub mod diff;
 pub mod discard;
 pub mod flag;

@@ -206,7 +206,7 @@ impl FarLink {
             Order::End | Order::Kill { .. } | Order::Stop { .. } | Order::KillAll => turns.may_end = true,
             Order::Measure => turns.measures += 1,
             Order::Signal { .. } => {}
-            Order::Release | Order::Start(_) | Order::Layer | Order::Workspace => {
+            Order::Release | Order::Code(_) | Order::Start(_) | Order::Layer | Order::Workspace => {
                 return Err(io::ErrorKind::Unsupported.into());
             }
         }

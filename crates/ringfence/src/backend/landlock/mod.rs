@@ -184,8 +184,8 @@ fn prepare(plan: &Plan, state: &StateFolder) -> Result<Sandbox, StartError> {
     let env = environment(plan, &scratch);
     let env: Vec<(&OsStr, &OsStr)> = env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
     let argv: Vec<&OsStr> = program.argv.iter().map(AsRef::as_ref).collect();
-    let pipes = Pipes::new(plan)?;
-    let [stdin, stdout, stderr] = pipes.program_ends(plan)?;
+    let pipes = Pipes::new(plan.stdin())?;
+    let [stdin, stdout, stderr] = pipes.program_ends(plan.stdin())?;
     let keeper = ringfence_linux::keeper::launch(&Launch {
         program: program.file.as_os_str(),
         argv: &argv,

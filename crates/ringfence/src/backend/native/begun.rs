@@ -39,7 +39,7 @@ pub(super) struct Begun {
 }
 
 /// What decides what a wall shows, kept for one that is not needed yet.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     policy: ResolvedPolicy,
     workspace: PathBuf,
@@ -65,11 +65,42 @@ impl Wanted {
     }
 }
 
+impl Begun {
+    /// Whether it is for this user.
+    fn is_for(&self, user: UserId) -> bool {
+        (self.wall.identity.uid, self.wall.identity.gid) == (user.uid, user.gid)
+    }
+
+    /// Whether the host's mounts are others by now.
+    fn is_outdated(&self) -> bool {
+        self.mounts.is_some() && self.mounts != mounts()
+    }
+
+    /// The system that a wall for the same program would show now. If it still looks the same, the wall that was begun is the right one.
+    fn system(&self) -> System {
+        let identity = self.wall.identity;
+        let is_believed = self.at.elapsed() < BELIEVED;
+        (identity, if is_believed { self.wall.entries.clone() } else { view::system(identity) })
+    }
+
+    /// What is shown in `scene`, of which it was made, if its whole wall shows just that.
+    pub(super) fn shows(&self, scene: Scene<'_>, state: &StateFolder) -> Result<Option<View>, StartError> {
+        match &self.whole {
+            Some(whole)
+                if whole.wanted.is(scene) && self.is_for(scene.policy.proc.user.value) && !self.is_outdated() =>
+            {
+                whole.clone().view_of(scene, state, self.system(), &With::nothing())
+            }
+            Some(_) | None => Ok(None),
+        }
+    }
+}
+
 /// Who the program is, and the system that it sees.
 pub(super) type System = (Identity, Vec<Entry>);
 
 /// A whole wall that stands and waits for its program.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Whole {
     number: u64,
     wanted: Wanted,
@@ -108,7 +139,7 @@ impl Whole {
         let mut wall = self.held;
         wall.entries.extend(with.files.iter().cloned());
         let (trees, writable, stands) = (Trees::default(), self.writable, Some(self.number));
-        Ok(Some(View { wall, system: begun, trees, writable, lower, live, copy: None, stands }))
+        Ok(Some(View { wall, system: begun, trees, writable, lower, live, copy: None, stands, awaits: None }))
     }
 }
 
@@ -247,14 +278,12 @@ pub(super) fn take(
 ) -> Result<(System, Option<Whole>), StartError> {
     let user = policy.proc.user.value;
     let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if begun.as_ref().is_some_and(|begun| begun.mounts.is_some() && begun.mounts != mounts()) {
+    if begun.as_ref().is_some_and(Begun::is_outdated) {
         launcher.forget().map_err(|error| wall_error("end a guest that was made too early", &error))?;
         begun = None;
     }
-    Ok(match begun.filter(|begun| (begun.wall.identity.uid, begun.wall.identity.gid) == (user.uid, user.gid)) {
-        Some(begun) if begun.at.elapsed() < BELIEVED => ((begun.wall.identity, begun.wall.entries), begun.whole),
-        // If the system still looks the same, the wall that was begun is the right one.
-        Some(begun) => ((begun.wall.identity, view::system(begun.wall.identity)), begun.whole),
+    Ok(match begun.filter(|begun| begun.is_for(user)) {
+        Some(begun) => (begun.system(), begun.whole),
         None => {
             let identity = identity(user, id);
             ((identity, view::system(identity)), None)

@@ -65,7 +65,8 @@ pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWa
         .write(true)
         .open("/dev/null")
         .map_err(|source| StartError::Io { attempt: "open /dev/null", source })?;
-    let (guest, group) = native.raise_wall(plan, view, None, [null.as_fd(); 3])?.ok_or_else(lost)?;
+    let (guest, group) =
+        native.raise_wall((plan.run_id(), plan.policy()), view, None, [null.as_fd(); 3])?.ok_or_else(lost)?;
     let link = Link::new(guest).map_err(|source| StartError::Io { attempt: "watch the guest", source })?;
     let when = |(name, found): (String, String)| (name, format!("{found}, when the session was opened"));
     let (proofs, egress) = link.proven_for(plan, way_out).await?;

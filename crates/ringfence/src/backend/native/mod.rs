@@ -3,11 +3,13 @@
 mod begun;
 pub(crate) mod deny;
 mod image;
+mod interpreter;
 mod kept;
 mod known;
 mod linked;
 mod live;
 mod pace;
+mod parked;
 mod pinned;
 mod promises;
 mod sockets;
@@ -33,6 +35,7 @@ use self::begun::{Begun, System, Wanted, wall_for};
 pub use self::image::ImageError;
 pub use self::live::Live;
 pub(super) use self::live::{LATER_ONES_ARE_TOLD, LATER_ONES_STOP, LiveFolder, later_ones};
+use self::parked::Parked;
 use self::promises::kept;
 use super::counters::Counters;
 use super::door;
@@ -43,9 +46,9 @@ use super::spawn::rlimits;
 use super::{Backend, Capabilities, Expected, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError};
 use crate::BoxFuture;
 use crate::plan::Plan;
+use crate::run_id::RunId;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
-use crate::waiting::Later;
 use crate::way_out::WayOut;
 use crate::workspace::layer::Lower;
 
@@ -56,21 +59,24 @@ const FIRST_NOBODY: u32 = 2_100_000_000;
 const NOBODIES: u32 = 1 << 24;
 
 /// Namespaces, an own view of files, no privileges, a filtered kernel, Landlock as a second fence.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Native {
     launcher: Arc<Launcher>,
     state: StateFolder,
     /// What a wall was begun with that is not needed yet.
     begun: Arc<Mutex<Option<Begun>>>,
-    hierarchy: OnceLock<Result<Hierarchy, cgroup::Unavailable>>,
+    /// An interpreter that waits for code.
+    parked: Arc<Mutex<Option<Parked>>>,
+    hierarchy: Arc<OnceLock<Result<Hierarchy, cgroup::Unavailable>>>,
     /// What killed supervisors left is removed before the first run.
-    swept: Once,
+    swept: Arc<Once>,
 }
 
 impl Native {
     /// A backend whose walls `launcher` raises, and behind which `state` is never seen.
     pub fn new(launcher: Arc<Launcher>, state: StateFolder) -> Self {
-        Self { launcher, state, begun: Arc::default(), hierarchy: OnceLock::new(), swept: Once::new() }
+        let swept = Arc::new(Once::new());
+        Self { launcher, state, begun: Arc::default(), parked: Arc::default(), hierarchy: Arc::default(), swept }
     }
 
     /// Begins a wall for a request to come, where the launcher can. That it could not costs that request a little time.
@@ -93,13 +99,13 @@ impl Native {
     }
 
     /// Makes the cgroup called `name` of one run, with its limits.
-    fn make_group(&self, hierarchy: &Hierarchy, name: &str, plan: &Plan) -> std::io::Result<Cgroup> {
+    fn make_group(&self, hierarchy: &Hierarchy, name: &str, policy: &ResolvedPolicy) -> std::io::Result<Cgroup> {
         self.swept.call_once(|| {
             // What cannot be removed now, such as because another supervisor is just removing it, is found again by a
             // later start. It must not cost this one its limits.
             cgroup::sweep(hierarchy, cgroup::is_supervisor_alive).ok();
         });
-        let proc = &plan.policy().proc;
+        let proc = &policy.proc;
         let limits = Limits {
             memory: Some(proc.memory.value.get()),
             // The guest is one of them.
@@ -117,11 +123,11 @@ impl Native {
         }
     }
 
-    /// Raises the wall of `plan`, with `only` this program behind it or none. Nothing when it is one that was to stand already and
+    /// Raises the wall of a run under `policy`, with `only` this program behind it or none. Nothing when it is one that was to stand already and
     /// does not.
     fn raise_wall(
         &self,
-        plan: &Plan,
+        (id, policy): (&RunId, &ResolvedPolicy),
         mut view: View,
         only: Option<Program>,
         stdio: [BorrowedFd<'_>; 3],
@@ -129,7 +135,7 @@ impl Native {
         let no_group = |source| StartError::Io { attempt: "make a cgroup for the program", source };
         // Where this host has one to give.
         let grouped = match self.hierarchy() {
-            Ok(hierarchy) => Some((hierarchy, cgroup::name_for(plan.run_id().as_str()).map_err(no_group)?)),
+            Ok(hierarchy) => Some((hierarchy, cgroup::name_for(id.as_str()).map_err(no_group)?)),
             Err(_) => None,
         };
         if self.launcher.prepares() != Prepares::Nothing && view.stands.is_none() {
@@ -138,16 +144,17 @@ impl Native {
         let groups = if grouped.is_some() { Groups::Kept } else { Groups::Missing };
         let launch = WallLaunch {
             wall: view.wall,
-            restrictions: restrictions(plan.policy(), view.writable, groups),
+            restrictions: restrictions(policy, view.writable, groups),
             cgroup: grouped.as_ref().map(|(hierarchy, name)| membership(hierarchy, name)),
             only,
-            doors: door::wanted(&plan.policy().net),
+            doors: door::wanted(&policy.net),
             stands: view.stands,
+            awaits: view.awaits,
         };
         let mut group = None;
         let make_groups = || {
             let Some((hierarchy, name)) = &grouped else { return Ok(()) };
-            let made = self.make_group(hierarchy, name, plan);
+            let made = self.make_group(hierarchy, name, policy);
             let gone_on = if made.is_ok() { Ok(()) } else { Err(std::io::ErrorKind::Other.into()) };
             group = Some(made);
             gone_on
@@ -164,20 +171,6 @@ impl Native {
         Ok(Some((guest, group)))
     }
 
-    /// Raises the wall of the next run, which will likely be like this one.
-    fn prepare_again(&self, plan: &Plan, at: &Path) -> Option<Later> {
-        if self.launcher.prepares() != Prepares::Again || plan.policy().image.is_some() {
-            return None;
-        }
-        let (launcher, begun, state) = (Arc::clone(&self.launcher), Arc::clone(&self.begun), self.state.clone());
-        let wanted = Wanted::from(Scene::of(plan, at));
-        let groups = self.groups();
-        Some(Later::new(move || {
-            begun::begin(&launcher, &begun, wanted.scene().policy);
-            begun::stand(&launcher, &begun, &state, wanted, groups);
-        }))
-    }
-
     fn groups(&self) -> Groups {
         if self.hierarchy().is_ok() { Groups::Kept } else { Groups::Missing }
     }
@@ -185,16 +178,8 @@ impl Native {
     /// What the program of `plan` sees: what stands already, if that is it.
     fn look(&self, plan: &Plan, at: &Path, root: Option<&image::Root>, with: &With) -> Result<View, StartError> {
         let scene = Scene::of(plan, at);
-        if let Some(root) = root {
-            let identity = begun::identity(plan.policy().proc.user.value, plan.run_id());
-            return view(
-                scene,
-                &self.state,
-                (identity, root.system(identity)?),
-                Some(root),
-                with,
-                view::Trees::default(),
-            );
+        if root.is_some() {
+            return self.look_anew(plan, at, root, with);
         }
         let (system, whole) = begun::take(&self.launcher, &self.begun, plan.policy(), plan.run_id())?;
         if let Some(whole) = whole.filter(|_| with.comes_later())
@@ -205,26 +190,37 @@ impl Native {
         view(scene, &self.state, system, None, with, view::Trees::default())
     }
 
+    /// Likewise, without anything that was begun.
+    fn look_anew(&self, plan: &Plan, at: &Path, root: Option<&image::Root>, with: &With) -> Result<View, StartError> {
+        let identity = begun::identity(plan.policy().proc.user.value, plan.run_id());
+        let system = root.map_or_else(|| Ok(view::system(identity)), |root| root.system(identity))?;
+        view(Scene::of(plan, at), &self.state, (identity, system), root, with, view::Trees::default())
+    }
+
     async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
         let way_out = WayOut::prepare(plan.policy(), self.launcher.threads())?;
         let root = self.root(plan).await?;
-        let pipes = Pipes::new(plan)?;
         let at = workspace_at(plan)?;
+        if let Some(sandbox) = self.take_parked(plan, &at).await? {
+            return Ok(sandbox);
+        }
+        let pipes = Pipes::new(plan.stdin())?;
         let with = With {
             place: Entry::Folder { at: CODE.into() },
             files: view::files(plan, Path::new(CODE)),
             trust: trust::entries(way_out.as_ref(), root.as_ref()),
         };
-        let mut raised = None;
-        // A second time where a wall was to stand that does not. Then there is none to stand any more.
-        for _ in 0..2 {
-            let mut view = self.look(plan, &at, root.as_ref(), &with)?;
+        let raise = |mut view: View| -> Result<_, StartError> {
             let program = program(plan, &at, Path::new(CODE), root.as_ref())?;
             let (lower, live, copy) = (view.lower.clone(), view.live.clone(), view.copy.take());
-            if let Some(wall) = self.raise_wall(plan, view, Some(program), pipes.program_ends(plan)?)? {
-                raised = Some((wall, lower, live, copy));
-                break;
-            }
+            let stdio = pipes.program_ends(plan.stdin())?;
+            let wall = self.raise_wall((plan.run_id(), plan.policy()), view, Some(program), stdio)?;
+            Ok(wall.map(|wall| (wall, lower, live, copy)))
+        };
+        let mut raised = raise(self.look(plan, &at, root.as_ref(), &with)?)?;
+        if raised.is_none() {
+            // What was to stand does not, or another run's is there now.
+            raised = raise(self.look_anew(plan, &at, root.as_ref(), &with)?)?;
         }
         let ((guest, group), lower, live, copy) = raised.ok_or_else(lost)?;
         let mut sandbox = pipes.behind(guest)?;
@@ -376,6 +372,8 @@ struct View {
     copy: Option<Scratch>,
     /// The number of the wall that shows this already, if one does.
     stands: Option<u64>,
+    /// The name of the code that comes when its program waits for it.
+    awaits: Option<OsString>,
 }
 
 fn view(
@@ -408,7 +406,7 @@ fn view(
     let lower = reviewed.map(|reviewed| reviewed.lower(at, &entries)).transpose()?;
     let live = trees.live(&policy.fs.deny, state);
     let wall = wall_for(policy, identity, entries);
-    Ok(View { wall, system, trees, writable, lower, live, copy, stands: None })
+    Ok(View { wall, system, trees, writable, lower, live, copy, stands: None, awaits: None })
 }
 
 /// The program of `plan`, whose code is in the folder `code` inside.

@@ -86,7 +86,7 @@ fn make(
         Stdin::Pipe(given) if plan.terminal().is_some() => Some(given.try_clone().and_then(reader).map_err(watch)?),
         Stdin::Pipe(_) | Stdin::Empty | Stdin::Bytes(_) => None,
     };
-    let pipes = if plan.terminal().is_some() { None } else { Some(Pipes::new(plan)?) };
+    let pipes = if plan.terminal().is_some() { None } else { Some(Pipes::new(plan.stdin())?) };
     // A terminal that is far is read and written through pipes that end here.
     let screen = if pipes.is_none() && guest.far().is_some() { Some((make_pipe()?, make_pipe()?)) } else { None };
     let (number, reports) = guest.enlist();
@@ -100,7 +100,7 @@ fn make(
     };
     if let Some(pipes) = pipes {
         let given: io::Result<Vec<OwnedFd>> =
-            pipes.program_ends(plan)?.iter().map(|end| end.try_clone_to_owned()).collect();
+            pipes.program_ends(plan.stdin())?.iter().map(|end| end.try_clone_to_owned()).collect();
         let member = member(given.map_err(watch)?);
         return pipes.into_sandbox(supervisor(member)).map_err(watch);
     }
