@@ -159,7 +159,7 @@ async fn the_next_code_is_given_to_the_interpreter_that_waits_and_to_no_other() 
         assert!(has(waits.python, "State:\tS (sleeping)"), "it waits no more");
     }
     let before = parked().await.place;
-    let variable = with(&|request| request.env.push(("ANYTHING".to_owned(), "new".to_owned())));
+    let variable = with(&|request| request.env.push(("CI".to_owned(), "new".to_owned())));
     assert_ne!(stdout(&engine, variable).await.trim(), before, "with another environment");
     parked().await;
     assert!(!lives(waits.guest), "what is of no use any more stays");

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ringfence_linux::wall::{HOME, Program};
@@ -141,22 +142,31 @@ impl Interpreter {
         Some(lists)
     }
 
-    /// Whether each line of these lists names a folder that is fixed. One that is executed may lead anywhere.
+    /// Whether each line of these lists names a folder that is fixed. One that is executed may lead anywhere, unless the machine's
+    /// administrator put it there: it is as much a part of the system as the interpreter. But not even then where it is about a project that
+    /// is still being worked on.
     fn lead_nowhere(&self, lists: &[PathBuf]) -> bool {
         lists.iter().all(|list| {
             let mut text = String::new();
-            let read = File::open(list).and_then(|file| file.take(MOST_OF_A_LIST + 1).read_to_string(&mut text));
-            let Some(folder) = list.parent().filter(|_| read.is_ok_and(|read| read as u64 <= MOST_OF_A_LIST)) else {
-                return false;
-            };
+            let read = File::open(list).and_then(|file| {
+                let metadata = file.metadata()?;
+                let is_the_systems = metadata.uid() == 0 && metadata.mode() & 0o022 == 0;
+                file.take(MOST_OF_A_LIST + 1).read_to_string(&mut text).map(|read| (read as u64, is_the_systems))
+            });
+            let (Some(folder), Ok((0..=MOST_OF_A_LIST, is_the_systems))) = (list.parent(), read) else { return false };
             // Some versions of Python know more ends of lines than others.
             let is_odd =
                 |letter: char| letter.is_control() && !"\n\r\t".contains(letter) || "\u{2028}\u{2029}".contains(letter);
+            let is_of_a_project = |text: &str| text.to_ascii_lowercase().contains("editable");
+            let may_execute = is_the_systems && !is_of_a_project(&list.to_string_lossy());
             !text.contains(is_odd)
                 && text.split(['\n', '\r']).map(str::trim_end).all(|line| {
                     let is_nothing = line.trim().is_empty() || line.starts_with('#');
                     let named = || folder.join(line).canonicalize().is_ok_and(|named| lies_in(&named, &self.fixed));
-                    is_nothing || OF_SETUPTOOLS.contains(&line) || !line.starts_with("import") && named()
+                    match line.starts_with("import") {
+                        true => OF_SETUPTOOLS.contains(&line) || may_execute && !is_of_a_project(line),
+                        false => is_nothing || named(),
+                    }
                 })
         })
     }
@@ -221,10 +231,12 @@ fn leads_nowhere(name: &OsStr, value: &OsStr, workspace: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
-    /// Whether Python in a folder of its own starts by itself, beside a list of folders.
-    fn starts_with(list: &str, name: &str) -> bool {
+    /// Whether Python in a folder of its own starts by itself, beside a list of folders that has these permissions.
+    fn starts_with(list: &str, name: &str, mode: u32) -> bool {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         let (prefix, workspace) = (place.join("prefix"), place.join("workspace"));
@@ -233,7 +245,9 @@ mod tests {
             fs::create_dir_all(folder).unwrap();
         }
         let list = list.replace("WORKSPACE", workspace.to_str().unwrap()).replace("PREFIX", prefix.to_str().unwrap());
-        fs::write(if name == "pyvenv.cfg" { prefix.join(name) } else { packages.join(name) }, list).unwrap();
+        let at = if name == "pyvenv.cfg" { prefix.join(name) } else { packages.join(name) };
+        fs::write(&at, list).unwrap();
+        fs::set_permissions(&at, fs::Permissions::from_mode(mode)).unwrap();
         let file = prefix.join("bin/python3");
         let fixed = vec![prefix.clone(), PathBuf::from("/usr")];
         Interpreter { path: file.clone(), file, fixed, seen: (0, 0, 0, (0, 0)) }.starts_by_itself()
@@ -241,7 +255,7 @@ mod tests {
 
     #[test]
     fn python_that_looks_into_the_workspace_when_it_starts_is_not_started_early() {
-        let check = |list: &str, expected: bool| assert_eq!(starts_with(list, "x.pth"), expected, "{list}");
+        let check = |list: &str, expected: bool| assert_eq!(starts_with(list, "x.pth", 0o666), expected, "{list}");
         check("", true);
         check("# nothing\n\n../../more\nPREFIX/lib/more\r\n", true);
         check(OF_SETUPTOOLS[0], true);
@@ -254,8 +268,14 @@ mod tests {
         check("import os; os.chdir('/')\n", false);
         check(&format!("{}; import x\n", OF_SETUPTOOLS[0]), false);
         check(&"# long\n".repeat(20_000), false);
-        assert!(starts_with("WORKSPACE\n", "x.txt"), "the twin: it is no list");
-        assert!(!starts_with("home = /usr/bin\n", "pyvenv.cfg"));
+        assert!(starts_with("WORKSPACE\n", "x.txt", 0o644), "the twin: it is no list");
+        assert!(!starts_with("home = /usr/bin\n", "pyvenv.cfg", 0o644));
+        // What the administrator put there is the system's own, but for what belongs to a project.
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(starts_with("import os; os.chdir('/')\n", "x.pth", 0o644), is_root);
+        assert!(!starts_with("import __editable___x_finder\n", "x.pth", 0o644));
+        assert!(!starts_with("import x\n", "__editable__.x.pth", 0o644));
+        assert!(!starts_with("WORKSPACE\n", "x.pth", 0o644));
     }
 
     #[test]
