@@ -307,6 +307,7 @@ impl Inner {
         if matches!(released, Err(StartError::NobodyWaits)) {
             // What of it may have run went with its sandbox, and was seen by nobody. Waiting for that is none of the program's time.
             (started, began) = (Instant::now(), Moment::now());
+            plan.begin_anew();
             released = let_go(chosen.backend.raise(&plan).await, image.as_ref()).await;
         }
         let outcome = match released {

@@ -59,6 +59,8 @@ pub struct Plan {
     told: Option<mpsc::Sender<Event>>,
     /// That it stands in the ledger, on the disk.
     written_down: Arc<Notify>,
+    /// Whether its program is started for it, whatever was started before.
+    anew: bool,
 }
 
 /// A secret, which no debug output shows.
@@ -152,6 +154,7 @@ pub fn plan(
         approver: Arc::clone(host.approver),
         told: None,
         written_down: Arc::default(),
+        anew: false,
         upstream_credential: upstream_credential.map(|value| Hidden(value.to_string_lossy().into_owned())),
         run_id,
         work: request.work,
@@ -217,6 +220,16 @@ impl Plan {
     /// Waits until it does. For one alone, and once.
     pub(crate) async fn written_down(&self) {
         self.written_down.notified().await;
+    }
+
+    /// Has its program started for it: what was started before and waited for something like it is not to be trusted once more.
+    pub(crate) fn begin_anew(&mut self) {
+        self.anew = true;
+    }
+
+    /// Whether nothing that was started before will do.
+    pub(crate) fn begins_anew(&self) -> bool {
+        self.anew
     }
 
     /// Who hears how far something is that has to be made first: every step of it, and none of the words of tools.

@@ -155,7 +155,7 @@ impl Native {
 
     /// The sandbox of an interpreter that waits for the code of `plan`, if there is one.
     pub(super) async fn take_parked(&self, plan: &Plan, at: &Path) -> Result<Option<Sandbox>, StartError> {
-        if self.waiting().is_none() {
+        if plan.begins_anew() || self.waiting().is_none() {
             return Ok(None);
         }
         let (Work::Code { source, .. }, Some(like)) = (plan.work(), Like::of(plan, at)) else { return Ok(None) };
