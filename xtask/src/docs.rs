@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use crate::step::{Failure, Screen, Verbosity, shown};
-use crate::workspace::Workspace;
+use crate::step::{Failure, Screen, Verbosity, capture, shown};
+use crate::workspace::{BUILD_EVERYTHING, Workspace};
 
 const SHELLS: &[&str] = &["bash", "elvish", "fish", "powershell", "zsh"];
 /// Editors fetch it by its address, so it is committed.
@@ -49,7 +49,7 @@ pub(crate) fn check(workspace: &Workspace, screen: &mut Screen) -> Result<String
 }
 
 fn built(workspace: &Workspace, screen: &Screen) -> Result<PathBuf, Failure> {
-    workspace.build_everything(screen)?;
+    capture(screen, workspace.cargo(BUILD_EVERYTHING))?.required()?;
     workspace.binary()
 }
 

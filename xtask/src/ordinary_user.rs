@@ -46,7 +46,7 @@ impl Built {
         }
         let nextest = NEXTEST.locate(workspace)?;
         let archive = built.archive();
-        let mut command = workspace.linted(workspace.command(&nextest));
+        let mut command = workspace.command(&nextest);
         command.args(["nextest", "archive", "--workspace", "--all-features", "--zstd-level", "1", "--archive-file"]);
         command.arg(&archive);
         capture(screen, command)?.required()?;

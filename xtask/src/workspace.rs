@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::step::{Failure, Screen, capture};
+use crate::step::Failure;
 
 /// What the tests start is built by these words and no others, so that nothing is compiled twice.
-const BUILD_EVERYTHING: [&str; 4] = ["build", "--workspace", "--all-targets", "--all-features"];
+pub(crate) const BUILD_EVERYTHING: [&str; 4] = ["build", "--workspace", "--all-targets", "--all-features"];
 
 /// The checkout that `cargo xtask` was started in.
 #[derive(Debug)]
@@ -70,34 +70,13 @@ impl Workspace {
         command
     }
 
-    /// Has our crates compiled, wherever this command compiles them, by clippy's driver: the same compiler, which lints on its way and takes
-    /// a warning for an error. To lint and then to build would be to compile everything that we depend on twice.
-    ///
-    /// This is what `cargo clippy` does, but for `check` in the place of `build`. All that tests start has to be made by it, or cargo makes it
-    /// anew.
-    pub(crate) fn linted(&self, mut command: Command) -> Command {
-        command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
-        command
-    }
-
-    /// Builds everything that tests start.
-    pub(crate) fn build_everything(&self, screen: &Screen) -> Result<String, Failure> {
-        let text = capture(screen, self.linted(self.cargo(BUILD_EVERYTHING)))?.required()?;
-        // Should clippy's driver no longer be told as above to take them for errors, they are none the less.
-        match text.lines().find(|line| line.starts_with("warning")) {
-            None => Ok(text),
-            Some(line) => Err(Failure { what: line.to_owned(), output: text }),
-        }
-    }
-
     /// Where the built `ringfence` lies. Cargo is asked: its settings decide on the folder.
     ///
     /// It is built together with everything else: by itself it would have dependencies with fewer features, which are then
     /// compiled once more.
     pub(crate) fn binary(&self) -> Result<PathBuf, Failure> {
         let words = BUILD_EVERYTHING.into_iter().chain(["--message-format", "json-render-diagnostics"]);
-        let output =
-            self.linted(self.cargo(words)).output().map_err(|error| Failure::io("start `cargo build`", &error))?;
+        let output = self.cargo(words).output().map_err(|error| Failure::io("start `cargo build`", &error))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let binary = text.lines().filter_map(executable_in).find(|path| path.file_name() == Some("ringfence".as_ref()));
         binary.filter(|_| output.status.success()).ok_or_else(|| Failure {

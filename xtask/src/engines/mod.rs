@@ -248,7 +248,7 @@ fn as_root(
     if names.is_empty() {
         return Ok("root: nothing".to_owned());
     }
-    let mut command = workspace.linted(workspace.command(NEXTEST.locate(workspace)?));
+    let mut command = workspace.command(NEXTEST.locate(workspace)?);
     command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast", "-E", ALL]);
     for_tests(&mut command, scratch);
     command
@@ -268,7 +268,7 @@ fn in_gvisor(
     let Some(engine) = running.engines.iter().find(|engine| engine.kind.name == GVISOR_ENGINE) else {
         return Ok("gVisor: nothing".to_owned());
     };
-    let mut command = workspace.linted(workspace.command(NEXTEST.locate(workspace)?));
+    let mut command = workspace.command(NEXTEST.locate(workspace)?);
     command.args(["nextest", "run", "--workspace", "--all-features", "--no-fail-fast", "-E", IN_GVISOR]);
     for_tests(&mut command, scratch);
     command
