@@ -107,7 +107,12 @@ impl Interpreter {
     /// in folders that lists beside its packages name.
     pub(super) fn starts_by_itself(&self) -> bool {
         let is_called = |path: &Path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"python"));
-        !(is_called(&self.file) || is_called(&self.path)) || self.lists().is_some_and(|lists| self.lead_nowhere(&lists))
+        match (is_called(&self.file), is_called(&self.path)) {
+            (true, true) => self.lists().is_some_and(|lists| self.lead_nowhere(&lists)),
+            (false, false) => true,
+            // Another Python, whose packages lie elsewhere.
+            (true, false) | (false, true) => false,
+        }
     }
 
     /// The lists of folders for Python; nothing where what it looks for is not known.
@@ -276,6 +281,17 @@ mod tests {
         assert!(!starts_with("import __editable___x_finder\n", "x.pth", 0o644));
         assert!(!starts_with("import x\n", "__editable__.x.pth", 0o644));
         assert!(!starts_with("WORKSPACE\n", "x.pth", 0o644));
+    }
+
+    #[test]
+    fn another_python_whose_lists_nobody_here_knows_is_not_started_early() {
+        let starts = |file: &str, path: &str| {
+            let (file, path) = (PathBuf::from(file), PathBuf::from(path));
+            Interpreter { file, path, fixed: vec!["/usr".into()], seen: (0, 0, 0, (0, 0)) }.starts_by_itself()
+        };
+        assert!(!starts("/usr/bin/python3", "/usr/bin/pypy3"));
+        assert!(!starts("/usr/bin/node", "/usr/bin/python3"));
+        assert!(starts("/usr/bin/node", "/usr/bin/nodejs"), "the twin");
     }
 
     #[test]
