@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use crate::body::Filter;
 use crate::decide::{Allowed, ForeignCredentials, Scheme};
 use crate::headers;
+use crate::host::Host;
 use crate::scan::{self, Scanner};
 use crate::sign::{Signed, Stamp, sign};
 
@@ -185,6 +186,12 @@ impl Credentials {
         Self { list, placeholders }
     }
 
+    /// Whether a placeholder is a part of a host's name, which is in small letters.
+    pub(crate) fn are_named_in(&self, host: &Host) -> bool {
+        let Host::Name(name) = host else { return false };
+        self.list.iter().any(|credential| name.contains(&credential.placeholder.to_ascii_lowercase()))
+    }
+
     /// Puts the secret in where it belongs, and refuses what does not: then it says why.
     pub(crate) fn apply(&self, allowed: &Allowed, scheme: Scheme, parts: &mut Parts) -> Result<Handled<'_>, String> {
         let own = match &allowed.credential {
@@ -195,7 +202,9 @@ impl Credentials {
                 Some(found.ok_or_else(|| format!("the credential `{name}` of this rule is not at hand"))?)
             }
         };
-        if scan::contains_any(parts.uri.to_string().as_bytes(), &self.placeholders) {
+        let uri = parts.uri.to_string();
+        let is_in = |bytes: &[u8]| scan::contains_any(bytes, &self.placeholders);
+        if is_in(uri.as_bytes()) || uri.contains('%') && is_in(&unescaped(&uri)) {
             return Err("a placeholder in a URL is never replaced; send it in a header".to_owned());
         }
         if allowed.foreign == ForeignCredentials::Refused {
@@ -234,6 +243,27 @@ impl Credentials {
         });
         Ok(Handled { request, response, signs })
     }
+}
+
+/// A URL as a host reads it that decodes what is escaped, whether it had to be or not.
+fn unescaped(url: &str) -> Vec<u8> {
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16)?.try_into().ok());
+    let mut bytes = url.as_bytes();
+    let mut found = Vec::with_capacity(bytes.len());
+    while let [first, rest @ ..] = bytes {
+        let escaped: Option<(u8, u8)> = digit(rest.first()).zip(digit(rest.get(1))).filter(|_| *first == b'%');
+        match (escaped, rest) {
+            (Some((high, low)), [_, _, rest @ ..]) => {
+                found.push(high << 4 | low);
+                bytes = rest;
+            }
+            _ => {
+                found.push(*first);
+                bytes = rest;
+            }
+        }
+    }
+    found
 }
 
 fn refuse_foreign(own: Option<&Credential>, parts: &Parts) -> Result<(), String> {
@@ -371,6 +401,28 @@ mod tests {
         }
         assert!(scan::contains_any(b"?t=s3cr%2Fet%2Bvalue%3Dx", &words));
         assert!(!scan::contains_any(STANDARD.encode("another text altogether").as_bytes(), &words));
+    }
+
+    #[test]
+    fn what_is_escaped_in_a_url_is_read_as_a_host_reads_it() {
+        for (url, expected) in [
+            ("/%61b%2Ec", "/ab.c"),
+            ("%", "%"),
+            ("%4", "%4"),
+            ("%zz%%41", "%zz%A"),
+            ("%2561", "%61"),
+            ("é%e9", "é\u{fffd}"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&unescaped(url)), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_placeholder_in_a_name_is_found_whatever_its_capitals() {
+        let all = Credentials::new(vec![Credential::new("a", "Place.Holder", "long-enough").unwrap()]);
+        let is_named = |host: &str| all.are_named_in(&Host::parse(host).unwrap());
+        assert!(is_named("place.holder.a.test") && is_named("x.PLACE.holder.test") && is_named("place.holder"));
+        assert!(!is_named("place.a.test") && !is_named("127.0.0.1") && !is_named("localhost"));
     }
 
     #[test]

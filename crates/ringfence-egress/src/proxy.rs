@@ -13,7 +13,7 @@ use crate::ask::{Ask, Asking};
 use crate::authority::Authority;
 use crate::budget::{Account, Budgets};
 use crate::credential::{Credential, Credentials};
-use crate::decide::{Access, Decision, Target, decide};
+use crate::decide::{Access, Decision, Target, decide, deny_because};
 use crate::denial::{Denied, Reason};
 use crate::host::Host;
 use crate::inspect::{Inspector, Version};
@@ -436,6 +436,11 @@ impl Shared {
 
     /// The decision; where no rule names the host, after somebody was asked.
     pub(crate) async fn decide(&self, target: &Target<'_>) -> Decision {
+        if self.credentials.are_named_in(target.host) {
+            // Looked up, it would be told to whoever answers for the names around it.
+            let why = "a placeholder in a name is never replaced; send it in a header";
+            return Decision::Denied(deny_because(&self.rules, target, Reason::Credential, why));
+        }
         match (decide(&self.rules, target), &self.asking) {
             (Decision::Denied(denied), Some(asking)) => asking.decide(target, denied).await,
             (decision, _) => decision,
