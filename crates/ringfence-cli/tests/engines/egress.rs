@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use ringfence_testkit::canary::{Listener, until};
 
 use crate::origin::{FETCH, Origin};
-use crate::rows;
 use crate::stage::SOON;
 use crate::walls::{Walled, for_each_engine, has_violation};
+use crate::world::{Run, Side, Told, Try};
+use crate::{bound, leads, rows};
 
 /// Opens a tunnel to the port that is the first argument.
 const TUNNEL: &str = "
@@ -111,6 +112,53 @@ fn e02_to_e24_in_a_container_what_nobody_honest_says_to_the_proxy_reaches_nobody
         origin.forget();
         rows::check(&place.python(rows::ROWS, &[&ports[0], &ports[1]]), &origin, &other);
     });
+}
+
+/// Does `act` for every engine, with what runs a program there or without a wall.
+fn tried(act: impl Fn(Run<'_>)) {
+    for_each_engine("", |place| {
+        act(&|it: &Try<'_>, side: Side| -> Option<Told> {
+            let place = Walled::new(place.wall.clone(), it.policy);
+            match side {
+                Side::Walled => it.end(&place.stage, place.run(&[], &it.argv("python3"))),
+                Side::Bare => {
+                    let argv = it.argv("/usr/bin/python3");
+                    let argv = [&["run", "-q", "--backend", "spawn", "--"], argv.as_slice()].concat();
+                    it.end(place.bare(), place.bare().ringfence(argv))
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn e09_in_a_container_an_allowed_name_that_leads_inside_is_refused_and_one_that_leads_outside_is_reached() {
+    tried(|run| leads::check_e09(run, leads::BY_PROXY));
+}
+
+#[test]
+fn e10_in_a_container_a_name_whose_answer_changes_leads_where_the_one_answer_said_or_nowhere() {
+    tried(|run| leads::check_e10(run, leads::BY_PROXY));
+}
+
+#[test]
+fn e17_in_a_container_the_second_hop_of_a_redirect_is_judged_and_the_secret_does_not_come_along() {
+    tried(|run| bound::check_e17(run));
+}
+
+#[test]
+fn e22_in_a_container_nobody_elses_key_gets_to_a_host_that_a_secret_is_bound_to() {
+    tried(|run| bound::check_e22(run));
+}
+
+#[test]
+fn e23_in_a_container_a_placeholder_gets_to_nobody_wherever_it_is_put() {
+    tried(|run| bound::check_e23(run));
+}
+
+#[test]
+fn e23_in_a_container_a_placeholder_in_a_name_is_not_looked_up() {
+    tried(|run| leads::check_e23_names(run, leads::BY_PROXY));
 }
 
 #[test]

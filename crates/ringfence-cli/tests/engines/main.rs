@@ -9,11 +9,15 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on says so by a panic")]
 
 mod api;
+#[path = "../native/bound.rs"]
+mod bound;
 mod breakdowns;
 mod calls;
 mod egress;
 mod files;
 mod inspected;
+#[path = "../native/leads.rs"]
+mod leads;
 #[path = "../native/origin.rs"]
 mod origin;
 mod processes;
@@ -33,3 +37,5 @@ mod stage;
 mod tls_origin;
 mod walls;
 mod workspace;
+#[path = "../native/world.rs"]
+mod world;

@@ -7,8 +7,9 @@ use ringfence_testkit::canary::Listener;
 
 use crate::origin::{FETCH, Origin};
 use crate::probe::{Wall, interpreter, python, run, sh, walled_with};
-use crate::rows;
 use crate::stage::Stage;
+use crate::world::{Side, Told, Try};
+use crate::{bound, leads, rows};
 
 /// A stage whose policy allows exactly `net`.
 fn stage(net: &str) -> Option<Stage> {
@@ -101,6 +102,47 @@ fn e02_to_e24_what_nobody_honest_says_to_the_proxy_reaches_nobody() {
     let ports = [origin.port.to_string(), other.port().to_string()];
     let Some(ended) = python(&stage, Wall::Native, rows::ROWS, &[&ports[0], &ports[1]]) else { return };
     rows::check(&ended, &origin, &other);
+}
+
+/// Runs it behind the wall, or without one.
+fn tried(it: &Try<'_>, side: Side) -> Option<Told> {
+    let stage = walled_with(it.policy)?;
+    let python = interpreter()?;
+    let wall = match side {
+        Side::Walled => Wall::Native,
+        Side::Bare => Wall::Bare,
+    };
+    it.end(&stage, run(&stage, wall, &[], &it.argv(python.to_str().unwrap())))
+}
+
+#[test]
+fn e09_an_allowed_name_that_leads_inside_is_looked_up_and_refused_and_one_that_leads_outside_is_reached() {
+    leads::check_e09(&tried, &leads::WAYS);
+}
+
+#[test]
+fn e10_a_name_whose_answer_changes_leads_where_the_one_answer_said_or_nowhere() {
+    leads::check_e10(&tried, &leads::WAYS);
+}
+
+#[test]
+fn e17_the_second_hop_of_a_redirect_is_judged_and_the_secret_does_not_come_along() {
+    bound::check_e17(&tried);
+}
+
+#[test]
+fn e22_nobody_elses_key_gets_to_a_host_that_a_secret_is_bound_to() {
+    bound::check_e22(&tried);
+}
+
+#[test]
+fn e23_a_placeholder_gets_to_nobody_wherever_it_is_put() {
+    bound::check_e23(&tried);
+}
+
+#[test]
+fn e23_a_placeholder_in_a_name_is_not_looked_up() {
+    leads::check_e23_names(&tried, &leads::WAYS);
 }
 
 /// Speaks to the proxy by hand: every kind of request for the same forbidden place, then for the allowed one.

@@ -9,6 +9,7 @@
 
 mod applied;
 mod asking;
+mod bound;
 mod caches;
 mod calls;
 mod changes;
@@ -26,6 +27,7 @@ mod inspected;
 mod kernel;
 mod languages;
 mod later;
+mod leads;
 mod names;
 mod network;
 #[allow(dead_code, reason = "shared with the tests of engines, which use the rest of it")]
@@ -46,3 +48,4 @@ mod tls_origin;
 mod tmux;
 mod unix_sockets;
 mod workspace;
+mod world;

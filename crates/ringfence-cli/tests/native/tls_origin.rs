@@ -6,6 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -15,8 +21,10 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 pub(crate) struct Asked {
     pub(crate) method: String,
     pub(crate) path: String,
-    /// Names in small letters.
+    /// Names in small letters; trailers are among them, and over HTTP/2 the host that was asked for.
     pub(crate) headers: Vec<(String, String)>,
+    /// As far as it came.
+    pub(crate) body: Vec<u8>,
 }
 
 impl Asked {
@@ -76,18 +84,36 @@ impl Authority {
         self.start(address, address, answer)
     }
 
-    fn start(&self, name: &str, address: &str, answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> TlsOrigin {
+    /// Likewise, which speaks HTTP/2 and nothing else.
+    pub(crate) fn http2(&self, address: &str, answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> TlsOrigin {
+        let mut config = self.config(address);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let (listener, asked): (_, Arc<Mutex<Vec<Asked>>>) = (TcpListener::bind((address, 0)).unwrap(), Arc::default());
+        let port = listener.local_addr().unwrap().port();
+        let (answer, remembered) = (Arc::new(answer), Arc::clone(&asked));
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(serve_http2(listener, config, answer, remembered));
+        });
+        TlsOrigin { name: address.to_owned(), port, asked }
+    }
+
+    fn config(&self, name: &str) -> ServerConfig {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
+        ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], private)
-            .unwrap();
+            .unwrap()
+    }
+
+    fn start(&self, name: &str, address: &str, answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> TlsOrigin {
+        let config = self.config(name);
         let listener = TcpListener::bind((address, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
@@ -144,11 +170,13 @@ fn serve<S: Read + Write>(
                 None => break,
             }
         }
-        let asked = Asked { method, path, headers };
+        let mut asked = Asked { method, path, headers, body: Vec::new() };
         let length = asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).ok()?;
+        let whole = reader.by_ref().take(length).read_to_end(&mut asked.body).is_ok_and(|read| read as u64 == length);
         remembered.lock().unwrap().push(asked.clone());
+        if !whole {
+            return None;
+        }
         let Answer { status, headers, body } = answer(&asked);
         let mut head = format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n", body.len());
         for (name, value) in headers {
@@ -161,4 +189,62 @@ fn serve<S: Read + Write>(
         }
         stream.flush().ok()?;
     }
+}
+
+async fn serve_http2(
+    listener: TcpListener,
+    config: ServerConfig,
+    answer: Arc<impl Fn(&Asked) -> Answer + Send + Sync + 'static>,
+    remembered: Arc<Mutex<Vec<Asked>>>,
+) {
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let (acceptor, answer, remembered) = (acceptor.clone(), Arc::clone(&answer), Arc::clone(&remembered));
+        tokio::spawn(async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let service = service_fn(|request| {
+                let (answer, remembered) = (Arc::clone(&answer), Arc::clone(&remembered));
+                async move { hear(request, &remembered).await.map(|asked| said(answer(&asked))) }
+            });
+            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            // Whoever gives up in the middle was heard so far.
+            builder.serve_connection(TokioIo::new(stream), service).await.ok();
+        });
+    }
+}
+
+/// Takes a request in. It is remembered piece by piece: it may never come to its end.
+async fn hear(request: Request<Incoming>, remembered: &Mutex<Vec<Asked>>) -> Result<Asked, hyper::Error> {
+    let text = |headers: &HeaderMap| -> Vec<(String, String)> {
+        let each =
+            headers.iter().map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into()));
+        each.collect()
+    };
+    let (parts, mut body) = request.into_parts();
+    let path = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+    let mut asked = Asked { method: parts.method.to_string(), path, headers: text(&parts.headers), body: Vec::new() };
+    asked.headers.extend(parts.uri.authority().map(|host| ("host".to_owned(), host.to_string())));
+    let at = {
+        let mut all = remembered.lock().unwrap();
+        all.push(asked);
+        all.len() - 1
+    };
+    while let Some(frame) = body.frame().await {
+        let frame = frame?;
+        let asked = &mut remembered.lock().unwrap()[at];
+        asked.body.extend(frame.data_ref().into_iter().flatten());
+        asked.headers.extend(frame.trailers_ref().map(text).unwrap_or_default());
+    }
+    Ok(remembered.lock().unwrap()[at].clone())
+}
+
+fn said(answer: Answer) -> Response<Full<Bytes>> {
+    let mut response = Response::builder().status(answer.status);
+    for (name, value) in answer.headers {
+        response = response.header(name, value);
+    }
+    response.body(Full::new(answer.body.into())).unwrap()
 }

@@ -145,6 +145,17 @@ impl Invocation<'_> {
         self
     }
 
+    /// The same start by way of another program, which is told of it as its last arguments. What is said of streams comes after this.
+    #[allow(dead_code, reason = "for the tests of walls, which share this")]
+    pub(crate) fn by_way_of(self, program: &str, args: &[&OsStr]) -> Self {
+        let mut command = Command::new(program);
+        command.args(args).arg(self.command.get_program()).args(self.command.get_args()).env_clear();
+        command.envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.current_dir(self.command.get_current_dir().unwrap());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self { command, ..self }
+    }
+
     /// Where its standard input comes from.
     pub(crate) fn stdin_from(mut self, from: impl Into<Stdio>) -> Self {
         self.command.stdin(from);
