@@ -1,5 +1,6 @@
 //! What a whole sandboxed command costs beside its neighbours, in turns in the same run: bare, bubblewrap, crun (as root),
 //! our command, and our library; and code in Python through the library, with a pause between runs. As root and, when root runs this, once more as an ordinary user.
+//! Words after `--` choose figures: `true`, `python`, `snippet`, `at_once`, `workspace`, `idle`.
 
 #![allow(
     clippy::print_stdout,
@@ -34,19 +35,19 @@ const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
 const PROGRAMS: [(&str, &[&str]); 2] =
     [("true", &["/usr/bin/true"]), ("python", &["/usr/bin/python3", "-c", "print(1)"])];
 /// Where the kernel offers both versions of control groups, crun refuses the one that is not in use.
-const AS_ROOT: &str = "umount /sys/fs/cgroup/unified 2>/dev/null; exec \"$0\" measure root \"$1\"";
+const AS_ROOT: &str = "umount /sys/fs/cgroup/unified 2>/dev/null; exec \"$0\" measure root \"$@\"";
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     match words.get(1).map(String::as_str) {
         Some("launcher") => launcher::serve().unwrap(),
-        Some("measure") => measure(&words[2], Path::new(&words[3])),
-        _ => for_each_user(),
+        Some("measure") => measure(&words[2], Path::new(&words[3]), &words[4..]),
+        _ => for_each_user(words.get(1..).unwrap_or_default()),
     }
 }
 
 /// Everything that is started lies where an ordinary user can reach it.
-fn for_each_user() {
+fn for_each_user(words: &[String]) {
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let bench = place.path().join("bench");
@@ -75,7 +76,9 @@ fn for_each_user() {
             }
             command
         };
-        assert!(command.arg(&home).env("HOME", &home).status().unwrap().success(), "measuring as {user}");
+        // Cargo's own word is an option.
+        let chosen = words.iter().filter(|word| !word.starts_with('-'));
+        assert!(command.arg(&home).args(chosen).env("HOME", &home).status().unwrap().success(), "measuring as {user}");
     }
 }
 
@@ -109,7 +112,8 @@ fn quiet(mut command: Command) -> Command {
     command
 }
 
-fn measure(user: &str, home: &Path) {
+fn measure(user: &str, home: &Path, chosen: &[String]) {
+    let wanted = |figure: &str| chosen.is_empty() || chosen.iter().any(|word| word == figure);
     let workspace = home.join("workspace");
     fs::create_dir(&workspace).unwrap();
     let mut ways = vec![("bare", Way::Command(Box::new(|argv| after(&[], argv))))];
@@ -123,7 +127,7 @@ fn measure(user: &str, home: &Path) {
     }
     ways.push(("ringfence", ours(home, &workspace)));
     ways.push(("library", library(home, &workspace)));
-    for (name, argv) in PROGRAMS.iter().filter(|(_, argv)| Path::new(argv[0]).exists()) {
+    for (name, argv) in PROGRAMS.iter().filter(|(name, argv)| wanted(name) && Path::new(argv[0]).exists()) {
         let medians = in_turns(&ways, argv);
         for (way, time) in &medians {
             println!("{user}_{name}_{way} {} us", time.as_micros());
@@ -137,7 +141,7 @@ fn measure(user: &str, home: &Path) {
             }
         }
     }
-    if Path::new(PROGRAMS[1].1[0]).exists() {
+    if wanted("snippet") && Path::new(PROGRAMS[1].1[0]).exists() {
         let bare = Way::Command(Box::new(|argv| after(&[], argv)));
         let medians = in_turns(&[("bare", bare), ("library", snippet(home, &workspace))], PROGRAMS[1].1);
         for (way, time) in &medians {
@@ -147,9 +151,21 @@ fn measure(user: &str, home: &Path) {
     }
     ways.pop();
     ways.push(("library", at_once(home, &workspace)));
-    for (way, rate) in rates(&ways, PROGRAMS[0].1) {
-        println!("{user}_at_once_{way} {rate:.0} per_second");
+    if wanted("at_once") {
+        for (way, rate) in rates(&ways, PROGRAMS[0].1) {
+            println!("{user}_at_once_{way} {rate:.0} per_second");
+        }
     }
+    if wanted("workspace") {
+        sizes(user, home);
+    }
+    if user == "root" && wanted("idle") {
+        idle_memory(&ways);
+    }
+}
+
+/// Whether a start takes longer above more files.
+fn sizes(user: &str, home: &Path) {
     let sized: Vec<(&str, Way)> = [("empty", 0), ("10k", 10_000), ("100k", 100_000)]
         .map(|(name, files)| (name, ours(home, &filled(home, name, files))))
         .into();
@@ -158,9 +174,6 @@ fn measure(user: &str, home: &Path) {
     let medians = in_turns(&sized, PROGRAMS[0].1);
     for (size, time) in &medians {
         println!("{user}_workspace_{size} {} us", time.as_micros());
-    }
-    if user == "root" {
-        idle_memory(&ways);
     }
 }
 

@@ -40,8 +40,6 @@ pub(super) struct Folder {
     name: String,
     path: PathBuf,
     own: OwnedFd,
-    /// Kept open: attaching through it costs half of opening it again.
-    processes: OwnedFd,
     removed: bool,
 }
 
@@ -77,9 +75,7 @@ impl Folder {
             Mode::empty(),
         )
         .map_err(|errno| failed("open the cgroup", &path, errno))?;
-        let processes = rustix::fs::openat(&own, PROCESSES, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| failed("open for writing", &path.join(PROCESSES), errno))?;
-        Ok(Self { parent, name: name.to_owned(), path, own, processes, removed: false })
+        Ok(Self { parent, name: name.to_owned(), path, own, removed: false })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -92,7 +88,8 @@ impl Folder {
 
     /// Moves a process in. The kernel moves all of its threads, and all that it starts later begins here.
     pub(super) fn add(&self, pid: i32) -> io::Result<()> {
-        rustix::io::write(&self.processes, pid.to_string().as_bytes())
+        rustix::fs::openat(&self.own, PROCESSES, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+            .and_then(|processes| rustix::io::write(&processes, pid.to_string().as_bytes()))
             .map(drop)
             .map_err(|errno| failed(format!("add process {pid} to"), &self.path, errno))
     }
@@ -115,8 +112,16 @@ impl Folder {
 
     /// Writes a limit and reads it back: a kernel that rounds, ignores or clips it has not set it.
     pub(super) fn limit(&self, file: &str, value: &str) -> io::Result<()> {
-        self.write(file, value)?;
-        let now = self.read(file)?;
+        let path = || self.path.join(file);
+        let told = |errno| failed(format!("write `{value}` to"), &path(), errno);
+        let flags = OFlags::RDWR | OFlags::TRUNC | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.own, file, flags, Mode::empty()).map_err(told)?;
+        // In one call, which leaves the place to read from at the beginning: the kernel takes each write as a whole value.
+        let written = rustix::io::pwrite(&fd, value.as_bytes(), 0).map_err(told)?;
+        if written != value.len() {
+            return Err(told(Errno::IO));
+        }
+        let now = kernel_file::read_open(fd.into(), READ_LIMIT).map_err(|error| failed("read", &path(), error))?;
         if now.trim() == value {
             return Ok(());
         }
@@ -159,10 +164,11 @@ impl Folder {
         Ok(pids.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect())
     }
 
-    /// Sends SIGKILL to every process in it, once. Returns those that were killed: each becomes readable by its end.
-    pub(super) fn kill_processes(&self) -> io::Result<Vec<OwnedFd>> {
+    /// Sends SIGKILL to those of the processes `found` in it that are in it. Returns those that were killed: each becomes readable
+    /// by its end.
+    fn kill_these(&self, found: &[i32]) -> io::Result<Vec<OwnedFd>> {
         let mut opened = Vec::new();
-        for number in self.processes()? {
+        for &number in found {
             let Some(pid) = Pid::from_raw(number) else { continue };
             match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
                 Ok(pidfd) => opened.push((number, pidfd)),
@@ -189,10 +195,11 @@ impl Folder {
     pub(super) fn kill_all(&self) -> io::Result<()> {
         let start = Instant::now();
         loop {
-            let killed = self.kill_processes()?;
-            if self.processes()?.is_empty() {
+            let found = self.processes()?;
+            if found.is_empty() {
                 return Ok(());
             }
+            let killed = self.kill_these(&found)?;
             if start.elapsed() > PATIENCE {
                 return Err(too_slow());
             }

@@ -16,7 +16,7 @@ use super::door::Doors;
 use super::inside::Inside;
 use super::landlock::Fence;
 use super::membership::{Membership, OpenMembership};
-use super::namespaces::raise;
+use super::namespaces::{Processors, raise};
 use super::program::{Failed, Program, Restrictions, Stdio, Strings, TerminalSize};
 use super::proof::{Company, Proof};
 use super::view::ABOVE_ARRANGED;
@@ -45,6 +45,8 @@ pub struct WallLaunch {
     pub stands: Option<u64>,
     /// The name of the file, where files can be made later, whose content comes when the program has begun and waits for it.
     pub awaits: Option<OsString>,
+    /// Whether others than the one that it is raised on have time for it.
+    pub processors: Processors,
 }
 
 /// The descriptors of a start.
@@ -85,7 +87,7 @@ pub fn start(launch: &WallLaunch, descriptors: WallDescriptors<'_>, life: Life) 
         Some(into) => into.add(pid),
         None => Ok(()),
     };
-    raise(launch.wall.identity, into.as_ref().and_then(OpenMembership::folder), join, |joined| {
+    raise(launch.wall.identity, launch.processors, into.as_ref().and_then(OpenMembership::folder), join, |joined| {
         Behind::live(life, launch, descriptors.control.as_raw_fd(), |control| {
             let begun = Begun::begin(&launch.wall, descriptors.trees)?;
             begun.finish(launch, launch.wall.entries.len(), descriptors, joined, control)

@@ -48,7 +48,7 @@ pub use lay::{LaidOut, Laying, Marker};
 pub(crate) use lay::{begin as begin_laying, lay_here};
 pub use membership::Membership;
 pub use mount_api::idmapped_tree;
-pub use namespaces::{Identity, OwnerMap, Raised, is_single_threaded, reap_holders, user_namespace};
+pub use namespaces::{Identity, OwnerMap, Processors, Raised, is_single_threaded, reap_holders, user_namespace};
 pub use program::{Failed, Program, Restrictions, Stdio, TerminalSize, chain};
 pub use proof::Proof;
 pub use spare::Spare;

@@ -16,7 +16,7 @@ use super::network::Network;
 use super::program::Failed;
 use crate::keeper_process::{CloneArguments, Forked, SignalMask, clone_process};
 
-/// All but the network's, which [`Network`] makes meanwhile.
+/// All but the network's.
 const NAMESPACES: c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -26,6 +26,15 @@ const NAMESPACES: c_int = libc::CLONE_NEWUSER
 
 /// libc's constant has a type that is too small for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Whether processors have nothing else to do while a wall is raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Processors {
+    /// Some: a part of the work is done beside the rest, which takes less time.
+    Free,
+    /// None: all is done in turn, which is less work.
+    Busy,
+}
 
 /// Who the program is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,11 +158,17 @@ impl Joined {
 ///
 /// This process must have one thread: the child goes on with a copy of its memory, in which a lock that another thread
 /// held would never be released.
-pub(super) fn bear(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce()) -> io::Result<Raised> {
+///
+/// Where processors are free, its network is still the host's: it is to be made beside the rest.
+pub(super) fn bear(cgroup: Option<BorrowedFd<'_>>, processors: Processors, child: impl FnOnce()) -> io::Result<Raised> {
     if !is_single_threaded()? {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "this process has several threads"));
     }
-    let mut arguments = CloneArguments { flags: NAMESPACES as u64, ..CloneArguments::default() };
+    let namespaces = match processors {
+        Processors::Free => NAMESPACES,
+        Processors::Busy => NAMESPACES | libc::CLONE_NEWNET,
+    };
+    let mut arguments = CloneArguments { flags: namespaces as u64, ..CloneArguments::default() };
     if let Some(cgroup) = cgroup {
         arguments.flags |= CLONE_INTO_CGROUP;
         arguments.cgroup = u64::try_from(cgroup.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -163,7 +178,9 @@ pub(super) fn bear(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce()) -> io::
     // One thread, checked above: the child has a whole and consistent copy of its memory, and may go on with any code.
     let forked = clone_process(arguments);
     if let Ok(Forked::Child) = forked {
-        leave(None, our_processor);
+        if processors == Processors::Free {
+            leave(None, our_processor);
+        }
         // A panic must never go on in the code of the parent, of which this process is a copy.
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).ok();
         crate::program_process::exit(1);
@@ -171,7 +188,7 @@ pub(super) fn bear(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce()) -> io::
     masked.restore()?;
     match forked? {
         Forked::Parent(pid, pidfd) => {
-            if let Some(child) = rustix::process::Pid::from_raw(pid) {
+            if let Some(child) = rustix::process::Pid::from_raw(pid).filter(|_| processors == Processors::Free) {
                 leave(Some(child), rustix::thread::sched_getcpu());
             }
             Ok(Raised::new(pid, pidfd))
@@ -195,22 +212,26 @@ fn leave(process: Option<rustix::process::Pid>, busy: usize) {
     }
 }
 
-/// Clones this process into new namespaces. The child begins to make its network, goes by `join(0)` where its processes
-/// are counted, waits until it is mapped, then runs `child`, and ends.
+/// Clones this process into new namespaces. The child begins to make its network or has it, goes by `join(0)` where its
+/// processes are counted, waits until it is mapped, then runs `child`, and ends.
 ///
 /// It goes there itself: to move another process, version 1 of the control groups waits until every processor has passed
 /// a quiet point, ten milliseconds or more. For the calling thread alone it does not.
 pub(super) fn raise(
     identity: Identity,
+    processors: Processors,
     cgroup: Option<BorrowedFd<'_>>,
     join: impl FnOnce(i32) -> io::Result<()>,
     child: impl FnOnce(Joined),
 ) -> io::Result<Raised> {
     let (child_waits, parent_maps) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let raised = bear(cgroup, || {
+    let raised = bear(cgroup, processors, || {
         // Otherwise the end of file would never come.
         close_copy(&parent_maps);
-        let network = Network::begin();
+        let network = match processors {
+            Processors::Free => Network::begin(),
+            Processors::Busy => Network::of_birth(),
+        };
         let groups = join(0);
         // The end of file means that the parent failed or died before we were mapped.
         let mut mapped = [0u8; 1];

@@ -1,5 +1,5 @@
 //! The wall's network namespace, made by a process of its own while the first one builds the view: it takes the kernel as
-//! long as all mounts together.
+//! long as all mounts together. Where no processor has time for that, process 1 is born in it.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -14,11 +14,17 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use super::companion::Companion;
 use crate::keeper_process::CONTROL;
 
-/// A network namespace in the making. Its maker shares our descriptors, too.
-pub(super) struct Network {
-    maker: Companion,
-    /// The namespace's descriptor, once it is there. For ever, because the maker writes it: one number per wall.
-    made: &'static AtomicI32,
+/// A wall's network namespace.
+pub(super) enum Network {
+    /// In the making. Its maker shares our descriptors, too.
+    Coming {
+        /// Who makes it.
+        maker: Companion,
+        /// The namespace's descriptor, once it is there. For ever, because the maker writes it: one number per wall.
+        made: &'static AtomicI32,
+    },
+    /// We were born in it.
+    Here,
 }
 
 impl Network {
@@ -29,16 +35,24 @@ impl Network {
         // SAFETY: `make` calls the kernel by rustix, which has no `errno`, and touches nothing but `made`, an atomic that
         // lives for ever.
         let maker = unsafe { Companion::start(make, std::ptr::from_ref(made).cast_mut().cast(), libc::CLONE_FILES) }?;
-        Ok(Self { maker, made })
+        Ok(Self::Coming { maker, made })
+    }
+
+    /// Makes the one that the caller was born in, as process 1 of new namespaces, ready.
+    pub(super) fn of_birth() -> io::Result<Self> {
+        occupy_arranged()?;
+        bring_up_loopback()?;
+        Ok(Self::Here)
     }
 
     /// Waits until it is made, with its loopback interface up, and moves into it.
     pub(super) fn join(self) -> io::Result<()> {
-        match self.maker.wait()? {
+        let Self::Coming { maker, made } = self else { return Ok(()) };
+        match maker.wait()? {
             0 => {}
             errno => return Err(io::Error::from_raw_os_error(errno)),
         }
-        let namespace = self.made.load(Ordering::Acquire);
+        let namespace = made.load(Ordering::Acquire);
         if namespace <= CONTROL {
             return Err(io::ErrorKind::InvalidData.into());
         }

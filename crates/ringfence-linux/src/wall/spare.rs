@@ -14,7 +14,7 @@ use super::begun::{Begun, WholeWall, arrange};
 use super::door::Doors;
 use super::guest::{Behind, Life, WallDescriptors, WallLaunch};
 use super::membership::{Membership, OpenMembership};
-use super::namespaces::{Groups, Joined, Raised, bear, map};
+use super::namespaces::{Groups, Joined, Processors, Raised, bear, map};
 use super::network::Network;
 use super::program::{Failed, Program};
 use super::view::ABOVE_ARRANGED;
@@ -66,7 +66,7 @@ impl Spare {
     /// Makes one that will live `life`. This process must have one thread.
     pub fn begin(life: Life) -> io::Result<Self> {
         let (ours, theirs) = stream_sockets()?;
-        let raised = bear(None, || wait_for_a_wall(&theirs, life))?;
+        let raised = bear(None, Processors::Free, || wait_for_a_wall(&theirs, life))?;
         Ok(Self { raised: Some(raised.counted()), socket: ours, wall: None, whole: None })
     }
 
@@ -258,7 +258,8 @@ fn wait_for_a_wall(socket: &OwnedFd, life: Life) {
             let entries = [wall.entries, files.clone()].concat();
             let wall = Wall { entries, ..wall };
             let doors = Doors::default();
-            let launch = WallLaunch { wall, restrictions, cgroup, only, doors, stands: None, awaits };
+            let processors = Processors::Free;
+            let launch = WallLaunch { wall, restrictions, cgroup, only, doors, stands: None, awaits, processors };
             Behind::live(life, &launch, CONTROL, |_| {
                 let join = || launch.cgroup.as_ref().map_or(Ok(()), |_| join_groups(&socket));
                 let behind = standing?.go_on(&launch, (&late, &files), join);
@@ -369,7 +370,8 @@ mod tests {
         let wall = Wall { identity, hostname: "sandbox".into(), entries, writable_bytes: 4096, writable_files: 16 };
         let restrictions = Restrictions { rlimits: Vec::new(), paths: Vec::new(), processors: None, processes: 1 };
         let doors = Doors::default();
-        WallLaunch { wall, restrictions, cgroup: None, only: None, doors, stands: None, awaits: None }
+        let processors = Processors::Free;
+        WallLaunch { wall, restrictions, cgroup: None, only: None, doors, stands: None, awaits: None, processors }
     }
 
     /// Whether a wall that began with `/usr` can go on to `then`, for somebody with our user or another's.

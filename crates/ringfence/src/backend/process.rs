@@ -19,6 +19,7 @@ use tokio::net::unix::pipe;
 use self::member::{Alone, Member, Screen};
 use super::counters::Counters;
 use super::guest::{self, Link, Proofs};
+use super::native::AtWork;
 use super::pipes::{Pipes, reader, writer};
 use super::program::{Program, open_cwd};
 use super::{FoundImage, Live, Shown, StartError};
@@ -81,6 +82,8 @@ pub struct Sandbox {
     released: bool,
     /// The code that its program waits for.
     pub(super) code: Option<Vec<u8>>,
+    /// It is one of the runs that are under way.
+    pub(super) at_work: Option<AtWork>,
     /// What is to be done once all is known of it.
     pub(super) afterwards: Option<Later>,
 }
@@ -194,6 +197,7 @@ impl Sandbox {
             is_gone: AtomicBool::new(false),
             released: false,
             code: None,
+            at_work: None,
             afterwards: None,
         }
     }

@@ -19,9 +19,7 @@ use crate::run_id::RunId;
 use crate::state::StateFolder;
 use crate::workspace::layer::Lower;
 
-/// So long the host's system is believed to look as it did.
-const BELIEVED: Duration = Duration::from_secs(1);
-/// Likewise what a policy shows, and what it denies, to the command that has just looked.
+/// So long what a policy shows, and what it denies, is believed by the command that has just looked.
 const JUST_NOW: Duration = Duration::from_millis(50);
 
 /// The next wall's number.
@@ -79,7 +77,7 @@ impl Begun {
     /// The system that a wall for the same program would show now. If it still looks the same, the wall that was begun is the right one.
     fn system(&self) -> System {
         let identity = self.wall.identity;
-        let is_believed = self.at.elapsed() < BELIEVED;
+        let is_believed = self.at.elapsed() < view::BELIEVED;
         (identity, if is_believed { self.wall.entries.clone() } else { view::system(identity) })
     }
 
@@ -286,7 +284,7 @@ pub(super) fn take(
         Some(begun) => (begun.system(), begun.whole),
         None => {
             let identity = identity(user, id);
-            ((identity, view::system(identity)), None)
+            ((identity, view::system_lately(identity)), None)
         }
     })
 }

@@ -8,6 +8,7 @@ mod kept;
 mod known;
 mod linked;
 mod live;
+mod load;
 mod pace;
 mod parked;
 mod pinned;
@@ -35,6 +36,8 @@ use self::begun::{Begun, System, Wanted, wall_for};
 pub use self::image::ImageError;
 pub use self::live::Live;
 pub(super) use self::live::{LATER_ONES_ARE_TOLD, LATER_ONES_STOP, LiveFolder, later_ones};
+pub(super) use self::load::AtWork;
+use self::load::Load;
 use self::parked::Parked;
 use self::promises::kept;
 use super::counters::Counters;
@@ -67,6 +70,8 @@ pub struct Native {
     begun: Arc<Mutex<Option<Begun>>>,
     /// An interpreter that waits for code.
     parked: Arc<Mutex<Option<Parked>>>,
+    /// How much there is to do.
+    load: Load,
     hierarchy: Arc<OnceLock<Result<Hierarchy, cgroup::Unavailable>>>,
     /// What killed supervisors left is removed before the first run.
     swept: Arc<Once>,
@@ -76,7 +81,8 @@ impl Native {
     /// A backend whose walls `launcher` raises, and behind which `state` is never seen.
     pub fn new(launcher: Arc<Launcher>, state: StateFolder) -> Self {
         let swept = Arc::new(Once::new());
-        Self { launcher, state, begun: Arc::default(), parked: Arc::default(), hierarchy: Arc::default(), swept }
+        let (begun, parked, load) = (Arc::default(), Arc::default(), Load::default());
+        Self { launcher, state, begun, parked, load, hierarchy: Arc::default(), swept }
     }
 
     /// Begins a wall for a request to come, where the launcher can. That it could not costs that request a little time.
@@ -150,6 +156,7 @@ impl Native {
             doors: door::wanted(&policy.net),
             stands: view.stands,
             awaits: view.awaits,
+            processors: self.load.processors(),
         };
         let mut group = None;
         let make_groups = || {
@@ -198,10 +205,12 @@ impl Native {
     }
 
     async fn raise_for_one(&self, plan: &Plan) -> Result<Sandbox, StartError> {
+        let at_work = self.load.begin();
         let way_out = WayOut::prepare(plan.policy(), self.launcher.threads())?;
         let root = self.root(plan).await?;
         let at = workspace_at(plan)?;
-        if let Some(sandbox) = self.take_parked(plan, &at).await? {
+        if let Some(mut sandbox) = self.take_parked(plan, &at).await? {
+            sandbox.at_work = Some(at_work);
             return Ok(sandbox);
         }
         let pipes = Pipes::new(plan.stdin())?;
@@ -231,6 +240,7 @@ impl Native {
         let alone = root.is_none();
         sandbox.image = root.map(|root| root.name().to_owned());
         sandbox.proven(plan, way_out, alone).await?;
+        sandbox.at_work = Some(at_work);
         // The program that starts now needs the processors more.
         sandbox.afterwards = self.prepare_again(plan, &at);
         Ok(sandbox)

@@ -13,7 +13,7 @@ use ringfence_guest::protocol::MOST_AWAITED;
 use ringfence_guest::{Guest, Order};
 use ringfence_linux::cgroup::{Cgroup, Hierarchy};
 use ringfence_linux::launcher::Prepares;
-use ringfence_linux::wall::Program;
+use ringfence_linux::wall::{Processors, Program};
 
 use super::begun::{self, Begun, Wanted};
 use super::interpreter::Interpreter;
@@ -116,6 +116,10 @@ impl Native {
     }
 
     fn stand(&self, wanted: &Wanted) {
+        // With so much to do, what is made ahead would be made instead of something.
+        if self.load.processors() == Processors::Busy {
+            return;
+        }
         begun::begin(&self.launcher, &self.begun, wanted.scene().policy);
         begun::stand(&self.launcher, &self.begun, &self.state, wanted.clone(), self.groups());
     }

@@ -5,7 +5,8 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ringfence_linux::kernel_file;
 use ringfence_linux::wall::{self, Access, Entry, HOME, Identity, OwnerMap, Source, Written};
@@ -27,6 +28,8 @@ pub(in crate::backend) const FROM_ETC: [&str; 4] =
     ["/etc/alternatives", "/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted"];
 /// Likewise, single files.
 const FILES_FROM_ETC: [&str; 3] = ["/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ssl/openssl.cnf"];
+/// So long the host's system is believed to look as it did.
+pub(super) const BELIEVED: Duration = Duration::from_secs(1);
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// What `/proc` tells about the host, and not about the processes inside: keys that the host's user holds, and where the
@@ -35,6 +38,27 @@ const MASKED: [&str; 2] = ["/proc/keys", "/proc/kallsyms"];
 
 /// The system part of the view: the host's, and what is ours in every view.
 pub(super) fn system(identity: Identity) -> Vec<Entry> {
+    with_ours(system_of_host(), identity)
+}
+
+/// Likewise, of a host that looks as it did a moment ago.
+pub(super) fn system_lately(identity: Identity) -> Vec<Entry> {
+    static LATELY: Mutex<Option<(Instant, Vec<Entry>)>> = Mutex::new(None);
+    let mut lately = LATELY.lock().unwrap_or_else(PoisonError::into_inner);
+    let (_, entries) = match lately.take() {
+        Some(found) if found.0.elapsed() < BELIEVED => lately.insert(found),
+        _ => lately.insert((Instant::now(), system_of_host())),
+    };
+    with_ours(entries.clone(), identity)
+}
+
+fn with_ours(mut system: Vec<Entry>, identity: Identity) -> Vec<Entry> {
+    system.extend(own(identity));
+    system.push(Entry::Link { at: "/var/tmp".into(), target: "/tmp".into() });
+    system
+}
+
+fn system_of_host() -> Vec<Entry> {
     let mut entries = Vec::new();
     for path in SYSTEM {
         entries.extend(as_on_host(Path::new(path)));
@@ -46,8 +70,6 @@ pub(super) fn system(identity: Identity) -> Vec<Entry> {
     if let Ok(target) = fs::read_link("/etc/localtime") {
         entries.push(Entry::Link { at: "/etc/localtime".into(), target });
     }
-    entries.extend(own(identity));
-    entries.push(Entry::Link { at: "/var/tmp".into(), target: "/tmp".into() });
     entries
 }
 
