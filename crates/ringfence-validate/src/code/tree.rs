@@ -205,7 +205,7 @@ pub(crate) enum Statement {
     Branches(Vec<Vec<Self>>),
     Loop {
         /// What takes each item of what.
-        each: Option<(Pattern, Expr)>,
+        each: Option<Box<(Pattern, Expr)>>,
         end: LoopEnd,
         body: Vec<Self>,
         span: Span,

@@ -254,7 +254,7 @@ impl Walk<'_, '_> {
                 branches.iter().for_each(|branch| self.statements(branch));
                 self.perhaps -= 1;
             }
-            Statement::Loop { each, end, body, span } => self.walk_loop(each.as_ref(), *end, body, *span),
+            Statement::Loop { each, end, body, span } => self.walk_loop(each.as_deref(), *end, body, *span),
             Statement::Block(body) => {
                 self.scopes.enter(Of::Block);
                 self.statements(body);

@@ -12,9 +12,11 @@ impl Lower<'_> {
     pub(super) fn function_declaration(&mut self, function: &ast::Function<'_>, out: &mut Vec<Statement>) {
         let value = Expr::new(span(function.span), self.function(function));
         match &function.id {
-            Some(name) => {
-                out.push(Statement::Assign { pattern: Pattern::Name(name.name.to_string()), value, how: How::Here })
-            }
+            Some(name) => out.push(Statement::Assign {
+                pattern: Pattern::Name(name.name.as_str().to_owned()),
+                value,
+                how: How::Here,
+            }),
             None => out.push(Statement::Value(value)),
         }
     }
@@ -22,9 +24,11 @@ impl Lower<'_> {
     pub(super) fn class_declaration(&mut self, class: &ast::Class<'_>, out: &mut Vec<Statement>) {
         let value = Expr::new(span(class.span), self.class(class));
         match &class.id {
-            Some(name) => {
-                out.push(Statement::Assign { pattern: Pattern::Name(name.name.to_string()), value, how: How::Here })
-            }
+            Some(name) => out.push(Statement::Assign {
+                pattern: Pattern::Name(name.name.as_str().to_owned()),
+                value,
+                how: How::Here,
+            }),
             None => out.push(Statement::Value(value)),
         }
         for decorator in &class.decorators {
@@ -92,7 +96,7 @@ impl Lower<'_> {
 
     fn define(&mut self, key: &PropertyKey<'_>, value: Expr, body: &mut Vec<Statement>) {
         let name = match key {
-            PropertyKey::PrivateIdentifier(name) => Some(name.name.to_string()),
+            PropertyKey::PrivateIdentifier(name) => Some(name.name.as_str().to_owned()),
             other => other.static_name().map(|name| name.to_string()),
         };
         match name {

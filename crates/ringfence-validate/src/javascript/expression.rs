@@ -36,7 +36,7 @@ impl Lower<'_> {
             Expression::TemplateLiteral(template) => self.template(template),
             Expression::Identifier(name) => {
                 self.check_name(name.name.as_str(), span(name.span));
-                if name.name == "undefined" { Kind::Nothing } else { Kind::Name(name.name.to_string()) }
+                if name.name == "undefined" { Kind::Nothing } else { Kind::Name(name.name.as_str().to_owned()) }
             }
             Expression::ArrayExpression(array) => {
                 let mut items = Vec::new();
@@ -184,10 +184,10 @@ impl Lower<'_> {
                 Kind::Index(self.boxed(&item.object), self.boxed(&item.expression))
             }
             MemberExpression::StaticMemberExpression(attribute) => {
-                Kind::Member(self.boxed(&attribute.object), attribute.property.name.to_string())
+                Kind::Member(self.boxed(&attribute.object), attribute.property.name.as_str().to_owned())
             }
             MemberExpression::PrivateFieldExpression(attribute) => {
-                Kind::Member(self.boxed(&attribute.object), attribute.field.name.to_string())
+                Kind::Member(self.boxed(&attribute.object), attribute.field.name.as_str().to_owned())
             }
         };
         Expr::new(place, kind)
@@ -195,7 +195,7 @@ impl Lower<'_> {
 
     fn call(&mut self, callee: &Expression<'_>, arguments: &[Argument<'_>]) -> Kind {
         let callee = self.expr(callee);
-        let mut args = Vec::new();
+        let mut args = Vec::with_capacity(arguments.len());
         for argument in arguments {
             let value = match argument {
                 Argument::SpreadElement(spread) => {
@@ -303,8 +303,8 @@ impl Lower<'_> {
     pub(super) fn key(&mut self, key: &PropertyKey<'_>) -> Expr {
         let place = span(key.span());
         match key {
-            PropertyKey::StaticIdentifier(name) => Expr::word(place, name.name.to_string()),
-            PropertyKey::PrivateIdentifier(name) => Expr::word(place, name.name.to_string()),
+            PropertyKey::StaticIdentifier(name) => Expr::word(place, name.name.as_str().to_owned()),
+            PropertyKey::PrivateIdentifier(name) => Expr::word(place, name.name.as_str().to_owned()),
             other => match other.as_expression() {
                 Some(value) => self.expr(value),
                 None => Expr::new(place, Kind::Nothing),

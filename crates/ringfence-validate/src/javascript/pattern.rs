@@ -13,7 +13,7 @@ impl Lower<'_> {
         match pattern {
             BindingPattern::BindingIdentifier(name) => {
                 self.check_name(name.name.as_str(), span(name.span));
-                Pattern::Name(name.name.to_string())
+                Pattern::Name(name.name.as_str().to_owned())
             }
             BindingPattern::ObjectPattern(object) => {
                 let mut fields = Vec::new();
@@ -49,7 +49,7 @@ impl Lower<'_> {
 
     pub(super) fn target(&mut self, target: &AssignmentTarget<'_>) -> Pattern {
         match target {
-            AssignmentTarget::AssignmentTargetIdentifier(name) => Pattern::Name(name.name.to_string()),
+            AssignmentTarget::AssignmentTargetIdentifier(name) => Pattern::Name(name.name.as_str().to_owned()),
             AssignmentTarget::ArrayAssignmentTarget(array) => {
                 let mut items: Vec<Pattern> = Vec::new();
                 for element in &array.elements {
@@ -98,7 +98,9 @@ impl Lower<'_> {
     pub(super) fn simple_target(&mut self, target: &ast::SimpleAssignmentTarget<'_>) -> Expr {
         let place = span(target.span());
         match target {
-            ast::SimpleAssignmentTarget::AssignmentTargetIdentifier(name) => Expr::name(place, name.name.to_string()),
+            ast::SimpleAssignmentTarget::AssignmentTargetIdentifier(name) => {
+                Expr::name(place, name.name.as_str().to_owned())
+            }
             ast::SimpleAssignmentTarget::TSAsExpression(inner) => self.expr(&inner.expression),
             ast::SimpleAssignmentTarget::TSSatisfiesExpression(inner) => self.expr(&inner.expression),
             ast::SimpleAssignmentTarget::TSNonNullExpression(inner) => self.expr(&inner.expression),
@@ -141,7 +143,7 @@ impl Lower<'_> {
     }
 
     pub(super) fn params(&mut self, params: &ast::FormalParameters<'_>) -> Vec<Param> {
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(params.items.len());
         for param in &params.items {
             let default = param.initializer.as_ref().map(|default| self.expr(default));
             all.push(Param { pattern: self.binding(&param.pattern), default, takes: Takes::One });

@@ -76,16 +76,11 @@ impl Lower<'_> {
 
     /// Functions first: they can be called above the place where they stand.
     pub(super) fn body(&mut self, body: &[Js<'_>]) -> Vec<Statement> {
-        let mut statements = Vec::new();
+        let mut statements = Vec::with_capacity(body.len());
         let (first, then): (Vec<_>, Vec<_>) =
             body.iter().partition(|statement| matches!(statement, Js::FunctionDeclaration(_)));
         for statement in first.into_iter().chain(then) {
-            let lowered = self.deeper(|lower| {
-                let mut out = Vec::new();
-                lower.statement(statement, &mut out);
-                out
-            });
-            statements.extend(lowered);
+            self.deeper(|lower| lower.statement(statement, &mut statements));
         }
         statements
     }
@@ -143,13 +138,15 @@ impl Lower<'_> {
                 let keys = Expr::new(over.span, Kind::List(vec![Expr::new(over.span, Kind::Mix(vec![over]))]));
                 let pattern = self.for_left(&each.left);
                 let body = self.inner(&each.body);
-                out.push(Statement::Loop { each: Some((pattern, keys)), end: LoopEnd::Ends, body, span: place });
+                let each = Some(Box::new((pattern, keys)));
+                out.push(Statement::Loop { each, end: LoopEnd::Ends, body, span: place });
             }
             Js::ForOfStatement(each) => {
                 let over = self.expr(&each.right);
                 let pattern = self.for_left(&each.left);
                 let body = self.inner(&each.body);
-                out.push(Statement::Loop { each: Some((pattern, over)), end: LoopEnd::Ends, body, span: place });
+                let each = Some(Box::new((pattern, over)));
+                out.push(Statement::Loop { each, end: LoopEnd::Ends, body, span: place });
             }
             Js::ExpressionStatement(value) => self.expression_statement(&value.expression, out),
             Js::IfStatement(branch) => {

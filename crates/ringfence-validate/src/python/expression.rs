@@ -137,7 +137,7 @@ impl Lower<'_> {
             ast::Expr::NoneLiteral(_) | ast::Expr::EllipsisLiteral(_) | ast::Expr::IpyEscapeCommand(_) => Kind::Nothing,
             ast::Expr::Attribute(attribute) => {
                 self.check_name(attribute.attr.as_str(), attribute.attr.range());
-                Kind::Member(self.boxed(&attribute.value), attribute.attr.to_string())
+                Kind::Member(self.boxed(&attribute.value), attribute.attr.as_str().to_owned())
             }
             ast::Expr::Subscript(item) => match &*item.slice {
                 ast::Expr::Slice(slice) => {
@@ -150,7 +150,7 @@ impl Lower<'_> {
             ast::Expr::Starred(starred) => Kind::Spread(self.boxed(&starred.value)),
             ast::Expr::Name(name) => {
                 self.check_name(name.id.as_str(), name.range());
-                Kind::Name(name.id.to_string())
+                Kind::Name(name.id.as_str().to_owned())
             }
             ast::Expr::List(list) => Kind::List(self.exprs(&list.elts)),
             ast::Expr::Tuple(list) => Kind::List(self.exprs(&list.elts)),
@@ -180,7 +180,7 @@ impl Lower<'_> {
 
     fn call(&mut self, call: &ast::ExprCall) -> Kind {
         let callee = self.expr(&call.func);
-        let mut args = Vec::new();
+        let mut args = Vec::with_capacity(call.arguments.args.len() + call.arguments.keywords.len());
         for arg in &call.arguments.args {
             args.push(Arg { name: None, value: self.expr(arg) });
         }
@@ -254,7 +254,7 @@ impl Lower<'_> {
         match target {
             ast::Expr::Name(name) => {
                 self.check_name(name.id.as_str(), name.range());
-                Pattern::Name(name.id.to_string())
+                Pattern::Name(name.id.as_str().to_owned())
             }
             ast::Expr::List(list) => Pattern::List(list.elts.iter().map(|item| self.pattern(item)).collect()),
             ast::Expr::Tuple(list) => Pattern::List(list.elts.iter().map(|item| self.pattern(item)).collect()),

@@ -48,7 +48,7 @@ pub(super) fn span(range: TextRange) -> Span {
 
 impl Lower<'_> {
     fn body(&mut self, body: &[Stmt], around: Around) -> Vec<Statement> {
-        let mut statements = Vec::new();
+        let mut statements = Vec::with_capacity(body.len());
         for statement in body {
             self.statement(statement, around, &mut statements);
         }
@@ -129,7 +129,8 @@ impl Lower<'_> {
                 let pattern = self.pattern(&each.target);
                 let body = self.body(&each.body, around);
                 let after = self.body(&each.orelse, around);
-                out.push(Statement::Loop { each: Some((pattern, over)), end: LoopEnd::Ends, body, span: place });
+                let each = Some(Box::new((pattern, over)));
+                out.push(Statement::Loop { each, end: LoopEnd::Ends, body, span: place });
                 out.push(Statement::Branches(vec![after]));
             }
             Stmt::While(each) => {
@@ -348,13 +349,13 @@ impl Lower<'_> {
     }
 
     pub(super) fn params(&mut self, parameters: &ast::Parameters) -> Vec<Param> {
-        let mut params = Vec::new();
+        let mut params = Vec::with_capacity(parameters.len());
         for param in parameters.posonlyargs.iter().chain(parameters.args.iter()) {
             params.push(self.param(param));
         }
         let mut more = |param: &Option<Box<ast::Parameter>>, takes| {
             if let Some(param) = param {
-                params.push(Param { pattern: Pattern::Name(param.name.to_string()), default: None, takes });
+                params.push(Param { pattern: Pattern::Name(param.name.as_str().to_owned()), default: None, takes });
             }
         };
         more(&parameters.vararg, Takes::Rest);
@@ -367,7 +368,7 @@ impl Lower<'_> {
 
     fn param(&mut self, param: &ast::ParameterWithDefault) -> Param {
         let default = param.default.as_ref().map(|default| self.expr(default));
-        Param { pattern: Pattern::Name(param.parameter.name.to_string()), default, takes: Takes::One }
+        Param { pattern: Pattern::Name(param.parameter.name.as_str().to_owned()), default, takes: Takes::One }
     }
 
     fn matched_names(&mut self, pattern: &ast::Pattern, names: &mut Vec<String>) {
@@ -409,7 +410,7 @@ impl Lower<'_> {
 /// The field of a class that a line declares with its type.
 fn declared(statement: &Stmt) -> Option<String> {
     match statement {
-        Stmt::AnnAssign(assign) => assign.target.as_name_expr().map(|name| name.id.to_string()),
+        Stmt::AnnAssign(assign) => assign.target.as_name_expr().map(|name| name.id.as_str().to_owned()),
         _ => None,
     }
 }
