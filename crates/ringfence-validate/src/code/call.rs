@@ -223,7 +223,7 @@ impl Walk<'_, '_> {
         for name in &callee.names {
             if let Some(gives) = self.by_name(name, given) {
                 told = true;
-                result = result.or(&gives);
+                result.add(&gives);
             }
             if let Some(mut value) = fold::function(name, &given.args) {
                 if COPIES.contains(&&**name) {
@@ -231,7 +231,7 @@ impl Walk<'_, '_> {
                 }
                 self.tell_call(name, given.span);
                 told = true;
-                result = result.or(&value);
+                result.add(&value);
                 given.args.iter().for_each(|arg| result.flows.add_all(&arg.flows));
             }
             let roles = self.book.roles(name);
@@ -247,15 +247,16 @@ impl Walk<'_, '_> {
                 self.tell_call(name, given.span);
             }
             if !roles.is_some_and(act::says_what_it_is) {
-                let full = format!("{name}()");
+                let full = self.spell(&[name, "()"]);
                 self.add_thing(&mut result, self.book.canonical(&full));
+                self.spelled = full;
             }
         }
         let mut own = false;
         for number in callee.functions.iter().take(FOLLOWED) {
             own = true;
             if let Some(gives) = self.call_own(*number, given) {
-                result = result.or(&gives);
+                result.add(&gives);
             }
         }
         callee.functions.iter().skip(FOLLOWED).for_each(|number| self.call_one_of_many(*number, given));
@@ -270,7 +271,7 @@ impl Walk<'_, '_> {
         if own && let Some(fields) = &callee.fields {
             result.fields = Some(Rc::clone(fields));
         } else if callee.fields.is_some() {
-            result = result.or(&Value { functions: Few::default(), names: Few::default(), ..Value::clone(callee) });
+            result.add(&Value { functions: Few::default(), names: Few::default(), ..Value::clone(callee) });
         }
         if !told && !own {
             result.flows.add_all(&callee.flows);
@@ -349,7 +350,7 @@ impl Walk<'_, '_> {
         for callback in given.args.iter() {
             for number in &callback.functions {
                 if let Some(gives) = self.enter_function(*number, &[(0, Rc::clone(receiver))]) {
-                    next = next.or(&gives);
+                    next.add(&gives);
                 }
             }
             if !callback.names.is_empty() {
@@ -360,12 +361,12 @@ impl Walk<'_, '_> {
                     ..Given::default()
                 };
                 let gives = self.called(callback, None, &passed);
-                next = next.or(&gives);
+                next.add(&gives);
             }
         }
         next.flows.add_all(&receiver.flows);
         if next.names.is_empty() && next.texts.is_empty() {
-            next = next.or(&result)
+            next.add(&result);
         }
         Rc::new(next)
     }
@@ -377,14 +378,7 @@ impl Walk<'_, '_> {
     }
 
     pub(super) fn is_from_a_module(&self, name: &str) -> bool {
-        let mut before = name;
-        while let Some((shorter, _)) = before.rsplit_once('.') {
-            if self.imported.contains(shorter) {
-                return true;
-            }
-            before = shorter;
-        }
-        self.imported.contains(name)
+        self.imported.has_around(name)
     }
 
     /// Tells it if something is the whole environment.

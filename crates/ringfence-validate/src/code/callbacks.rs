@@ -24,7 +24,7 @@ impl Walk<'_, '_> {
             let mut item = handed.clone();
             let mut spread: Vec<Held> = Vec::new();
             for other in all.iter().filter(|other| other.items.is_some()) {
-                item = item.or(&other.any_item());
+                item.add(&other.any_item());
                 spread.extend(other.items.iter().flat_map(|items| items.iter().take(8).cloned()));
             }
             // What stands behind a function is mostly for it: `submit(f, a)`, `Thread(target=f, args=(a,))`.
@@ -35,7 +35,7 @@ impl Walk<'_, '_> {
                 for place in 0..3.max(behind.len()).max(spread.len()).min(8) {
                     let mut held = item.clone();
                     for more in [behind.get(place), spread.get(place)].into_iter().flatten() {
-                        held = held.or(more);
+                        held.add(more);
                     }
                     params.push((place, Rc::new(held)));
                 }

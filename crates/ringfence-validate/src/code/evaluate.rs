@@ -46,7 +46,7 @@ impl Walk<'_, '_> {
             }
             Kind::Number(number) => Rc::new(Value::number(*number)),
             Kind::Truth(truth) => Rc::new(Value { truth: Some(*truth == Truth::True), ..Value::default() }),
-            Kind::Nothing => Held::default(),
+            Kind::Nothing => Rc::clone(&self.nothing),
             Kind::Name(name) => self.lookup(name),
             Kind::Member(base, attribute) => match self.plain_part(base, attribute) {
                 Some(plain) => plain,
@@ -100,7 +100,7 @@ impl Walk<'_, '_> {
             }
             Kind::Ignored(inner) => {
                 self.value(inner);
-                Held::default()
+                Rc::clone(&self.nothing)
             }
             Kind::List(items) => {
                 let items = self.items(items);
@@ -112,7 +112,7 @@ impl Walk<'_, '_> {
                 let mut either = Value::default();
                 for choice in choices {
                     let held = self.value(choice);
-                    either = either.or(&held);
+                    either.add(&held);
                 }
                 Rc::new(either)
             }
@@ -214,7 +214,7 @@ impl Walk<'_, '_> {
     }
 
     fn items(&mut self, items: &[Expr]) -> Vec<Held> {
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(items.len());
         for item in items {
             let held = self.value(item);
             match (&item.kind, &held.items) {
@@ -230,7 +230,7 @@ impl Walk<'_, '_> {
     }
 
     fn fields(&mut self, fields: &[(Option<Expr>, Expr)]) -> Held {
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(fields.len());
         let mut flows = Value::default();
         for (key, value) in fields {
             let held = self.value(value);
@@ -244,10 +244,8 @@ impl Walk<'_, '_> {
                 Some(key) => {
                     let key = self.value(key);
                     let number = key.number.map(|number| number.to_string());
-                    match key.as_known().map(str::to_owned).or(number) {
-                        Some(key) => all.push((key.into(), held)),
-                        None => all.push((ANY_KEY.into(), held)),
-                    }
+                    let key = key.as_known().or(number.as_deref()).unwrap_or(ANY_KEY);
+                    all.push((key.into(), held));
                 }
                 None => {
                     self.whole_environment(&held, value.span);

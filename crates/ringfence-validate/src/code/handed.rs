@@ -92,7 +92,8 @@ impl Walk<'_, '_> {
                 let Some(gives) = held.field(name).filter(|gives| !gives.functions.is_empty()) else { continue };
                 let function = Rc::new(Value { functions: gives.functions.clone(), ..Value::default() });
                 let given = self.called(&function, None, &Given { span, ..Given::default() });
-                one = one.or(&given.any_item()).or(&given);
+                one.add(&given.any_item());
+                one.add(&given);
             }
         }
         one
@@ -120,7 +121,7 @@ impl Walk<'_, '_> {
         if method.is_none_or(|method| is_called_by(method) && method != "get") {
             for number in flows.own().iter().filter(|number| !callee.functions.contains(number)) {
                 if let Some(gives) = self.call_own(*number, given) {
-                    result = result.or(&gives);
+                    result.add(&gives);
                 }
             }
         }

@@ -1,6 +1,5 @@
 //! Names, attributes and items: what they lead to.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::call::Given;
@@ -121,26 +120,26 @@ impl Walk<'_, '_> {
             let globals = self.book.is_globals(name);
             if globals && self.scopes.visible(attribute).is_some() {
                 let held = self.lookup(attribute);
-                found = found.or(&held);
+                found.add(&held);
             }
             // A function that was made of text gives what is everywhere, or the process.
             let made = &**name == MADE;
             if made && self.book.is_guarded(attribute) {
                 self.trick(Trick::InnerParts, span);
             }
-            let full: Cow<'_, str> = if made && !self.book.is_guarded(attribute) {
-                Cow::Owned(format!("process.{attribute}"))
+            let parts: &[&str] = if made && !self.book.is_guarded(attribute) {
+                &["process.", attribute]
             } else if made {
-                Cow::Borrowed(attribute)
+                &[attribute]
             } else if attribute == "__dict__" {
-                Cow::Borrowed(name)
+                &[name]
             } else if globals {
-                Cow::Borrowed(attribute)
+                &[attribute]
             } else if attribute == "modules" && name.ends_with(".sys") {
                 // A module of the library that has imported it.
-                Cow::Borrowed("sys.modules")
+                &["sys.modules"]
             } else {
-                Cow::Owned(format!("{name}.{attribute}"))
+                &[name, ".", attribute]
             };
             if let Some(behind) = behind
                 && **name != *attribute
@@ -148,11 +147,13 @@ impl Walk<'_, '_> {
             {
                 self.add_thing(&mut found, behind);
             }
-            let (full, about) = self.book.meant(&full);
+            let spelled = self.spell(parts);
+            let (full, about) = self.book.meant(&spelled);
             found.add_name(full);
             if about.is_some_and(|about| about.is_ability) {
                 found.flows.add_ability(&full.into());
             }
+            self.spelled = spelled;
             if about.is_some_and(|about| about.is_environment) {
                 found.flows.add(&Flow::Environment);
             }
@@ -176,10 +177,10 @@ impl Walk<'_, '_> {
             }
         }
         if let Some(field) = value.field(attribute) {
-            found = found.or(&field);
+            found.add(&field);
         }
         if let Some(field) = value.field(ANY_KEY) {
-            found = found.or(&field);
+            found.add(&field);
         }
         // What belongs to nobody else's module may keep what the program puts into it.
         if value.texts.iter().all(Text::has_hole)
@@ -187,7 +188,7 @@ impl Walk<'_, '_> {
             && !found.names.iter().any(|name| self.book.knows(name))
             && let Some(held) = self.scopes.attribute(attribute)
         {
-            found = found.or(held);
+            found.add(held);
         }
         if matches!(attribute, "name" | "path" | "parentPath") && value.texts.iter().any(Text::has_pattern) {
             found.texts.clone_from(&value.texts);
@@ -204,12 +205,12 @@ impl Walk<'_, '_> {
             // Reading it is calling it.
             let given = Given { span, ..Given::default() };
             let gives = self.called(&read, None, &given);
-            found = found.or(&gives);
+            found.add(&gives);
         }
         if let Some(set) = self.replaced.as_ref() {
             let names = found.names.clone();
             for held in names.iter().filter_map(|name| set.get(name)) {
-                found = found.or(held);
+                found.add(held);
             }
         }
         Rc::new(found)
@@ -338,7 +339,7 @@ impl Walk<'_, '_> {
         if let (Some(number), Some(_)) = (number, &value.fields)
             && let Some(field) = value.field(&number.to_string())
         {
-            found = found.or(&field);
+            found.add(&field);
         }
         for reading in &key.texts {
             if let Some(known) = reading.as_known() {
@@ -349,7 +350,7 @@ impl Walk<'_, '_> {
                     self.imported.insert(known.to_owned());
                 }
                 let member = self.member_of(value, known, span);
-                found = found.or(&member);
+                found.add(&member);
             }
         }
         if value.fields.is_some() {
@@ -358,7 +359,7 @@ impl Walk<'_, '_> {
             {
                 let given = Given { args: vec![Rc::new(key.clone())], span, ..Given::default() };
                 let gives = self.called(&read, None, &given);
-                found = found.or(&gives);
+                found.add(&gives);
             }
         }
         if unknown && value.has(RECKONS) {
@@ -368,9 +369,9 @@ impl Walk<'_, '_> {
             self.trick(Trick::ByBuiltName, span);
         }
         if (unknown || key.number.is_some()) && value.names.is_empty() && value.texts.is_empty() {
-            found = found.or(&value.any_field());
+            found.add(&value.any_field());
             if let Some(held) = self.scopes.attribute(ANY_KEY) {
-                found = found.or(held);
+                found.add(held);
             }
         }
         Rc::new(found)
@@ -385,7 +386,7 @@ impl Walk<'_, '_> {
         }
         let mut either = Value::clone(&found);
         for reading in key.readings().iter().filter(|reading| reading.has_hole()) {
-            either = either.or(&self.scopes.attributes_like(reading));
+            either.add(&self.scopes.attributes_like(reading));
         }
         Rc::new(either)
     }

@@ -21,6 +21,7 @@ mod heap;
 mod left;
 mod lists;
 mod lookalike;
+mod loops;
 mod member;
 mod names;
 mod own;

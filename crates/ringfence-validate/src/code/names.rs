@@ -61,6 +61,17 @@ impl Modules {
         self.first.iter().any(|known| known == name) || self.others.contains(name)
     }
 
+    /// Whether it is one of them, or something of one.
+    pub(super) fn has_around(&self, name: &str) -> bool {
+        let is_around = |known: &String| {
+            name.strip_prefix(known.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.first.iter().any(is_around)
+            || (!self.others.is_empty()
+                && (self.others.contains(name)
+                    || name.match_indices('.').any(|(at, _)| self.others.contains(&name[..at]))))
+    }
+
     pub(super) fn insert(&mut self, name: String) {
         if self.contains(&name) {
             return;

@@ -18,11 +18,15 @@ impl Quick {
 
 impl Hasher for Quick {
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.add(u64::from_le_bytes(word));
-        }
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|word| self.add(u64::from_le_bytes(*word)));
+        // A last word that begins within the one before: no copy byte by byte.
+        let last = match (bytes.last_chunk(), rest) {
+            (_, []) => return,
+            (Some(last), _) => u64::from_le_bytes(*last),
+            (None, rest) => rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
+        self.add(last);
     }
 
     fn write_u8(&mut self, byte: u8) {
@@ -30,7 +34,7 @@ impl Hasher for Quick {
     }
 
     fn write_usize(&mut self, number: usize) {
-        self.write(&number.to_le_bytes());
+        self.add(number as u64);
     }
 
     fn finish(&self) -> u64 {

@@ -227,7 +227,7 @@ impl Walk<'_, '_> {
                         for part in member.split('.') {
                             held = self.member_of(&held, part, place.span);
                         }
-                        found = found.or(&held);
+                        found.add(&held);
                     }
                     None => self.add_thing(&mut found, &name),
                 }

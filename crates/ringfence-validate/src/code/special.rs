@@ -179,7 +179,7 @@ impl Walk<'_, '_> {
                     let any = Value::default();
                     let args = vec![Rc::clone(target), Rc::new(any), Rc::clone(target)];
                     let gives = self.called(&read, None, &Given { args, span: given.span, ..Given::default() });
-                    proxy = proxy.or(&Value::object(vec![(ANY_KEY.into(), gives)]));
+                    proxy.add(&Value::object(vec![(ANY_KEY.into(), gives)]));
                 }
                 Some(proxy)
             }
@@ -481,7 +481,7 @@ impl Walk<'_, '_> {
         if is_read {
             for number in &below.functions {
                 if let Some(gives) = self.enter_function(*number, &[]) {
-                    value = value.or(&gives);
+                    value.add(&gives);
                 }
             }
         }

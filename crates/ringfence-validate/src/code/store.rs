@@ -21,7 +21,7 @@ impl Walk<'_, '_> {
     pub(super) fn assign_place(&mut self, place: &Expr, value: &Held, how: How) {
         let (inner, base, key, keys) = match &place.kind {
             Kind::Member(base, attribute) => {
-                (base, self.value(base), Held::default(), vec![Cow::Borrowed(attribute.as_str())])
+                (base, self.value(base), Rc::clone(&self.nothing), vec![Cow::Borrowed(attribute.as_str())])
             }
             Kind::Index(base, key) => {
                 let (base_held, key) = (self.value(base), self.value(key));
@@ -75,8 +75,8 @@ impl Walk<'_, '_> {
                 self.scopes.set_global(key, &held);
             }
             self.scopes.set_attribute(key, &held);
-            for name in &base.names {
-                self.replace(&format!("{name}.{key}"), &held);
+            if can_replace(&held) {
+                base.names.iter().for_each(|name| self.replace(&format!("{name}.{key}"), &held));
             }
             self.put_into(inner, &base, Slot::Key(key), &held);
         }
@@ -110,7 +110,7 @@ impl Walk<'_, '_> {
 
     /// Something of a module, by its full name, is something else from now on: at least where that can act.
     pub(super) fn replace(&mut self, name: &str, held: &Held) {
-        if held.functions.is_empty() && held.flows.abilities().is_empty() {
+        if !can_replace(held) {
             return;
         }
         let name = self.book.canonical(name.strip_prefix("builtins.").unwrap_or(name));
@@ -471,6 +471,11 @@ impl Walk<'_, '_> {
             self.put_into(base, receiver, Slot::Any, &Rc::new(with));
         }
     }
+}
+
+/// Whether something can act in the place of what a module has.
+fn can_replace(held: &Value) -> bool {
+    !held.functions.is_empty() || !held.flows.abilities().is_empty()
 }
 
 /// Where something is put.

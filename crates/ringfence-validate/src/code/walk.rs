@@ -7,12 +7,13 @@ use super::book::Book;
 use super::few::Few;
 use super::heap::Heap;
 use super::lists;
+use super::loops::{assigns, builds, one_by_one, only_grows};
 use super::names::Modules;
 use super::own::Known;
 use super::quick::QuickMap;
 use super::run::Started;
 use super::scope::{Of, Scopes, Sure};
-use super::tree::{Bind, Expr, How, Import, Kind, LoopEnd, Pattern, Statement};
+use super::tree::{Bind, Expr, How, Import, LoopEnd, Pattern, Statement};
 use super::value::{Held, Value};
 use crate::analysis::{Act, Does, Fact, Flow, Origin, Step, SystemAct, Trick, Unknown};
 use crate::language::Language;
@@ -32,8 +33,6 @@ pub(super) const CALL_EFFORT: usize = 500;
 const LONG: usize = 128 * 1024;
 /// Bytes from which on a program is gone over only once: names are followed downwards alone.
 const VERY_LONG: usize = 512 * 1024;
-/// Items of a list that a loop is gone through one by one.
-const UNROLLED: usize = 256;
 
 /// A program that was parsed.
 #[derive(Debug)]
@@ -87,6 +86,8 @@ pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, parse: Parse, program
         effort: EFFORT,
         told: HashSet::new(),
         called: HashSet::new(),
+        nothing: Held::default(),
+        spelled: String::new(),
         facts: Vec::new(),
         started: Vec::new(),
     };
@@ -166,6 +167,10 @@ pub(super) struct Walk<'w, 'r> {
     effort: usize,
     told: HashSet<(Span, Fact)>,
     pub(super) called: HashSet<Rc<str>>,
+    /// What nothing is known of, for all who need one.
+    pub(super) nothing: Held,
+    /// The room in which full names are put together.
+    pub(super) spelled: String,
     pub(super) facts: Vec<Act>,
     /// What the program starts; read when the walk is done.
     pub(super) started: Vec<Started>,
@@ -215,6 +220,14 @@ impl Walk<'_, '_> {
             self.facts.push(Act { span, fact: key.1.clone() });
             self.told.insert(key);
         }
+    }
+
+    /// A full name of these parts; whoever has it gives the room back when it is looked up.
+    pub(super) fn spell(&mut self, parts: &[&str]) -> String {
+        let mut spelled = std::mem::take(&mut self.spelled);
+        spelled.clear();
+        parts.iter().for_each(|part| spelled.push_str(part));
+        spelled
     }
 
     pub(super) fn trick(&mut self, trick: Trick, span: Span) {
@@ -440,54 +453,6 @@ impl Walk<'_, '_> {
             };
             self.assign(pattern, item, how);
         }
-    }
-}
-
-/// Items that a loop can be gone through one by one.
-fn one_by_one(items: &Value) -> Option<Vec<Held>> {
-    let letters = items.as_known().map(lists::as_letters);
-    let items = items.items.as_ref().or(letters.as_ref())?;
-    (items.len() <= UNROLLED && items.iter().all(|item| item.as_known().is_some() || item.number.is_some()))
-        .then(|| (**items).clone())
-}
-
-/// A statement that adds to something.
-fn builds(statement: &Statement) -> bool {
-    match statement {
-        Statement::Assign { how: How::Add, .. } => true,
-        Statement::Assign { pattern: Pattern::Name(name), value: Expr { kind: Kind::Join(parts), .. }, .. } => {
-            parts.iter().any(|part| matches!(&part.kind, Kind::Name(part) if part == name))
-        }
-        Statement::Value(Expr { kind: Kind::Call(call), .. }) => {
-            matches!(&call.callee.kind, Kind::Member(_, name) if matches!(name.as_str(), "append" | "push" | "insert" | "unshift"))
-        }
-        Statement::Branches(branches) => branches.iter().flatten().any(builds),
-        Statement::Block(body) => body.iter().any(builds),
-        _ => false,
-    }
-}
-
-/// A statement that gives a name another value.
-fn assigns(statement: &Statement) -> bool {
-    match statement {
-        Statement::Assign { how: How::Add, .. } => false,
-        Statement::Assign { value, .. } => {
-            matches!(value.kind, Kind::Name(_) | Kind::Member(..) | Kind::Index(..) | Kind::Text(_) | Kind::Either(_))
-        }
-        Statement::Branches(branches) => branches.iter().flatten().any(assigns),
-        Statement::Block(body) | Statement::Loop { body, .. } => body.iter().any(assigns),
-        _ => false,
-    }
-}
-
-/// A statement that does nothing but take more room.
-fn only_grows(statement: &Statement) -> bool {
-    match statement {
-        Statement::Assign { how: How::Add, .. } => true,
-        Statement::Value(Expr { kind: Kind::Call(call), .. }) => {
-            matches!(&call.callee.kind, Kind::Member(_, name) if matches!(name.as_str(), "append" | "push" | "extend" | "write" | "appendFileSync"))
-        }
-        _ => false,
     }
 }
 
