@@ -84,6 +84,11 @@ impl<T: Clone> Few<T> {
 }
 
 impl<T: Clone + PartialEq> Few<T> {
+    /// Whether each is there once.
+    pub(crate) fn has_nothing_twice(&self) -> bool {
+        self.iter().enumerate().all(|(at, one)| !self.iter().take(at).any(|before| before == one))
+    }
+
     /// Adds what is not there yet, as long as there are fewer than `most`.
     pub(crate) fn add_all(&mut self, other: &Self, most: usize) {
         if self.is_empty() && other.len() <= most {
@@ -93,14 +98,19 @@ impl<T: Clone + PartialEq> Few<T> {
         if self.is_same(other) {
             return;
         }
-        let mut new: Vec<&T> = Vec::new();
+        let mut all: Vec<T> = Vec::new();
         for one in other {
-            if self.len() + new.len() < most && !self.contains(one) && !new.contains(&one) {
-                new.push(one);
+            let known = if all.is_empty() { &**self } else { &all };
+            if known.len() < most && !known.contains(one) {
+                if all.is_empty() {
+                    all.reserve_exact(most.min(self.len() + other.len()));
+                    all.extend_from_slice(self);
+                }
+                all.push(one.clone());
             }
         }
-        if !new.is_empty() {
-            *self = Self(Some(self.iter().chain(new).cloned().collect()));
+        if !all.is_empty() {
+            *self = all.into();
         }
     }
 }

@@ -40,6 +40,11 @@ impl Flows {
         &self.own
     }
 
+    /// Whether both share their sets.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.sources.is_same(&other.sources) && self.abilities.is_same(&other.abilities) && self.own.is_same(&other.own)
+    }
+
     /// Whether the other has nothing that this has not, or that would make no difference.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         (self.sources.len() >= FLOWS || other.sources_within(self))

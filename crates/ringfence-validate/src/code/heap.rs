@@ -45,6 +45,11 @@ impl Made {
         self.sites.add_all(&other.sites, SITES);
     }
 
+    /// Whether both were made at the same places, and changed as long.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.since, self.until) == (other.since, other.until) && *self.sites == *other.sites
+    }
+
     /// Whether the other was made nowhere else.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         other.sites.is_same(&self.sites)
@@ -139,10 +144,11 @@ impl Heap {
         let first = held.made.sites.first()?;
         let changed =
             held.made.sites.iter().filter_map(|number| self.sites.get(number)).map(|site| site.changed).max()?;
-        if let Some((before, found, when)) = self.sites.get(first).and_then(|site| site.last.as_ref())
-            && Rc::ptr_eq(before, held)
+        if let Some((before, found, when)) = self.sites.get_mut(first).and_then(|site| site.last.as_mut())
             && *when >= changed
+            && (Rc::ptr_eq(before, held) || before.is_same(held))
         {
+            before.clone_from(held);
             return found.clone();
         }
         let found = self.look(held);
@@ -156,7 +162,7 @@ impl Heap {
     fn look(&mut self, held: &Held) -> Option<Held> {
         let mut now: Option<Held> = None;
         // One that is made at one of several places is changed for all of them at once.
-        let mut seen: Vec<*const Value> = Vec::new();
+        let mut seen: Vec<*const Value> = Vec::with_capacity(held.made.sites.len() * (PUTS + 1));
         for number in &held.made.sites {
             let Some(site) = self.sites.get_mut(number) else { continue };
             site.looked_at = true;

@@ -12,6 +12,7 @@ mod call;
 mod callbacks;
 mod decode;
 pub(crate) mod depth;
+mod either;
 mod evaluate;
 mod few;
 mod flows;

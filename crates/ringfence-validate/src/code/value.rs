@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::either::{either_fields, either_items};
 use super::few::Few;
 use super::flows::Flows;
 use super::heap::Made;
@@ -22,11 +23,9 @@ pub(crate) const ITEMS: usize = 256;
 /// Bytes of a full name.
 const NAME_BYTES: usize = 160;
 /// Items of two lists that are told apart place by place when one value may be either.
-const PAIRED: usize = 32;
+pub(super) const PAIRED: usize = 32;
 /// Values by one key of an object that are told apart.
 const VARIANTS: usize = 2;
-/// Bytes from which on an item is not joined with another.
-const LARGE: usize = 16 * 1024;
 /// The key of what is put into a container by a key that is not known.
 pub(crate) const ANY_KEY: &str = "[]";
 /// Lists and objects within each other. Deeper ones are not looked into: dropping them, too, goes down as far as they are deep.
@@ -253,6 +252,27 @@ impl Value {
             }
     }
 
+    /// Whether the other surely is the same: made anew of the same parts. What they share is not looked into.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        fn shares<T: ?Sized>(one: &Option<Rc<T>>, other: &Option<Rc<T>>) -> bool {
+            match (one, other) {
+                (Some(one), Some(other)) => Rc::ptr_eq(one, other),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            }
+        }
+        shares(&self.items, &other.items)
+            && shares(&self.fields, &other.fields)
+            && shares(&self.bound, &other.bound)
+            && self.texts.is_same(&other.texts)
+            && self.flows.is_same(&other.flows)
+            && self.made.is_same(&other.made)
+            && *self.names == *other.names
+            && *self.functions == *other.functions
+            && (self.number, self.truth, self.many) == (other.number, other.truth, other.many)
+            && (self.depth, self.making) == (other.depth, other.making)
+    }
+
     /// Whether nothing of the other is lost if it is left out: what it says, where it was made, and whom it was handed to.
     pub(crate) fn has_all_of(&self, other: &Self) -> bool {
         self.has_origins_of(other) && self.covers(other)
@@ -307,12 +327,12 @@ impl Value {
     }
 
     /// Within a container nothing is joined that stands within it: that could go on without end.
-    fn add_within(&mut self, other: &Self) {
+    pub(super) fn add_within(&mut self, other: &Self) {
         self.add_apart(other, ITEMS);
     }
 
     fn add_apart(&mut self, other: &Self, variants: usize) {
-        if self.texts.is_empty() && other.texts.len() == 1 {
+        if self.texts.is_empty() && other.texts.len() <= TEXTS && other.texts.has_nothing_twice() {
             self.texts = other.texts.clone();
         }
         let new = if self.texts.is_same(&other.texts) { &[] } else { &*other.texts };
@@ -337,12 +357,14 @@ impl Value {
             self.bound.clone_from(&other.bound);
         }
         self.items = match (self.items.take(), &other.items) {
-            (Some(mine), Some(theirs)) if !Rc::ptr_eq(&mine, theirs) => Some(Rc::new(either_items(&mine, theirs))),
+            (Some(mine), Some(theirs)) if !Rc::ptr_eq(&mine, theirs) => {
+                Some(either_items(&mine, theirs).map_or(mine, Rc::new))
+            }
             (mine, theirs) => mine.or_else(|| theirs.clone()),
         };
         self.fields = match (self.fields.take(), &other.fields) {
             (Some(mine), Some(theirs)) if !Rc::ptr_eq(&mine, theirs) && mine.len() + theirs.len() <= ITEMS => {
-                Some(Rc::new(either_fields(&mine, theirs, variants)))
+                Some(either_fields(&mine, theirs, variants).map_or(mine, Rc::new))
             }
             (mine, theirs) => mine.or_else(|| theirs.clone()),
         };
@@ -353,36 +375,13 @@ impl Value {
 }
 
 /// Whether fields say all that one more says, which stood at the place `at` of its own.
-fn has_field(mine: &[Field], at: usize, (key, theirs): &Field) -> bool {
+pub(super) fn has_field(mine: &[Field], at: usize, (key, theirs): &Field) -> bool {
     // Most are copies of one object, so that the very same value is there, mostly at the same place: that is found at once. Comparing
     // values is far more work, and a key may be there several times.
     let is_same = |(name, mine): &Field| Rc::ptr_eq(mine, theirs) && name == key;
     mine.get(at).is_some_and(is_same)
         || mine.iter().any(is_same)
         || mine.iter().any(|(name, mine)| name == key && covers_within(mine, theirs))
-}
-
-/// The fields of two objects of which a value is one. What stands by one key is told apart up to a bound: else, where a program puts
-/// many things into one object, every look at it goes through all of them.
-fn either_fields(mine: &[Field], theirs: &[Field], variants: usize) -> Vec<Field> {
-    let mut both = mine.to_vec();
-    for (at, (key, held)) in theirs.iter().enumerate() {
-        let field = (Rc::clone(key), Rc::clone(held));
-        if mine.len() <= PAIRED {
-            if has_field(mine, at, &field) {
-                continue;
-            }
-            let mut same = both.iter().enumerate().filter(|(_, (name, _))| name == key).map(|(place, _)| place);
-            if let Some(place) = same.nth(variants - 1) {
-                let mut either = Value::clone(&both[place].1);
-                either.add_within(held);
-                both[place].1 = Rc::new(either);
-                continue;
-            }
-        }
-        both.push(field);
-    }
-    both
 }
 
 /// Whether what stands in one container says all that what stands in another says.
@@ -392,33 +391,6 @@ fn covers_within(mine: &Held, theirs: &Held) -> bool {
             && (theirs.fields.is_none() || mine.fields.is_some())
             && mine.made.covers(&theirs.made)
             && mine.covers_alone(theirs))
-}
-
-/// Two lists of which a value is one: place by place where they are short, one behind the other where they are not.
-fn either_items(mine: &[Held], theirs: &[Held]) -> Vec<Held> {
-    if mine.len().max(theirs.len()) > PAIRED {
-        return mine.iter().chain(theirs).take(ITEMS).cloned().collect();
-    }
-    let mut all: Vec<Held> = Vec::with_capacity(mine.len().max(theirs.len()));
-    for (at, one) in mine.iter().enumerate() {
-        all.push(match theirs.get(at) {
-            Some(other) if !Rc::ptr_eq(one, other) && one.size() + other.size() < LARGE => {
-                // Two lists within are not told apart any more: that could go on without end.
-                let within = other.items.clone().filter(|_| one.items.is_none());
-                let other = Value { items: within, ..Value::clone(other) };
-                if one.covers(&other) {
-                    Rc::clone(one)
-                } else {
-                    let mut either = Value::clone(one);
-                    either.add_within(&other);
-                    Rc::new(either)
-                }
-            }
-            _ => Rc::clone(one),
-        });
-    }
-    all.extend(theirs.iter().skip(mine.len()).cloned());
-    all
 }
 
 /// Every way that `parts` read one after the other.
