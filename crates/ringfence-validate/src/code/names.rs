@@ -1,8 +1,8 @@
 //! The names of one scope and what they hold, and the names of modules.
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::quick::{SecretMap, SecretSet};
 use super::value::Held;
 
 /// Names that are looked through one by one, which is faster than a table as long as they are few. Most scopes have no more.
@@ -18,7 +18,7 @@ pub(super) struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Names {
     first: Vec<(Rc<str>, Entry)>,
-    others: HashMap<Rc<str>, Entry>,
+    others: SecretMap<Rc<str>, Entry>,
 }
 
 impl Names {
@@ -53,7 +53,7 @@ impl Names {
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     first: Vec<String>,
-    others: HashSet<String>,
+    others: SecretSet<String>,
 }
 
 impl Modules {

@@ -1,8 +1,34 @@
-//! Tables for keys that no text can choose so that they collide: numbers that are given here, and the names of a fixed book.
+//! Tables for keys that no text can choose so that they collide: numbers that are given here, the names of a fixed book, and what a text
+//! does choose, under a secret of this process.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::sync::LazyLock;
 
+use ahash::{AHasher, RandomState};
+
+/// For names and texts of the program.
+pub(super) type SecretMap<K, V> = HashMap<K, V, Secret>;
+pub(super) type SecretSet<K> = HashSet<K, Secret>;
+
+/// Hashes with keys that nobody knows outside of this process.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Secret;
+
+impl BuildHasher for Secret {
+    type Hasher = AHasher;
+
+    fn build_hasher(&self) -> AHasher {
+        static KEYS: LazyLock<RandomState> = LazyLock::new(|| {
+            let random = std::hash::RandomState::new();
+            let [first, second, third, fourth] = [0, 1, 2, 3].map(|number: u64| random.hash_one(number));
+            RandomState::with_seeds(first, second, third, fourth)
+        });
+        KEYS.build_hasher()
+    }
+}
+
+/// For numbers, and names of a book.
 pub(super) type QuickMap<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
 pub(super) type QuickSet<K> = HashSet<K, BuildHasherDefault<Quick>>;
 

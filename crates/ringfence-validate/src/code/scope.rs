@@ -1,9 +1,9 @@
 //! Which name holds what, where.
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::names::{Entry, Names};
+use super::quick::{SecretMap, SecretSet};
 use super::value::{Held, Learned, Value};
 use crate::text::Text;
 
@@ -32,7 +32,7 @@ pub(super) struct Scope {
     number: usize,
     names: Names,
     /// Names of scopes around that are assigned to here.
-    outer: HashSet<Rc<str>>,
+    outer: SecretSet<Rc<str>>,
 }
 
 /// What something may hold anywhere in the program.
@@ -57,11 +57,11 @@ pub(super) struct Scopes {
     stack: Vec<Scope>,
     entered: usize,
     /// What each name holds anywhere in the file: for names that are used above the place where they are set.
-    everywhere: HashMap<Rc<str>, Anywhere>,
+    everywhere: SecretMap<Rc<str>, Anywhere>,
     /// What each attribute of the program's own objects holds.
-    attributes: HashMap<Rc<str>, Anywhere>,
+    attributes: SecretMap<Rc<str>, Anywhere>,
     /// What functions put into names of scopes around them, whenever they are called.
-    captured: HashMap<Rc<str>, Anywhere>,
+    captured: SecretMap<Rc<str>, Anywhere>,
     /// Something was learned after it had been looked at.
     pub(super) stale: bool,
 }
@@ -71,9 +71,9 @@ impl Scopes {
         let mut scopes = Self {
             stack: Vec::new(),
             entered: 0,
-            everywhere: HashMap::new(),
-            attributes: HashMap::new(),
-            captured: HashMap::new(),
+            everywhere: SecretMap::default(),
+            attributes: SecretMap::default(),
+            captured: SecretMap::default(),
             stale: false,
         };
         scopes.enter(Of::File);
@@ -93,7 +93,7 @@ impl Scopes {
 
     pub(super) fn enter(&mut self, of: Of) {
         self.entered += 1;
-        self.stack.push(Scope { of, number: self.entered, names: Names::default(), outer: HashSet::new() });
+        self.stack.push(Scope { of, number: self.entered, names: Names::default(), outer: SecretSet::default() });
     }
 
     /// Leaves the innermost scope, and gives what its names hold.
@@ -277,14 +277,14 @@ pub(super) fn joined(before: &Held, value: &Held) -> Held {
     }
 }
 
-fn look_at<'t>(table: &'t mut HashMap<Rc<str>, Anywhere>, name: &str) -> Option<&'t Held> {
+fn look_at<'t>(table: &'t mut SecretMap<Rc<str>, Anywhere>, name: &str) -> Option<&'t Held> {
     let known = table.get_mut(name)?;
     known.looked_at = true;
     Some(&known.held)
 }
 
 /// Adds to what is known; the name, and whether that is news to somebody.
-fn add(table: &mut HashMap<Rc<str>, Anywhere>, name: &str, value: &Held) -> (Rc<str>, bool) {
+fn add(table: &mut SecretMap<Rc<str>, Anywhere>, name: &str, value: &Held) -> (Rc<str>, bool) {
     match table.get_mut(name) {
         Some(known) => {
             if Rc::ptr_eq(&known.held, value) {

@@ -1,6 +1,5 @@
 //! The walk over a program: what names come to hold, statement by statement, and the facts that this shows.
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::book::Book;
@@ -10,7 +9,7 @@ use super::lists;
 use super::loops::{assigns, builds, one_by_one, only_grows};
 use super::names::Modules;
 use super::own::Known;
-use super::quick::QuickMap;
+use super::quick::{QuickMap, SecretMap, SecretSet};
 use super::run::Started;
 use super::scope::{Of, Scopes, Sure};
 use super::tree::{Bind, Expr, How, Import, LoopEnd, Pattern, Statement};
@@ -65,11 +64,11 @@ pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, parse: Parse, program
         functions: QuickMap::default(),
         waiting: Vec::new(),
         imported: Modules::default(),
-        builtins: HashMap::new(),
+        builtins: SecretMap::default(),
         replaced: None,
         stars: Vec::new(),
-        files: HashMap::new(),
-        parsed: HashMap::new(),
+        files: SecretMap::default(),
+        parsed: SecretMap::default(),
         directories: Few::default(),
         pass: 0,
         found_before: [0; 4],
@@ -84,8 +83,8 @@ pub(crate) fn read(reading: &mut Reading<'_>, book: &Book, parse: Parse, program
         unrolled: 0,
         arguments: program.arguments,
         effort: EFFORT,
-        told: HashSet::new(),
-        called: HashSet::new(),
+        told: SecretSet::default(),
+        called: SecretSet::default(),
         nothing: Held::default(),
         spelled: String::new(),
         facts: Vec::new(),
@@ -130,15 +129,15 @@ pub(super) struct Walk<'w, 'r> {
     /// Modules that are imported somewhere.
     pub(super) imported: Modules,
     /// What names mean that the program does not set, as far as they were asked for.
-    pub(super) builtins: HashMap<String, Held>,
+    pub(super) builtins: SecretMap<String, Held>,
     /// What was put in the place of something of a module, by its full name.
-    pub(super) replaced: Option<HashMap<Rc<str>, Held>>,
+    pub(super) replaced: Option<SecretMap<Rc<str>, Held>>,
     /// Modules that everything is imported of.
     pub(super) stars: Vec<String>,
     /// What was written to which file.
-    pub(super) files: HashMap<String, Held>,
+    pub(super) files: SecretMap<String, Held>,
     /// Texts that were run as code, each with a number.
-    pub(super) parsed: HashMap<String, (usize, Option<Rc<Program>>)>,
+    pub(super) parsed: SecretMap<String, (usize, Option<Rc<Program>>)>,
     /// Where relative paths may start; nothing for where the program does.
     pub(super) directories: Few<Option<Text>>,
     /// How often the program was gone over, this time included.
@@ -165,8 +164,8 @@ pub(super) struct Walk<'w, 'r> {
     /// Whether functions may look at all that they are given, by no name of theirs.
     pub(super) arguments: bool,
     effort: usize,
-    told: HashSet<(Span, Fact)>,
-    pub(super) called: HashSet<Rc<str>>,
+    told: SecretSet<(Span, Fact)>,
+    pub(super) called: SecretSet<Rc<str>>,
     /// What nothing is known of, for all who need one.
     pub(super) nothing: Held,
     /// The room in which full names are put together.
