@@ -132,10 +132,8 @@ impl Pipes {
 }
 
 fn no_last_word_of_the_keeper() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::UnexpectedEof,
-        "the keeper ended before it could say that nothing of the program is left",
-    )
+    let what = "the keeper ended before it could say that nothing of the program is left";
+    io::Error::new(io::ErrorKind::UnexpectedEof, what)
 }
 
 fn watch(source: io::Error) -> StartError {
