@@ -197,18 +197,19 @@ async fn of_many_at_once_none_loses_its_wall_to_another() {
 /// answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_at_once_each_has_a_network_of_its_own() {
-    const RUNS: usize = 16;
+    // Of which most are raised while more are under way than there are processors.
+    let runs = std::thread::available_parallelism().unwrap().get() * 3 + 10;
     let place = Place::new(launcher()).unwrap();
     let Some(engine) = engine(&place).await else { return };
     let engine = std::sync::Arc::new(engine);
     // Nobody listens, which only an interface that is up can say. All stay until each of them was raised.
     let line = "readlink /proc/self/ns/net; sed '1,2d; s/:.*//; s/ //g' /proc/net/dev; \
                 bash -c ': < /dev/tcp/127.0.0.1/9' 2>&1 | grep -q 'Connection refused' && echo refused; sleep 0.5";
-    let runs = |_| {
+    let run = |_| {
         let engine = std::sync::Arc::clone(&engine);
         tokio::spawn(async move { sh(&engine, line).await })
     };
-    let tasks: Vec<_> = (0..RUNS).map(runs).collect();
+    let tasks: Vec<_> = (0..runs).map(run).collect();
     let mut networks = vec![fs::read_link("/proc/self/ns/net").unwrap().to_string_lossy().into_owned()];
     for task in tasks {
         let outcome = task.await.unwrap();
@@ -218,7 +219,7 @@ async fn of_many_at_once_each_has_a_network_of_its_own() {
     }
     networks.sort_unstable();
     networks.dedup();
-    assert_eq!(networks.len(), RUNS + 1, "{networks:?}");
+    assert_eq!(networks.len(), runs + 1, "{networks:?}");
     // When all is quiet again, the next wall is raised ahead as ever.
     assert!(is_behind(&engine, standing().await, "true").await);
 }

@@ -117,7 +117,8 @@ impl Folder {
         let flags = OFlags::RDWR | OFlags::TRUNC | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.own, file, flags, Mode::empty()).map_err(told)?;
         // In one call, which leaves the place to read from at the beginning: the kernel takes each write as a whole value.
-        let written = rustix::io::pwrite(&fd, value.as_bytes(), 0).map_err(told)?;
+        let write = || rustix::io::pwrite(&fd, value.as_bytes(), 0);
+        let written = rustix::io::retry_on_intr(write).map_err(told)?;
         if written != value.len() {
             return Err(told(Errno::IO));
         }

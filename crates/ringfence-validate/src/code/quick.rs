@@ -1,9 +1,10 @@
 //! Tables for keys that no text can choose so that they collide: numbers that are given here, the names of a fixed book, and what a text
-//! does choose, under a secret of this process.
+//! does choose, under keys that it does not know.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ahash::{AHasher, RandomState};
 
@@ -11,20 +12,29 @@ use ahash::{AHasher, RandomState};
 pub(super) type SecretMap<K, V> = HashMap<K, V, Secret>;
 pub(super) type SecretSet<K> = HashSet<K, Secret>;
 
-/// Hashes with keys that nobody knows outside of this process.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Secret;
+/// Hashes with keys that a table has for itself, made from a secret of this process: what one request's time tells about them is of no
+/// use to the next.
+#[derive(Debug, Clone)]
+pub(super) struct Secret(RandomState);
+
+impl Default for Secret {
+    fn default() -> Self {
+        static SECRET: LazyLock<[u64; 4]> = LazyLock::new(|| {
+            let random = std::hash::RandomState::new();
+            [0, 1, 2, 3].map(|number: u64| random.hash_one(number))
+        });
+        static TABLES: AtomicU64 = AtomicU64::new(0);
+        let [first, second, third, fourth] = *SECRET;
+        let table = TABLES.fetch_add(1, Ordering::Relaxed);
+        Self(RandomState::with_seeds(first ^ table, second, third, fourth.wrapping_add(table)))
+    }
+}
 
 impl BuildHasher for Secret {
     type Hasher = AHasher;
 
     fn build_hasher(&self) -> AHasher {
-        static KEYS: LazyLock<RandomState> = LazyLock::new(|| {
-            let random = std::hash::RandomState::new();
-            let [first, second, third, fourth] = [0, 1, 2, 3].map(|number: u64| random.hash_one(number));
-            RandomState::with_seeds(first, second, third, fourth)
-        });
-        KEYS.build_hasher()
+        self.0.build_hasher()
     }
 }
 

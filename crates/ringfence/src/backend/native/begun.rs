@@ -277,7 +277,7 @@ pub(super) fn take(
     let user = policy.proc.user.value;
     let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
     if begun.as_ref().is_some_and(Begun::is_outdated) {
-        launcher.forget().map_err(|error| wall_error("end a guest that was made too early", &error))?;
+        launcher.forget().map_err(|error| not_forgotten(&error))?;
         begun = None;
     }
     Ok(match begun.filter(|begun| begun.is_for(user)) {
@@ -287,6 +287,10 @@ pub(super) fn take(
             ((identity, view::system_lately(identity)), None)
         }
     })
+}
+
+pub(super) fn not_forgotten(error: &std::io::Error) -> StartError {
+    wall_error("end a guest that was made too early", error)
 }
 
 /// Makes the entries of `wall` after the first `system` ones fit for somebody who has become the program's user already and

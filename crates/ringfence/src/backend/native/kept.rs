@@ -49,6 +49,7 @@ struct Standing {
 
 /// Raises the wall of `plan`, which names no program.
 pub(super) async fn raise(native: &Native, plan: &Plan) -> Result<Arc<dyn KeptWall>, StartError> {
+    let _at_work = native.load.begin();
     let way_out = WayOut::prepare(plan.policy(), native.launcher.threads())?;
     let root = native.root(plan).await?;
     let workspace = workspace_at(plan)?;

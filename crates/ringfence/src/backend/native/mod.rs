@@ -28,7 +28,7 @@ use ringfence_guest::Guest;
 use ringfence_linux::RlimitKind;
 use ringfence_linux::cgroup::{self, Cgroup, Hierarchy, Limits};
 use ringfence_linux::launcher::{self, Launcher, Prepares};
-use ringfence_linux::wall::{self, Access, Entry, Membership, Program, Restrictions, Wall, WallLaunch};
+use ringfence_linux::wall::{self, Access, Entry, Membership, Processors, Program, Restrictions, Wall, WallLaunch};
 use ringfence_policy::{BackendChoice, BackendKind, NetMode, ResolvedPolicy};
 
 pub(crate) use self::begun::presume;
@@ -189,10 +189,15 @@ impl Native {
             return self.look_anew(plan, at, root, with);
         }
         let (system, whole) = begun::take(&self.launcher, &self.begun, plan.policy(), plan.run_id())?;
-        if let Some(whole) = whole.filter(|_| with.comes_later())
-            && let Some(view) = whole.view_of(scene, &self.state, system.clone(), with)?
-        {
-            return Ok(view);
+        if let Some(whole) = whole {
+            let shown = with.comes_later().then(|| whole.view_of(scene, &self.state, system.clone(), with));
+            if let Some(view) = shown.transpose()?.flatten() {
+                return Ok(view);
+            }
+            // Nobody can name it any more, and it keeps its workspace in use until another one takes its place.
+            if self.load.processors() == Processors::Busy {
+                self.launcher.forget().map_err(|error| begun::not_forgotten(&error))?;
+            }
         }
         view(scene, &self.state, system, None, with, view::Trees::default())
     }

@@ -106,6 +106,10 @@ impl Native {
         }
         let (native, wanted, like) = (self.clone(), Wanted::from(Scene::of(plan, at)), Like::of(plan, at));
         Some(Later::new(move || {
+            // With so much to do, what is made ahead would be made instead of something.
+            if native.load.processors() == Processors::Busy {
+                return;
+            }
             native.stand(&wanted);
             let Some(like) = like else { return };
             // Without it, the next run only takes a little longer.
@@ -116,10 +120,6 @@ impl Native {
     }
 
     fn stand(&self, wanted: &Wanted) {
-        // With so much to do, what is made ahead would be made instead of something.
-        if self.load.processors() == Processors::Busy {
-            return;
-        }
         begun::begin(&self.launcher, &self.begun, wanted.scene().policy);
         begun::stand(&self.launcher, &self.begun, &self.state, wanted.clone(), self.groups());
     }
