@@ -303,6 +303,8 @@ pub enum SystemAct {
     Exhaustion,
     /// Keys, certificates, what the machine trusts.
     Trust,
+    /// What a database keeps for others, dropped.
+    Records,
 }
 
 /// Ways of hiding and reaching around.

@@ -111,6 +111,7 @@ fn act_words(act: SystemAct) -> &'static str {
         SystemAct::Kill => "ends processes",
         SystemAct::Exhaustion => "uses up the machine",
         SystemAct::Trust => "changes what the machine trusts",
+        SystemAct::Records => "destroys what a database keeps",
     }
 }
 

@@ -33,6 +33,11 @@ pub(super) fn acts(roles: &[Role]) -> bool {
     })
 }
 
+/// Whether it is one number after the other, and not one of a few that are written out.
+fn counts(value: &Value) -> bool {
+    value.many && value.texts.contains(&Text::hole(Hole::Value))
+}
+
 /// Whether an environment variable is one that holds a secret, by its name.
 pub(super) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
@@ -137,6 +142,7 @@ impl Walk<'_, '_> {
             }
             RoleAct::Fetches => self.contacts(first, given, Contact::Fetch),
             RoleAct::Sends => self.contacts(first, given, Contact::Send),
+            RoleAct::Uploads => self.uploads(&slots, given),
             RoleAct::Connects => self.contacts(first, given, Contact::Connect),
             RoleAct::Listens => self.contacts(first, given, Contact::Listen),
             RoleAct::Probes => self.contacts(first, given, Contact::Probe),
@@ -276,8 +282,8 @@ impl Walk<'_, '_> {
             RoleAct::System(act) => {
                 let listed = |flow: &Flow| matches!(flow, Flow::File { path } if path.starts_with("/proc"));
                 let about = match &first {
-                    // Each process that there is.
-                    Some((about, _)) if about.flows.iter().any(listed) => Text::known("-1"),
+                    // Each process that there is, or each number in turn.
+                    Some((about, _)) if about.flows.iter().any(listed) || counts(about) => Text::known("-1"),
                     Some((about, _)) => about.readings().swap_remove(0),
                     None => Text::default(),
                 };
@@ -354,6 +360,9 @@ impl Walk<'_, '_> {
                 let data = first
                     .as_ref()
                     .is_some_and(|(held, _)| held.texts.iter().any(|text| text.known_start().starts_with("data:")));
+                if let Some((data, _)) = given.slot(&Slot::Named("workerData")) {
+                    self.scopes.set_attribute(super::libraries::WORKER_DATA, &data);
+                }
                 match first {
                     first if code => {
                         self.evaluates(first);
@@ -397,7 +406,11 @@ impl Given {
     /// The argument for a slot.
     pub(super) fn slot(&self, slot: &Slot) -> Option<(Held, Place)> {
         match slot {
-            Slot::Receiver => self.receiver.clone().map(|held| (held, Place { span: self.span, literal: None })),
+            Slot::Receiver => {
+                let taken = || self.named.iter().find(|(name, _, _)| name == super::libraries::ITSELF);
+                let itself = self.receiver.clone().or_else(|| taken().map(|(_, held, _)| Rc::clone(held)));
+                itself.map(|held| (held, Place { span: self.span, literal: None }))
+            }
             Slot::At(at, name) => self
                 .args
                 .get(*at)

@@ -55,6 +55,12 @@ impl Place {
 
 impl Walk<'_, '_> {
     pub(super) fn call(&mut self, call: &Call, span: Span) -> Held {
+        if let Kind::Either(choices) = &call.callee.kind
+            && choices.len() <= 4
+            && choices.iter().any(|choice| matches!(choice.kind, Kind::Member(..)))
+        {
+            return self.call_either(choices, call, span);
+        }
         let (callee, receiver, method) = match &call.callee.kind {
             Kind::Member(base, attribute) => {
                 let receiver = self.value(base);
@@ -90,6 +96,28 @@ impl Walk<'_, '_> {
             self.grown_by(&first.value, &callee, borrowed, &given);
         }
         self.called(&callee, method.as_deref(), &given)
+    }
+
+    /// `(a.f if x else b.g)()`: each may be called, on what it belongs to.
+    fn call_either(&mut self, choices: &[Expr], call: &Call, span: Span) -> Held {
+        let given = self.arguments(&call.args);
+        let mut either = Value::default();
+        for choice in choices {
+            let (callee, receiver, method) = match &choice.kind {
+                Kind::Member(base, attribute) => {
+                    let receiver = self.value(base);
+                    (self.member_of(&receiver, attribute, choice.span), Some(receiver), Some(attribute.as_str()))
+                }
+                Kind::Ignored(_) => {
+                    self.value(choice);
+                    continue;
+                }
+                _ => (self.value(choice), None, None),
+            };
+            let gives = self.called(&callee, method, &Given { receiver, span, ..given.clone() });
+            either.add(&gives);
+        }
+        Rc::new(either)
     }
 
     fn arguments(&mut self, args: &[Arg]) -> Given {
@@ -220,6 +248,7 @@ impl Walk<'_, '_> {
         }
         let mut result = Value::default();
         let (mut told, mut acted) = (false, false);
+        self.trusts_code(given);
         for name in &callee.names {
             if let Some(gives) = self.by_name(name, given) {
                 told = true;

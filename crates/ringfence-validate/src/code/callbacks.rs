@@ -44,6 +44,7 @@ impl Walk<'_, '_> {
                     params.iter_mut().for_each(|(place, _)| *place += count);
                     params.extend(bound.args.iter().cloned().enumerate());
                 }
+                let params = self.gathered(*number, params);
                 self.enter_function(*number, &params);
             }
         }

@@ -10,6 +10,7 @@ use super::tree::{Arithmetic, Expr, How, Kind, Literal, Pattern, Truth};
 use super::value::{ANY_KEY, Held, ITEMS, Value, join};
 use super::walk::{STEP_EFFORT, Walk};
 use crate::analysis::{Fact, SystemAct};
+use crate::language::Language;
 use crate::span::Span;
 use crate::text::Text;
 
@@ -52,7 +53,8 @@ impl Walk<'_, '_> {
                 Some(plain) => plain,
                 None => {
                     let base = self.value(base);
-                    self.member_of(&base, attribute, expr.span)
+                    let found = self.member_of(&base, attribute, expr.span);
+                    self.bound_to(found, &base)
                 }
             },
             Kind::Index(base, key) => {
@@ -254,6 +256,11 @@ impl Walk<'_, '_> {
                     all.extend(held.fields.iter().flat_map(|fields| fields.iter().cloned()));
                 }
             }
+        }
+        if self.language != Language::Python && all.iter().any(|(_, held)| !held.functions.is_empty()) {
+            // Its methods find the rest of it by `this`.
+            let plain = |(_, held): &&(Rc<str>, Held)| held.functions.is_empty();
+            all.iter().filter(plain).for_each(|(key, held)| self.scopes.set_attribute(key, held));
         }
         let mut object = Value { names: flows.names, ..Value::object(all) };
         object.flows.add_all(&flows.flows);

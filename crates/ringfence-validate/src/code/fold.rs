@@ -192,6 +192,12 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
                 _ => Value::number(first?.number?),
             }
         }
+        "os.path.dirname" | "path.dirname" | "posixpath.dirname" if !first?.texts.is_empty() => {
+            let texts: Vec<Text> = first?.texts.iter().map(super::member::parent).collect();
+            Value { texts: texts.into(), ..Value::default() }
+        }
+        "os.path.expandvars" => super::lists::expanded(first?),
+        "sqlalchemy.text" | "sqlalchemy.sql.text" | "psycopg2.sql.SQL" | "psycopg.sql.SQL" => (**first?).clone(),
         "vars" | "str" | "String" | "repr" | "os.fspath" | "os.fsdecode" | "shlex.quote" | "pipes.quote"
         | "os.path.expanduser" | "os.path.abspath" | "os.path.realpath" | "os.path.normpath" | "path.normalize"
         | "bytes" | "bytearray" | "memoryview" | "compile" | "textwrap.dedent" | "JSON.stringify" | "fileURLToPath"

@@ -86,7 +86,13 @@ impl Walk<'_, '_> {
 
     /// One item of something that is gone through; an object of the program may say itself what it gives.
     pub(super) fn one_of(&mut self, held: &Held, span: Span) -> Value {
+        if let Some(member) = self.any_member(held) {
+            return member;
+        }
         let mut one = held.any_item();
+        if let Some(name) = held.names.iter().find(|name| name.starts_with("boto3.") && name.ends_with("()")) {
+            one.add_name(&format!("{name}.item()"));
+        }
         if held.fields.is_some() && held.items.is_none() {
             for name in ["__iter__", "__next__", "__aiter__", "__anext__", "__getitem__", "next", ANY_KEY] {
                 let Some(gives) = held.field(name).filter(|gives| !gives.functions.is_empty()) else { continue };

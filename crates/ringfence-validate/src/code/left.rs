@@ -30,7 +30,10 @@ impl Walk<'_, '_> {
         let text = match contents.as_known() {
             Some(known) if known.len() <= MOST_BYTES => known.to_owned(),
             Some(_) => return Some(unread()),
-            None => json(contents, MOST_LEVELS)?,
+            None => match shell_text(contents) {
+                Some(text) => text,
+                None => json(contents, MOST_LEVELS)?,
+            },
         };
         Some(Rc::new(Value::known(text)))
     }
@@ -38,6 +41,9 @@ impl Walk<'_, '_> {
     /// A stream is led into a file.
     pub(super) fn piped(&mut self, from: Option<&Held>, to: Option<&Held>, given: &Given) {
         let (Some(from), Some(to)) = (from, to) else { return };
+        if to.has(super::libraries::ANSWER) {
+            self.answers(from, given);
+        }
         let place = Place { span: given.span, literal: None };
         let brought = Given { args: vec![Rc::clone(from)], span: given.span, ..Given::default() };
         self.remember(Some(&(Rc::clone(to), place)), &brought, &Value::default(), None);
@@ -84,6 +90,15 @@ pub(super) fn unread() -> Held {
     let mut unread = Value::default();
     unread.flows.add(&Flow::Decoded);
     Rc::new(unread)
+}
+
+/// A script for a shell with variables where something of it is not known.
+fn shell_text(contents: &Value) -> Option<String> {
+    let text = contents.texts.first().filter(|text| text.has_hole() && contents.texts.len() == 1)?;
+    let start = text.known_start().lines().next()?;
+    let is_shell = start.starts_with("#!") && start.ends_with("sh");
+    let script = super::fold::as_shell_line(text);
+    (is_shell && script.len() <= MOST_BYTES).then_some(script)
 }
 
 /// An object as `JSON.stringify` writes it, where all of it is known; numbers and the like do not matter.

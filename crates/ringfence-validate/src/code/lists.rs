@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::fold::joined;
 use super::heap::Made;
 use super::value::{Held, ITEMS, Value};
+use crate::text::{Hole, Piece, Text};
 
 /// What a method of a list or an object gives, if it can be told.
 pub(super) fn list_method(receiver: &Value, method: &str, args: &[Held]) -> Option<Value> {
@@ -48,7 +49,8 @@ pub(super) fn list_method(receiver: &Value, method: &str, args: &[Held]) -> Opti
                 }
             }
         }
-        "pop" | "shift" | "at" | "popleft" | "find" | "findLast" | "__getitem__" | "__next__" => {
+        "pop" | "shift" | "at" | "popleft" | "get" | "get_nowait" | "find" | "findLast" | "__getitem__"
+        | "__next__" => {
             let at = match (method, args.first().map(|arg| arg.number)) {
                 ("shift" | "popleft", _) => Some(0),
                 ("pop", None) => Some(-1),
@@ -70,6 +72,37 @@ pub(super) fn list_method(receiver: &Value, method: &str, args: &[Held]) -> Opti
         )),
         _ => None,
     }
+}
+
+/// `$HOME` and `${HOME}` in the texts, as what they stand for; another variable is not known.
+pub(super) fn expanded(value: &Value) -> Value {
+    let expand = |text: &Text| {
+        let mut whole = Text::default();
+        for piece in text.pieces() {
+            let Piece::Known(known) = piece else {
+                whole.push(piece.clone());
+                continue;
+            };
+            let mut rest = known.as_str();
+            while let Some((before, after)) = rest.split_once('$') {
+                whole.push(Piece::Known(before.to_owned()));
+                let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+                let (name, behind) = match after.strip_prefix('{').and_then(|inside| inside.split_once('}')) {
+                    Some(found) => found,
+                    None => after.split_at(after.find(|letter| !is_letter(letter)).unwrap_or(after.len())),
+                };
+                match name {
+                    "" => whole.push(Piece::Known("$".to_owned())),
+                    name => whole.push(Piece::Hole(Hole::Variable(name.to_owned()))),
+                }
+                rest = behind;
+            }
+            whole.push(Piece::Known(rest.to_owned()));
+        }
+        whole
+    };
+    let texts: Vec<Text> = value.texts.iter().map(expand).collect();
+    Value { texts: texts.into(), names: value.names.clone(), ..Value::default() }
 }
 
 /// The letters of a text, as a list.

@@ -1,22 +1,53 @@
 //! What the statements of a loop come to when it is gone through more than once.
 
-use super::lists;
-use super::tree::{Expr, How, Kind, Pattern, Statement};
-use super::value::{Held, Value};
+use std::rc::Rc;
 
-/// Items of a list that a loop is gone through one by one.
+use super::lists;
+use super::own::weight;
+use super::tree::{Expr, How, Kind, Pattern, Statement};
+use super::value::{ANY_KEY, Held, Value};
+
+/// Items of a list that a loop is gone through one by one: where it puts a text together, and where each is a record of its own.
 const UNROLLED: usize = 256;
+const RECORDS: usize = 16;
+/// Statements of such a loop.
+const SHORT: usize = 12;
+
+/// Whether a loop puts something together, turn by turn.
+pub(super) fn puts_together(body: &[Statement]) -> bool {
+    body.len() <= 4 && body.iter().any(builds)
+}
 
 /// Items that a loop can be gone through one by one.
-pub(super) fn one_by_one(items: &Value) -> Option<Vec<Held>> {
+pub(super) fn one_by_one(items: &Value, body: &[Statement]) -> Option<Vec<Held>> {
     let letters = items.as_known().map(lists::as_letters);
-    let items = items.items.as_ref().or(letters.as_ref())?;
-    (items.len() <= UNROLLED && items.iter().all(|item| item.as_known().is_some() || item.number.is_some()))
-        .then(|| (**items).clone())
+    let known = |item: &Held| item.as_known().is_some() || item.number.is_some();
+    if puts_together(body) {
+        let items = items.items.as_ref().or(letters.as_ref())?;
+        return (items.len() <= UNROLLED && items.iter().all(known)).then(|| (**items).clone());
+    }
+    // What belongs together in a record stays together: a program and its words, a path and what becomes of it.
+    if weight(body) > SHORT {
+        return None;
+    }
+    match (&items.items, &items.fields) {
+        (Some(items), _) => {
+            let is_record = |item: &Held| item.items.is_some() || item.fields.is_some() || item.number.is_some();
+            let few = (2..=RECORDS).contains(&items.len());
+            (few && items.iter().all(is_record)).then(|| (**items).clone())
+        }
+        (None, Some(fields)) if items.functions.is_empty() && items.texts.is_empty() && items.names.is_empty() => {
+            let few = (2..=RECORDS).contains(&fields.len());
+            let plain =
+                fields.iter().all(|(key, held)| **key != *ANY_KEY && !held.texts.is_empty() && !key.starts_with("__"));
+            (few && plain).then(|| fields.iter().map(|(key, _)| Rc::new(Value::known(&**key))).collect())
+        }
+        _ => None,
+    }
 }
 
 /// A statement that adds to something.
-pub(super) fn builds(statement: &Statement) -> bool {
+fn builds(statement: &Statement) -> bool {
     match statement {
         Statement::Assign { how: How::Add, .. } => true,
         Statement::Assign { pattern: Pattern::Name(name), value: Expr { kind: Kind::Join(parts), .. }, .. } => {

@@ -36,6 +36,9 @@ const METHOD: &str = "(method)";
 /// What was thrown last, wherever that was.
 pub(crate) const RAISED: &str = "(raised)";
 
+/// What counts, after the first turn: one number after the other.
+pub(crate) const COUNTED: &str = "(counted)";
+
 impl Walk<'_, '_> {
     /// What a name holds.
     pub(super) fn lookup(&mut self, name: &str) -> Held {
@@ -80,6 +83,9 @@ impl Walk<'_, '_> {
     fn builtin(&mut self, name: &str) -> Held {
         if let Some(known) = self.builtins.get(name) {
             return Rc::clone(known);
+        }
+        if name == COUNTED {
+            return Rc::new(Value { many: true, ..Value::text(Text::hole(Hole::Value)) });
         }
         if name == RAISED {
             // Nothing of the program is thrown.
@@ -153,6 +159,7 @@ impl Walk<'_, '_> {
             if about.is_some_and(|about| about.is_ability) {
                 found.flows.add_ability(&full.into());
             }
+            let is_for_a_worker = full == "worker_threads.workerData";
             self.spelled = spelled;
             if about.is_some_and(|about| about.is_environment) {
                 found.flows.add(&Flow::Environment);
@@ -162,6 +169,9 @@ impl Walk<'_, '_> {
             }
             if attribute == "__name__" && self.imported.contains(name) {
                 found.texts.push(Text::known(&**name));
+            }
+            if is_for_a_worker && let Some(data) = self.scopes.attribute(super::libraries::WORKER_DATA) {
+                found.add(data);
             }
             if &**name == FILE_URL && matches!(attribute, "href" | "pathname") {
                 found.texts.clone_from(&value.texts);
@@ -251,6 +261,11 @@ impl Walk<'_, '_> {
         !value.functions.is_empty() || value.has(METHOD) || value.has(MAKER)
     }
 
+    /// Whether something may be what a function calls all that it was given: a list, or something that such a list was handed to.
+    fn may_be_arguments(&self, value: &Value) -> bool {
+        value.items.is_some() || value.has("arguments")
+    }
+
     fn inner_parts(&mut self, value: &Value, attribute: &str, span: Span, found: &mut Value) {
         match attribute {
             "__class__" => found.add_name(CLASS),
@@ -279,6 +294,8 @@ impl Walk<'_, '_> {
             "tb_frame" => found.add_name(RAISED_IN),
             // What a function held that failed is shown every day; what can be reached by it is what `globals()` leads to.
             "f_locals" if value.has(RAISED_IN) => found.add_name("globals()"),
+            // Of a tree of code it is what is called; of anything else it may be a function.
+            "callee" if self.language != Language::Python && !self.may_be_arguments(value) => found.add_name(METHOD),
             _ if self.book.is_inner(attribute) => {
                 self.trick(Trick::InnerParts, span);
                 if attribute.contains("globals") || attribute.contains("builtins") || attribute == "f_locals" {
@@ -415,7 +432,14 @@ impl Walk<'_, '_> {
 }
 
 /// The folder that a path is in, where it can be told.
-fn parent(path: &Text) -> Text {
+pub(super) fn parent(path: &Text) -> Text {
+    let is_home = |known: &str| known == "~";
+    if path.as_known().is_some_and(is_home)
+        || matches!(path.pieces(), [crate::text::Piece::Hole(Hole::Variable(name))] if name == "HOME")
+    {
+        // Where the homes of all are.
+        return Text::known("/home");
+    }
     match path.as_known().and_then(|path| path.trim_end_matches('/').rsplit_once('/')) {
         Some(("", _)) => Text::known("/"),
         Some((parent, _)) => Text::known(parent),

@@ -80,7 +80,7 @@ impl Walk<'_, '_> {
 
     /// Whether a call is followed with just its own arguments: a function that is made there holds what that call was given.
     fn is_alone(&self) -> bool {
-        self.inside.last().and_then(|around| self.functions.get(around)).is_some_and(|known| known.is_alone)
+        self.inside.iter().any(|around| self.functions.get(around).is_some_and(|known| known.is_alone))
     }
 
     /// Walks over the bodies that wait for the end of this scope, the last first: callers mostly stand below what they call.
@@ -307,6 +307,15 @@ impl Walk<'_, '_> {
         params
     }
 
+    /// What is handed over place by place, where the last parameter takes all the rest.
+    pub(super) fn gathered(&self, number: usize, params: Vec<(usize, Held)>) -> Vec<(usize, Held)> {
+        let order = self.functions.get(&number).map(|known| known.order.as_slice()).unwrap_or_default();
+        let Some(rest) = order.iter().position(|(_, takes)| *takes == Takes::Rest) else { return params };
+        let (mut before, behind): (Vec<_>, Vec<_>) = params.into_iter().partition(|(at, _)| *at < rest);
+        before.push((rest, Rc::new(Value::list(behind.into_iter().map(|(_, held)| held).collect()))));
+        before
+    }
+
     /// A function that exists only as what it gives: that of a text which was run.
     pub(super) fn made_function(&mut self, number: usize) -> Option<usize> {
         self.functions.get(&number).and_then(|known| known.gives.as_ref()).map(|_| number)
@@ -321,6 +330,7 @@ impl Walk<'_, '_> {
         self.statements(&class.body);
         let mut fields = self.scopes.leave();
         fields.sort_by(|one, other| one.0.cmp(&other.0));
+        self.enumerated(&bases, &mut fields);
         let mut made = Vec::new();
         for (name, held) in &fields {
             self.scopes.set_attribute(name, held);
@@ -382,7 +392,7 @@ fn is_constant(held: &Value) -> bool {
 }
 
 /// How many statements these are, those within others counted too.
-fn weight(body: &[Statement]) -> usize {
+pub(super) fn weight(body: &[Statement]) -> usize {
     body.iter()
         .map(|statement| match statement {
             Statement::Branches(branches) => 1 + branches.iter().map(|branch| weight(branch)).sum::<usize>(),

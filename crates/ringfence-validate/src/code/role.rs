@@ -56,6 +56,8 @@ pub(super) enum RoleAct {
     Times,
     Fetches,
     Sends,
+    /// A file, or what it holds, is laid where others keep files.
+    Uploads,
     Connects,
     Listens,
     Probes,
@@ -202,6 +204,7 @@ impl Role {
             "times" => plain(RoleAct::Times),
             "fetches" => plain(RoleAct::Fetches),
             "sends" => plain(RoleAct::Sends),
+            "uploads" => plain(RoleAct::Uploads),
             "connects" => plain(RoleAct::Connects),
             "listens" => plain(RoleAct::Listens),
             "probes" => plain(RoleAct::Probes),

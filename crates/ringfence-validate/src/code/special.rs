@@ -12,7 +12,7 @@ use super::value::{ANY_KEY, Held, ITEMS, Making, Value};
 use super::walk::Walk;
 use crate::analysis::{Flow, Trick};
 use crate::span::Span;
-use crate::text::{Piece, Text};
+use crate::text::{Hole, Piece, Text};
 
 /// Items that a function is called for one by one.
 const EACH: usize = 256;
@@ -158,7 +158,9 @@ impl Walk<'_, '_> {
                 };
                 let step = if given.args.len() > 2 { number(2)? } else { 1 };
                 if step == 0 || (end.checked_sub(start)? / step) > i64::try_from(ITEMS).ok()? {
-                    return None;
+                    // Any of them, each in turn.
+                    let any = Value { many: true, ..Value::text(Text::hole(Hole::Value)) };
+                    return (step != 0).then(|| Value::list(vec![Rc::new(any)]));
                 }
                 let next = |at: &i64| at.checked_add(step).filter(|at| if step > 0 { *at < end } else { *at > end });
                 let first = (if step > 0 { start < end } else { start > end }).then_some(start);
@@ -188,10 +190,7 @@ impl Walk<'_, '_> {
                 let mut request = Value::default();
                 request.flows.add(&Flow::Network);
                 request.flows.add(&Flow::Input);
-                let request = Rc::new(request);
-                for number in given.args.iter().flat_map(|arg| arg.functions.iter()) {
-                    self.enter_function(*number, &[(0, Rc::clone(&request))]);
-                }
+                self.serves(Rc::new(request), given);
                 None
             }
             "tempfile.mkstemp" => {
@@ -237,6 +236,9 @@ impl Walk<'_, '_> {
             "Object.assign" => {
                 let all = given.args.iter().fold(Value::default(), |all, arg| all.or(arg));
                 Some(all)
+            }
+            "Object.entries" | "Object.values" if first.is_some_and(|all| self.is_the_environment(all)) => {
+                Some(self.variables(first?, name.ends_with("entries"), given.span))
             }
             "Object.values" => {
                 Some(Value::list(first?.fields.as_ref()?.iter().map(|(_, held)| Rc::clone(held)).collect()))
@@ -343,7 +345,7 @@ impl Walk<'_, '_> {
                 below.add_name("pathlib.Path()");
                 Some(Value::list(vec![Rc::new(below)]))
             }
-            _ => None,
+            _ => self.by_library(name, given),
         }
     }
 

@@ -104,10 +104,24 @@ impl Walk<'_, '_> {
                 self.tell(span, Fact::Writes { path: path.clone() });
             }
             if !writes || (mode.contains('r') && !flags) {
+                self.opens_a_home(&path, span);
                 let written = self.files.get(&path.to_string()).map(|held| held.flows.clone()).unwrap_or_default();
                 result.flows.add_all(&written);
                 result.flows.add(&Flow::File { path: path.to_string() });
                 self.tell(span, Fact::Reads { path });
+            }
+        }
+    }
+
+    /// Who opens whatever lies in a home, or in the whole machine, opens the keys there, too.
+    pub(super) fn opens_a_home(&mut self, path: &Text, span: Span) {
+        if path.has_pattern() {
+            let classes = classify(path, self.reading.surroundings);
+            if classes.contains(&PathClass::WholeHome) || classes.contains(&PathClass::Root) {
+                let mut keys = path.clone();
+                keys.push(Piece::Known("/.ssh/".to_owned()));
+                keys.push(Piece::Pattern("id_*".to_owned()));
+                self.tell(span, Fact::Reads { path: keys });
             }
         }
     }
@@ -129,7 +143,10 @@ impl Walk<'_, '_> {
     pub(super) fn secret_arguments(&mut self, given: &Given) {
         let named = given.named.iter().map(|(_, held, place)| (held, *place));
         for (held, place) in given.args.iter().zip(given.places.iter().copied()).chain(named) {
-            for path in held.texts.iter().filter(|text| is_outside(text)) {
+            // Options may name it, too.
+            let options =
+                held.fields.iter().flat_map(|fields| fields.iter().take(32)).flat_map(|(_, field)| field.texts.iter());
+            for path in held.texts.iter().chain(options).filter(|text| is_outside(text)) {
                 let classes = classify(path, self.reading.surroundings);
                 if classes.contains(&PathClass::Secret) && !classes.contains(&PathClass::Workspace) {
                     self.tell(place.span, Fact::Reads { path: path.clone() });
@@ -196,7 +213,9 @@ impl Walk<'_, '_> {
                     let mut brought = Flows::default();
                     for (name, field) in fields.iter() {
                         brought.add_all(&field.flows);
-                        if !NOT_DATA.contains(&&**name) {
+                        // What a request carries may have any name; only options are called so.
+                        let carried = contact == Contact::Send && &**name == "env";
+                        if carried || !NOT_DATA.contains(&&**name) {
                             sends.flows.add_all(&field.flows);
                         }
                     }
@@ -211,6 +230,10 @@ impl Walk<'_, '_> {
             .iter()
             .filter(|(name, _, _)| !NOT_DATA.contains(&name.as_str()))
             .for_each(|(_, arg, _)| sends.flows.add_all(&arg.flows));
+        if contact == Contact::Send || contact == Contact::Fetch {
+            let archives: Vec<Held> = given.all().filter_map(|arg| self.archive_within(arg)).collect();
+            archives.iter().for_each(|archive| sends.flows.add_all(&archive.flows));
+        }
         let mut sends: Vec<Flow> = sends.flows.iter().filter(|flow| matters(flow)).cloned().collect();
         if contact == Contact::Listen {
             sends.extend(self.served(given));
@@ -219,7 +242,19 @@ impl Walk<'_, '_> {
             Some((held, place)) => places_of(&held).into_iter().map(|text| (place.span, text)).collect(),
             None => vec![(given.span, Text::hole(Hole::Value))],
         };
+        let base = given.receiver.as_ref().filter(|client| client.names.iter().any(is_client));
         for (span, place) in place {
+            let place = match base.and_then(|client| client.texts.first()) {
+                Some(base) if !place.to_string().contains("://") => {
+                    let mut whole = base.clone();
+                    if !whole.known_end().ends_with('/') && !place.known_start().starts_with('/') {
+                        whole.push(Piece::Known("/".to_owned()));
+                    }
+                    whole.append(place);
+                    whole
+                }
+                _ => place,
+            };
             self.tell(span, Fact::Contacts { place, contact, sends: sends.clone() });
         }
     }
@@ -252,6 +287,13 @@ fn places_of(held: &Value) -> Vec<Text> {
         }
     }
     readings
+}
+
+/// Something that asks one server again and again.
+fn is_client(name: &Rc<str>) -> bool {
+    ["axios.create()", "extend()", "ky.create()", "httpx.Client()", "httpx.AsyncClient()", "aiohttp.ClientSession()"]
+        .iter()
+        .any(|client| name.ends_with(client))
 }
 
 /// Whether a text is a path that begins at the root or in the home.

@@ -6,7 +6,7 @@ use super::book::Book;
 use super::few::Few;
 use super::heap::Heap;
 use super::lists;
-use super::loops::{assigns, builds, one_by_one, only_grows};
+use super::loops::{assigns, one_by_one, only_grows, puts_together};
 use super::names::Modules;
 use super::own::Known;
 use super::quick::{QuickMap, SecretMap, SecretSet};
@@ -293,9 +293,7 @@ impl Walk<'_, '_> {
         });
         if let (Some((pattern, _)), Some(items)) = (each, &items)
             && self.unrolled == 0
-            && body.len() <= 4
-            && body.iter().any(builds)
-            && let Some(items) = one_by_one(items)
+            && let Some(items) = one_by_one(items, body)
         {
             // A text that is put together letter by letter: each turn counts.
             let perhaps = std::mem::take(&mut self.perhaps);
@@ -321,7 +319,10 @@ impl Walk<'_, '_> {
                     self.assign_name(&name, held, How::Around);
                 }
             }
-            return;
+            if puts_together(body) {
+                return;
+            }
+            // Records are gone through all together, too: a turn may leave the loop, and what is known then holds behind it.
         }
         self.perhaps += 1;
         let endless = usize::from(end == LoopEnd::Never);
@@ -357,7 +358,7 @@ impl Walk<'_, '_> {
                 Bind::Module { name } => self.set(name, self.thing(&module), How::Here),
                 Bind::Root { name } => {
                     self.imported.insert(name.clone());
-                    self.set(name, self.thing(name), How::Here);
+                    self.set(name, self.thing(self.book.canonical(name)), How::Here);
                 }
                 Bind::Member { member, name } => {
                     let whole = self.thing(&module);

@@ -73,10 +73,15 @@ impl Lower<'_> {
                     }
                     self.define(&method.key, value, &mut body);
                     for decorator in &method.decorators {
-                        body.push(Statement::Value(self.expr(&decorator.expression)));
+                        let call = self.member_decorator(&decorator.expression, &method.key);
+                        body.push(Statement::Value(call));
                     }
                 }
                 ClassElement::PropertyDefinition(property) => {
+                    for decorator in &property.decorators {
+                        let call = self.member_decorator(&decorator.expression, &property.key);
+                        body.push(Statement::Value(call));
+                    }
                     if let Some(value) = &property.value {
                         let value = self.expr(value);
                         self.define(&property.key, value, &mut body);
@@ -92,6 +97,59 @@ impl Lower<'_> {
             }
         }
         Kind::Class(Box::new(Class { bases, keywords: Vec::new(), body }))
+    }
+
+    /// A decorator is told of the class, the name and what stands there; what it puts there instead is called by that name.
+    fn member_decorator(&mut self, decorator: &ast::Expression<'_>, key: &PropertyKey<'_>) -> Expr {
+        let callee = self.expr(decorator);
+        let place = callee.span;
+        let name = key
+            .static_name()
+            .map_or_else(|| Expr::new(place, Kind::Nothing), |name| Expr::word(place, name.to_string()));
+        let described = Expr::new(place, Kind::Fields(Vec::new()));
+        Expr::call(place, callee, vec![Expr::new(place, Kind::Nothing), name, described])
+    }
+
+    /// `enum A { B = 'x' }`: an object of its values.
+    pub(super) fn enumeration(&mut self, members: &ast::TSEnumDeclaration<'_>, out: &mut Vec<Statement>) {
+        let mut fields = Vec::new();
+        for member in &members.body.members {
+            let place = span(member.span);
+            let value = match &member.initializer {
+                Some(value) => self.expr(value),
+                None => Expr::new(place, Kind::Mix(Vec::new())),
+            };
+            let name = match &member.id {
+                ast::TSEnumMemberName::Identifier(name) => name.name.to_string(),
+                ast::TSEnumMemberName::String(name) | ast::TSEnumMemberName::ComputedString(name) => {
+                    name.value.to_string()
+                }
+                ast::TSEnumMemberName::ComputedTemplateString(_) => ANY_KEY.to_owned(),
+            };
+            fields.push((Some(Expr::word(place, name)), value));
+        }
+        let value = Expr::new(span(members.span), Kind::Fields(fields));
+        let pattern = Pattern::Name(members.id.name.to_string());
+        out.push(Statement::Assign { pattern, value, how: How::Here });
+    }
+
+    /// `namespace A { export const b = … }`: what stands in it, and an object of what it shows.
+    pub(super) fn namespace(&mut self, namespace: &ast::TSNamespaceDeclaration<'_>, out: &mut Vec<Statement>) {
+        let place = span(namespace.span);
+        let ast::TSNamespaceDeclarationBody::TSModuleBlock(block) = &namespace.body else { return };
+        let body = self.body(&block.body);
+        let names: Vec<String> = body
+            .iter()
+            .filter_map(|statement| match statement {
+                Statement::Assign { pattern: Pattern::Name(name), .. } => Some(name.clone()),
+                _ => None,
+            })
+            .collect();
+        out.extend(body);
+        let shown =
+            names.into_iter().map(|name| (Some(Expr::word(place, name.clone())), Expr::name(place, name))).collect();
+        let pattern = Pattern::Name(namespace.id.name.to_string());
+        out.push(Statement::Assign { pattern, value: Expr::new(place, Kind::Fields(shown)), how: How::Here });
     }
 
     fn define(&mut self, key: &PropertyKey<'_>, value: Expr, body: &mut Vec<Statement>) {

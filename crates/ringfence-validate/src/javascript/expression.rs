@@ -7,7 +7,8 @@ use oxc_ast::ast::{
 use oxc_span::GetSpan;
 
 use super::statement::{Lower, span};
-use crate::code::tree::{Arg, Arithmetic, Call, Expr, How, Kind, Statement, Truth, Written};
+use crate::code::COUNTED;
+use crate::code::tree::{Arg, Arithmetic, Call, Expr, How, Kind, Pattern, Statement, Truth, Written};
 
 impl Lower<'_> {
     pub(super) fn expr(&mut self, expr: &Expression<'_>) -> Expr {
@@ -147,7 +148,17 @@ impl Lower<'_> {
                     _ => Kind::Mix(vec![inner]),
                 }
             }
-            Expression::UpdateExpression(update) => Kind::Mix(vec![self.simple_target(&update.argument)]),
+            Expression::UpdateExpression(update) => {
+                let place = span(update.span);
+                match &update.argument {
+                    // What counts is another number each time.
+                    ast::SimpleAssignmentTarget::AssignmentTargetIdentifier(name) => {
+                        let next = Expr::name(place, COUNTED);
+                        Kind::Assign(Box::new(Pattern::Name(name.name.to_string())), Box::new(next))
+                    }
+                    _ => Kind::Mix(vec![self.simple_target(&update.argument)]),
+                }
+            }
             Expression::YieldExpression(given) => match &given.argument {
                 Some(value) => Kind::Yield(self.boxed(value)),
                 None => Kind::Yield(Box::default()),

@@ -121,6 +121,12 @@ impl Lower<'_> {
                     None => {}
                 }
                 let endless = each.test.as_ref().is_none_or(is_true) && !leaves(&each.body);
+                if let Some(count @ Expression::UpdateExpression(_)) = &each.update {
+                    // In all turns but the first it is another number.
+                    let mut counts = Vec::new();
+                    self.value(count, &mut counts);
+                    out.push(Statement::Branches(vec![counts]));
+                }
                 for value in each.test.iter().chain(&each.update) {
                     self.value(value, &mut body);
                 }
@@ -261,16 +267,8 @@ impl Lower<'_> {
             Declaration::VariableDeclaration(variables) => self.variables(variables, out),
             Declaration::FunctionDeclaration(function) => self.function_declaration(function, out),
             Declaration::ClassDeclaration(class) => self.class_declaration(class, out),
-            Declaration::TSEnumDeclaration(members) => {
-                for value in members.body.members.iter().filter_map(|member| member.initializer.as_ref()) {
-                    self.value(value, out);
-                }
-            }
-            Declaration::TSNamespaceDeclaration(namespace) => {
-                if let ast::TSNamespaceDeclarationBody::TSModuleBlock(block) = &namespace.body {
-                    out.extend(self.body(&block.body));
-                }
-            }
+            Declaration::TSEnumDeclaration(members) => self.enumeration(members, out),
+            Declaration::TSNamespaceDeclaration(namespace) => self.namespace(namespace, out),
             Declaration::TSImportEqualsDeclaration(import) => {
                 if let ast::TSModuleReference::ExternalModuleReference(reference) = &import.module_reference {
                     let module = module_name(reference.expression.value.as_str());

@@ -12,6 +12,24 @@ use crate::text::{Piece, Text};
 const FILTERS: &[&str] =
     &["head", "tail", "sort", "uniq", "grep", "egrep", "fgrep", "rg", "shuf", "tac", "tee", "sponge", "cat"];
 
+/// A program's name without its folder, version and ending.
+pub(super) fn bare_name(path: &str) -> &str {
+    let local = path.contains('/') && !path.starts_with('/') && !path.contains("bin/");
+    let name = if local { path } else { path.rsplit('/').next().unwrap_or(path) };
+    let name = name.strip_suffix(".exe").unwrap_or(name);
+    for known in
+        ["python", "pip", "perl", "ruby", "php", "lua", "node", "java", "gcc", "clang", "bash", "tclsh", "wish"]
+    {
+        if let Some(version) = name.strip_prefix(known)
+            && !version.is_empty()
+            && version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.' || byte == b'-')
+        {
+            return known;
+        }
+    }
+    name
+}
+
 impl Run<'_, '_> {
     /// What is in a file that is about to be executed, where this text wrote it or unpacked it.
     pub(super) fn put_there(&mut self, path: &str) -> Option<Stream> {

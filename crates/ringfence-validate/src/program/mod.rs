@@ -8,6 +8,7 @@ mod builtins;
 mod by_path;
 mod by_the_book;
 mod clouds;
+mod composed;
 mod containers;
 mod databases;
 mod downloads;
@@ -32,6 +33,7 @@ mod scripts;
 mod texts;
 mod tools;
 mod unpack;
+mod unread;
 mod wrappers;
 
 pub(crate) use env_file::unshown;
@@ -39,6 +41,7 @@ pub(crate) use environment::{note_processes, poisons, sets_environment};
 pub use read_only::is_read_only;
 
 use book::{Entry, Role, book};
+use by_path::bare_name;
 use options::{Style, Words, words};
 
 use crate::analysis::{Act, Contact, Does, Fact, Flow, Origin, Removal, Step, SystemAct, Trick, Unknown};
@@ -203,24 +206,6 @@ fn handler(name: &str) -> Option<Handler> {
         .or_else(|| git::handler(name))
         .or_else(|| containers::handler(name))
         .or_else(|| environment::handler(name))
-}
-
-/// A program's name without its folder, version and ending.
-fn bare_name(path: &str) -> &str {
-    let local = path.contains('/') && !path.starts_with('/') && !path.contains("bin/");
-    let name = if local { path } else { path.rsplit('/').next().unwrap_or(path) };
-    let name = name.strip_suffix(".exe").unwrap_or(name);
-    for known in
-        ["python", "pip", "perl", "ruby", "php", "lua", "node", "java", "gcc", "clang", "bash", "tclsh", "wish"]
-    {
-        if let Some(version) = name.strip_prefix(known)
-            && !version.is_empty()
-            && version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.' || byte == b'-')
-        {
-            return known;
-        }
-    }
-    name
 }
 
 impl Run<'_, '_> {
@@ -475,11 +460,8 @@ impl Run<'_, '_> {
                     .collect()
             }
         };
-        if language == Language::Other && interpreters::starts_programs(&text) {
-            self.fact(code.span, Fact::Executes { from: vec![Flow::Unknown] });
-            for line in interpreters::quoted(&text) {
-                self.shell(&Argument::new(Text::known(line), code.span));
-            }
+        if language == Language::Other {
+            unread::read(self, &text, code);
         }
         let origin = if code.known().is_some() { origin_of(code, &text) } else { Origin::Made(code.span) };
         let step = self.reading.code(language, &text, origin);

@@ -208,6 +208,9 @@ fn awk_script(run: &mut Run<'_, '_>, script: &Argument, input: &Stream) {
         }
         return;
     };
+    for line in concatenated(known) {
+        run.shell(&Argument::new(Text::known(line), script.span));
+    }
     let strings = strings(known);
     let mut taken = Stream::default();
     for (start, end, text) in &strings {
@@ -251,6 +254,59 @@ fn awk_script(run: &mut Run<'_, '_>, script: &Argument, input: &Stream) {
         }
         run.fact(script.span, Fact::Executes { from: taken.flows });
     }
+}
+
+/// Lines for a shell that a script puts together where it starts them: `"cat " ENVIRON["HOME"] "/x" | getline`, `print | "nc " host`.
+fn concatenated(script: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let texts = strings(script);
+    let outside = |at: usize| !texts.iter().any(|(start, end, _)| (*start..*end).contains(&at));
+    for (at, _) in script.match_indices('|').filter(|(at, _)| outside(*at)).take(16) {
+        let (before, after) = (script.get(..at).unwrap_or_default(), script.get(at + 1..).unwrap_or_default());
+        if before.ends_with('|') || after.starts_with('|') {
+            continue;
+        }
+        let skipped = after.len() - after.trim_start_matches('&').trim_start().len();
+        let from = at + 1 + skipped;
+        let part = if script.get(from..).is_some_and(|rest| rest.starts_with("getline")) {
+            // Back to where the expression begins.
+            let ends = |(place, letter): &(usize, char)| "{;(=\n".contains(*letter) && outside(*place);
+            let begin = before.char_indices().filter(ends).next_back().map_or(0, |(place, _)| place + 1);
+            before.get(begin..).unwrap_or_default()
+        } else {
+            let rest = script.get(from..).unwrap_or_default();
+            let ends = |(place, letter): &(usize, char)| ";})\n".contains(*letter) && outside(from + place);
+            let end = rest.char_indices().find(ends).map_or(rest.len(), |(place, _)| place);
+            rest.get(..end).unwrap_or_default()
+        };
+        let parts = strings(part);
+        if parts.is_empty() {
+            continue;
+        }
+        let mut line = String::new();
+        let mut end = 0;
+        // What stands between two texts is a variable, or where one begins that has the text for its name.
+        let between = |gap: &str| {
+            let gap = gap.trim();
+            if matches!(gap, "" | "]") || gap.ends_with("ENVIRON[") { "" } else { "${value}" }
+        };
+        for (start, stop, text) in &parts {
+            let gap = part.get(end..*start).unwrap_or_default();
+            let is_variable = gap.trim_end().ends_with("ENVIRON[");
+            line.push_str(between(gap));
+            if is_variable {
+                line.push_str(&format!("${{{text}}}"))
+            } else {
+                line.push_str(text)
+            }
+            end = *stop;
+        }
+        line.push_str(between(part.get(end..).unwrap_or_default()));
+        if parts.len() > 1 || line.contains("${value}") {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 /// Whether a script of awk starts what a variable holds: `system(c)`, `c | getline`, `print | c`.

@@ -1,0 +1,475 @@
+//! Libraries that do by their own methods what a program of the same name does: git, task runners, archives, templates, queues.
+
+use std::rc::Rc;
+
+use super::call::{Given, Place};
+use super::fold;
+use super::role::{Role, RoleAct, Slot};
+use super::value::{Field, Held, ITEMS, Value};
+use super::walk::Walk;
+use crate::analysis::{Contact, Fact, Flow};
+use crate::text::{Hole, Piece, Text};
+
+/// What was put into archives, as an attribute that no program has.
+pub(super) const ARCHIVED: &str = "(archived)";
+/// What a thread of work was given.
+pub(super) const WORKER_DATA: &str = "(worker data)";
+/// Whose a method is that was taken before it is called.
+pub(super) const ITSELF: &str = "(itself)";
+/// Who asked a server.
+pub(super) const ANSWER: &str = "(answer)";
+
+/// Decorators whose functions are handed something that runs commands, and what that is.
+const TASKS: &[(&str, &str)] = &[
+    ("invoke.task", "invoke.Context()"),
+    ("fabric.task", "fabric.Connection()"),
+    ("nox.session", "nox.Session()"),
+    ("duty.duty", "duty.Context()"),
+];
+
+/// Classes whose fields are things of their own, each with a name and a value.
+const ENUMS: &[&str] = &["enum.Enum", "enum.StrEnum", "enum.IntEnum", "enum.Flag", "enum.IntFlag"];
+
+const QUEUES: &[&str] = &[
+    "queue.Queue",
+    "queue.LifoQueue",
+    "queue.PriorityQueue",
+    "queue.SimpleQueue",
+    "asyncio.Queue",
+    "asyncio.LifoQueue",
+    "asyncio.PriorityQueue",
+    "multiprocessing.Queue",
+    "multiprocessing.SimpleQueue",
+    "multiprocessing.JoinableQueue",
+];
+
+/// Calls that put a file or a folder into an archive.
+const ARCHIVES: &[&str] = &[
+    "zipfile.ZipFile().write",
+    "tarfile.open().add",
+    "tarfile.TarFile().add",
+    "tarfile.TarFile.open().add",
+    "py7zr.SevenZipFile().write",
+    "py7zr.SevenZipFile().writeall",
+    "archiver().directory",
+    "archiver().file",
+    "archiver().glob",
+    "adm-zip().addLocalFile",
+    "adm-zip().addLocalFolder",
+];
+
+impl Walk<'_, '_> {
+    /// What a function of a library gives; nothing where it is not one of these.
+    pub(super) fn by_library(&mut self, name: &str, given: &Given) -> Option<Value> {
+        let first = given.args.first();
+        self.by_database(name, given);
+        if let Some((_, handed)) = TASKS.iter().find(|(task, _)| name.trim_end_matches("()") == *task) {
+            let handed = Rc::new(Value::named(handed));
+            for number in given.args.iter().flat_map(|arg| arg.functions.iter()) {
+                self.enter_function(*number, &[(0, Rc::clone(&handed))]);
+            }
+            return None;
+        }
+        if QUEUES.contains(&name) {
+            return Some(Value::list(Vec::new()));
+        }
+        if ARCHIVES.contains(&name) {
+            self.archived(&first?.readings());
+            return None;
+        }
+        match name {
+            "shutil.make_archive" => {
+                let root = given
+                    .args
+                    .get(2)
+                    .or_else(|| given.named.iter().find(|(known, _, _)| known == "root_dir").map(|(_, held, _)| held));
+                let root = root.map_or_else(|| vec![Text::known(".")], |root| root.readings());
+                self.archived(&root);
+                None
+            }
+            "tar.c" | "tar.create" | "tar.r" | "tar.replace" | "tar.u" | "tar.update" => {
+                let folder = given.slot(&Slot::Named("cwd")).map(|(folder, _)| folder);
+                let mut all = Vec::new();
+                for item in given.args.iter().filter_map(|arg| arg.items.as_ref()).flat_map(|items| items.iter()) {
+                    let parts: Vec<Held> = folder.iter().cloned().chain([Rc::clone(item)]).collect();
+                    all.extend(fold::path(&parts).readings());
+                }
+                for path in &all {
+                    self.tell(given.span, Fact::Reads { path: path.clone() });
+                }
+                self.archived(&all);
+                None
+            }
+            "shelljs.ls" | "shelljs.find" => {
+                let mut text = Text::default();
+                text.push(Piece::Pattern("*".to_owned()));
+                Some(Value::list(vec![Rc::new(Value::text(text))]))
+            }
+            "ipaddress.ip_network" | "ipaddress.IPv4Network" | "netaddr.IPNetwork" => {
+                Some(Value::list(vec![Rc::new(Value { texts: first?.texts.clone(), ..Value::default() })]))
+            }
+            "ipaddress.ip_network().hosts" | "ipaddress.IPv4Network().hosts" | "netaddr.IPNetwork().iter_hosts" => {
+                Some(Value::list(vec![Rc::new(given.receiver.as_ref()?.any_item())]))
+            }
+            "pkgutil.iter_modules" | "pkgutil.walk_packages" => {
+                // The names of what lies there; which package it lies in is written before them, where that is asked for.
+                let prefix = given
+                    .args
+                    .get(1)
+                    .or_else(|| given.named.iter().find(|(known, _, _)| known == "prefix").map(|(_, held, _)| held));
+                let mut text = Text::default();
+                if let Some(known) = prefix.and_then(|prefix| prefix.as_known()) {
+                    text.push(Piece::Known(known.to_owned()));
+                }
+                text.push(Piece::Hole(Hole::Value));
+                let name = Rc::new(Value::text(text));
+                let mut row = Value::list(vec![Held::default(), Rc::clone(&name), Held::default()]);
+                row.fields = Some(Rc::new(vec![("name".into(), name)]));
+                Some(Value::list(vec![Rc::new(row)]))
+            }
+            "jinja2.Template" | "jinja2.Environment().from_string" | "string.Template" | "mako.template.Template" => {
+                Some(Value { texts: first?.texts.clone(), ..Value::default() })
+            }
+            "jinja2.Template().render"
+            | "jinja2.Environment().from_string().render"
+            | "mako.template.Template().render"
+            | "string.Template().substitute"
+            | "string.Template().safe_substitute" => {
+                let template = given.receiver.as_ref()?.as_known()?.to_owned();
+                Some(self.filled(&template, given))
+            }
+            "mustache.render" | "ejs.render" | "nunjucks.renderString" | "handlebars.compile()" => {
+                let template = first?.as_known()?.to_owned();
+                Some(self.filled(&template, given))
+            }
+            "http.createServer" | "https.createServer" | "http2.createServer" | "http2.createSecureServer" => {
+                let mut request = Value::default();
+                request.flows.add(&Flow::Network);
+                request.flows.add(&Flow::Input);
+                self.serves(Rc::new(request), given);
+                None
+            }
+            "Object.create" => {
+                let mut made = Value::clone(first?);
+                let described = given.args.get(1).and_then(|all| all.fields.clone()).unwrap_or_default();
+                let mut fields: Vec<Field> = made.fields.iter().flat_map(|all| all.iter().cloned()).collect();
+                fields.iter().take(ITEMS).for_each(|(key, held)| self.scopes.set_attribute(key, held));
+                for (key, how) in described.iter().take(ITEMS) {
+                    let read = how.field("get").filter(|read| !read.functions.is_empty());
+                    let held = match read {
+                        Some(read) => self.called(&read, None, &Given { span: given.span, ..Given::default() }),
+                        None => how.field("value").unwrap_or_default(),
+                    };
+                    self.scopes.set_attribute(key, &held);
+                    fields.push((Rc::clone(key), held));
+                }
+                let object = Value::object(fields);
+                (made.fields, made.depth) = (object.fields, object.depth.max(made.depth));
+                made.flows.add_all(&object.flows);
+                Some(made)
+            }
+            "(answer).end" | "(answer).write" | "(answer).send" => {
+                self.answers(first?, given);
+                None
+            }
+            // A folder, or a file, for whoever asks.
+            "(answer).sendFile"
+            | "(answer).download"
+            | "express.static"
+            | "serve-static"
+            | "koa-static"
+            | "flask.send_from_directory"
+            | "flask.send_file"
+            | "starlette.staticfiles.StaticFiles"
+            | "fastapi.staticfiles.StaticFiles" => {
+                let told = given.named.iter().find(|(key, _, _)| matches!(key.as_str(), "directory" | "path_or_file"));
+                let mut shown = Value::default();
+                for path in told.map(|(_, held, _)| held).or(first)?.readings() {
+                    shown.flows.add(&Flow::File { path: path.to_string() });
+                }
+                self.answers(&shown, given);
+                None
+            }
+            "pathlib.Path().read_text" | "pathlib.Path().read_bytes" => {
+                let texts = given.receiver.as_ref()?.texts.clone();
+                texts.iter().for_each(|path| self.opens_a_home(path, given.span));
+                None
+            }
+            "fs.readFile" | "fs.readFileSync" | "fs.promises.readFile" | "fs.createReadStream" => {
+                first?.texts.iter().for_each(|path| self.opens_a_home(path, given.span));
+                None
+            }
+            _ => self.by_git(name, given),
+        }
+    }
+
+    /// A method that is taken and not called yet: it still knows whose it is, where that is a path.
+    pub(super) fn bound_to(&self, found: Held, base: &Held) -> Held {
+        let of_itself = |name: &Rc<str>| {
+            let is_of_itself =
+                |role: &Role| role.args.first() == Some(&Slot::Receiver) && !matches!(role.act, RoleAct::Path);
+            self.book.roles(name).is_some_and(|roles| roles.iter().any(is_of_itself))
+        };
+        if base.texts.is_empty() || found.bound.is_some() || !found.names.iter().any(of_itself) {
+            return found;
+        }
+        let itself = (ITSELF.to_owned(), Rc::new(Value { bound: None, ..Value::clone(base) }));
+        Rc::new(super::call::bound(&found, Vec::new(), vec![itself]))
+    }
+
+    /// `trust_remote_code=True`: a model brings code of its own, and that is run.
+    pub(super) fn trusts_code(&mut self, given: &Given) {
+        let trusts = |(name, held, _): &&(String, Held, Place)| {
+            let asked = || held.names.iter().any(|name| name.contains("parse_args()"));
+            name == "trust_remote_code" && held.truth != Some(false) && !asked()
+        };
+        if given.named.iter().any(|named| trusts(&named)) {
+            self.tell(given.span, Fact::Executes { from: vec![Flow::Unknown] });
+        }
+    }
+
+    fn archived(&mut self, paths: &[Text]) {
+        let mut all = Value::default();
+        for path in paths.iter().take(32) {
+            for directory in &self.directories {
+                let path = super::run::within(directory.as_ref(), path);
+                all.flows.add(&Flow::File { path: path.to_string() });
+            }
+        }
+        self.scopes.set_attribute(ARCHIVED, &Rc::new(all));
+    }
+
+    /// Where an archive is sent, all that was put into archives may be sent.
+    pub(super) fn archive_within(&mut self, sent: &Value) -> Option<Held> {
+        const ENDINGS: &[&str] = &[".zip", ".tar", ".tgz", ".gz", ".xz", ".bz2", ".7z", ".whl", ".temporary"];
+        let is_buffer = |name: &Rc<str>| name.starts_with("io.BytesIO()") || name.starts_with("tempfile.");
+        let is_archive = |flow: &Flow| match flow {
+            Flow::File { path } => {
+                ENDINGS.iter().any(|ending| path.ends_with(ending)) || path.starts_with("/tmp/temporary")
+            }
+            _ => false,
+        };
+        let ends = |text: &Text| ENDINGS.iter().any(|ending| text.known_end().ends_with(ending));
+        (sent.names.iter().any(is_buffer) || sent.flows.iter().any(is_archive) || sent.texts.iter().any(ends))
+            .then(|| self.scopes.attribute(ARCHIVED).cloned())?
+    }
+
+    /// Functions answer requests.
+    pub(super) fn serves(&mut self, request: Held, given: &Given) {
+        let answer = Rc::new(Value::named(ANSWER));
+        for number in given.args.iter().flat_map(|arg| arg.functions.iter()) {
+            self.enter_function(*number, &[(0, Rc::clone(&request)), (1, Rc::clone(&answer))]);
+        }
+    }
+
+    /// Something is shown to whoever asks a server of the program.
+    pub(super) fn answers(&mut self, shown: &Value, given: &Given) {
+        // What is asked for may be any file of the folder.
+        let folder = |path: &str| match path.find('…') {
+            Some(at) => path.get(..at).map(|before| before.trim_end_matches('/').to_owned()),
+            None => Some(path.to_owned()),
+        };
+        let sends: Vec<Flow> = shown
+            .flows
+            .iter()
+            .filter_map(|flow| match flow {
+                Flow::File { path } => Some(Flow::File { path: folder(path)? }),
+                _ => None,
+            })
+            .collect();
+        if !sends.is_empty() {
+            self.tell(given.span, Fact::Contacts { place: Text::known("0.0.0.0"), contact: Contact::Listen, sends });
+        }
+    }
+
+    /// A file, by its path or by what it holds, is laid where others keep files.
+    pub(super) fn uploads(&mut self, slots: &[Option<(Held, Place)>], given: &Given) {
+        let mut sent = Value::default();
+        for (held, _) in slots.iter().flatten() {
+            sent.flows.add_all(&held.flows);
+            if held.texts.len() < 8 && held.names.iter().all(|name| !name.starts_with("open()")) {
+                for text in &held.texts {
+                    sent.flows.add(&Flow::File { path: text.to_string() });
+                }
+            }
+            if let Some(archived) = self.archive_within(held) {
+                sent.flows.add_all(&archived.flows);
+            }
+        }
+        let sends = sent.flows.iter().filter(|flow| super::walk::matters(flow)).cloned().collect();
+        self.tell(given.span, Fact::Contacts { place: Text::hole(Hole::Value), contact: Contact::Send, sends });
+    }
+
+    /// A template with what it is given: what is not known stays open, and so does all that the template computes.
+    fn filled(&self, template: &str, given: &Given) -> Value {
+        let known = |name: &str| {
+            let name = name.trim().trim_end_matches("| safe").trim_start_matches(['=', '-', '&']).trim();
+            let named = given.named.iter().find(|(known, _, _)| known == name).map(|(_, held, _)| Rc::clone(held));
+            named.or_else(|| given.args.iter().find_map(|arg| arg.field(name)))
+        };
+        let mut parts: Vec<Held> = Vec::new();
+        let mut rest = template;
+        let open = [("{{", "}}"), ("{%", "%}"), ("<%", "%>"), ("${", "}")];
+        while let Some((at, end)) =
+            open.iter().filter_map(|(start, end)| Some((rest.find(start)?, *end))).min_by_key(|(at, _)| *at)
+        {
+            let (before, inside) = rest.split_at(at);
+            parts.push(Rc::new(Value::known(before)));
+            let inside = inside.get(2..).unwrap_or_default();
+            let is_statement = rest.get(at..).is_some_and(|from| from.starts_with("{%"));
+            let (field, after) = inside.split_once(end).unwrap_or((inside, ""));
+            if !is_statement {
+                parts.push(known(field).unwrap_or_else(|| Rc::new(Value::text(Text::hole(Hole::Value)))));
+            }
+            rest = after;
+            if parts.len() > 64 {
+                break;
+            }
+        }
+        parts.push(Rc::new(Value::known(rest)));
+        super::value::join(&parts, "")
+    }
+
+    /// What the members of an enumeration are: each with its value and its name, and any of them where they are gone through.
+    pub(super) fn enumerated(&mut self, bases: &[Held], fields: &mut [Field]) {
+        if !bases.iter().any(|base| ENUMS.iter().any(|name| base.has(name))) {
+            return;
+        }
+        let methods: Vec<Field> = fields.iter().filter(|(_, held)| !held.functions.is_empty()).cloned().collect();
+        for (name, held) in fields.iter_mut().filter(|(name, held)| held.functions.is_empty() && !name.starts_with('_'))
+        {
+            let key = Rc::new(Value::known(&**name));
+            self.scopes.set_attribute("value", held);
+            let both = [("value".into(), Rc::clone(held)), ("name".into(), key)];
+            let with = Value::object(both.into_iter().chain(methods.iter().cloned()).collect());
+            let mut member = Value::clone(held);
+            (member.fields, member.depth) = (with.fields, with.depth);
+            *held = Rc::new(member);
+        }
+    }
+
+    /// One member of an enumeration, whichever.
+    pub(super) fn any_member(&self, class: &Value) -> Option<Value> {
+        let fields = class.fields.as_ref()?;
+        if !ENUMS.iter().any(|name| class.has(name)) {
+            return None;
+        }
+        let mut any = Value::default();
+        let members = fields.iter().filter(|(name, held)| held.functions.is_empty() && !name.starts_with('_'));
+        members.take(ITEMS).for_each(|(_, held)| any.add(held));
+        Some(any)
+    }
+
+    pub(super) fn is_the_environment(&self, value: &Value) -> bool {
+        value.names.iter().any(|name| self.book.is_environment(name))
+    }
+
+    /// All variables, or each with its name.
+    pub(super) fn variables(&mut self, environment: &Held, named: bool, span: crate::span::Span) -> Value {
+        self.whole_environment(environment, span);
+        let mut one = Value::text(Text::hole(Hole::Value));
+        one.flows.add(&Flow::Environment);
+        let one = Rc::new(one);
+        let name = || Rc::new(Value::text(Text::hole(Hole::Value)));
+        Value::list(vec![if named { Rc::new(Value::list(vec![name(), one])) } else { one }])
+    }
+
+    /// A library of git's commands: the command that it gives.
+    fn by_git(&mut self, name: &str, given: &Given) -> Option<Value> {
+        let last = name.rsplit('.').next()?;
+        let word = |text: &str| Rc::new(Value::known(text));
+        let mut result = None;
+        let mut words: Vec<Held> = Vec::new();
+        if name.starts_with("git.Repo") || name.starts_with("git.cmd.Git()") || name.starts_with("git.Git()") {
+            let told = given.receiver.as_ref().filter(|receiver| receiver.as_known().is_some()).cloned();
+            match last {
+                "create_remote" | "add_remote" => {
+                    words.extend([word("remote"), word("add")]);
+                    words.extend(given.args.iter().cloned());
+                    words.extend(
+                        given.named.iter().filter(|(key, _, _)| key == "url").map(|(_, held, _)| Rc::clone(held)),
+                    );
+                    result = given.args.first().map(|name| Value { texts: name.texts.clone(), ..Value::default() });
+                }
+                "remote" if !name.contains(".git.") => {
+                    return given.args.first().map(|name| Value { texts: name.texts.clone(), ..Value::default() });
+                }
+                "set_url" => {
+                    words.extend([word("remote"), word("set-url"), told.unwrap_or_else(|| word("origin"))]);
+                    words.extend(given.args.iter().cloned());
+                }
+                "push" if name.contains("remote") => {
+                    words.extend([word("push"), told.unwrap_or_else(|| word("origin"))]);
+                    words.extend(given.all().filter(|arg| !arg.texts.is_empty()).cloned());
+                }
+                "clone_from" | "clone" if !name.contains(".git.") => {
+                    words.push(word("clone"));
+                    words.extend(given.args.iter().cloned());
+                }
+                verb if name.contains(".git.") || !name.starts_with("git.Repo") => {
+                    words.push(word(&verb.replace('_', "-")));
+                    flat(&given.args, &mut words);
+                }
+                _ => return None,
+            }
+            options(given, &mut words);
+        } else if name.starts_with("simple-git()") {
+            match last {
+                "addRemote" => words.extend([word("remote"), word("add")]),
+                "addConfig" => words.push(word("config")),
+                "mirror" => words.extend([word("clone"), word("--mirror")]),
+                "raw" => {}
+                "push" | "pull" | "fetch" | "clone" | "add" | "rm" | "reset" | "clean" | "remote" | "checkout"
+                | "rebase" | "submoduleAdd" => words.push(word(last)),
+                _ => return None,
+            }
+            flat(&given.args, &mut words);
+        } else if let Some(verb) = name.strip_prefix("isomorphic-git.") {
+            let field = |key: &str| given.args.iter().find_map(|arg| arg.field(key));
+            match verb {
+                "addRemote" => words.extend([word("remote"), word("add")]),
+                "push" | "clone" | "fetch" => words.push(word(verb)),
+                _ => return None,
+            }
+            words.extend([field("remote").filter(|_| verb != "clone"), field("url")].into_iter().flatten());
+            if verb == "push" && field("url").is_some() {
+                words.retain(|word| word.as_known() != Some("origin"));
+            }
+        } else if matches!(name, "dulwich.porcelain.push" | "dulwich.porcelain.clone") {
+            words.push(word(last));
+            words.extend(given.args.iter().skip(usize::from(last == "push")).cloned());
+        } else {
+            return None;
+        }
+        let place = Place { span: given.span, literal: None };
+        self.program(Some((word("git"), place)), Some(words), &Given { span: given.span, ..Given::default() });
+        result
+    }
+}
+
+/// Words, also out of lists and out of objects whose keys are options.
+fn flat(args: &[Held], words: &mut Vec<Held>) {
+    for arg in args.iter().take(ITEMS) {
+        match (&arg.items, &arg.fields) {
+            (Some(items), _) => words.extend(items.iter().cloned()),
+            (None, Some(fields)) => words.extend(fields.iter().map(|(key, _)| Rc::new(Value::known(&**key)))),
+            (None, None) if arg.functions.is_empty() => words.push(Rc::clone(arg)),
+            (None, None) => {}
+        }
+    }
+}
+
+/// `force=True` is `--force`, `A=True` is `-A`, `depth=1` is `--depth=…`.
+fn options(given: &Given, words: &mut Vec<Held>) {
+    for (key, held, _) in &given.named {
+        let dashes = if key.len() == 1 { "-" } else { "--" };
+        let option = format!("{dashes}{}", key.replace('_', "-"));
+        match (held.truth, held.as_known()) {
+            (Some(true), _) => words.push(Rc::new(Value::known(option))),
+            (None, Some(known)) if !matches!(key.as_str(), "url" | "refspec") => {
+                words.push(Rc::new(Value::known(format!("{option}={known}"))));
+            }
+            _ => {}
+        }
+    }
+}
