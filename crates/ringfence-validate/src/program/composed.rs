@@ -2,6 +2,7 @@
 
 use super::Run;
 use crate::analysis::{Analysis, Fact, Flow, Privilege, Unknown};
+use crate::language::Language;
 use crate::stream::Argument;
 use crate::text::Text;
 
@@ -15,6 +16,7 @@ const COMPOSE: &[&str] = &["compose.yaml", "compose.yml", "docker-compose.yaml",
 /// What the files of these words ask for.
 pub(super) fn orders(run: &mut Run<'_, '_>, name: &str) {
     let words = run.rest();
+    obeyed(run, name);
     let has = |names: &[&str]| words.iter().any(|word| word.known().is_some_and(|word| names.contains(&word)));
     match name {
         "kubectl" | "oc" | "k" if has(&["apply", "create", "replace"]) => {
@@ -38,6 +40,83 @@ pub(super) fn orders(run: &mut Run<'_, '_>, name: &str) {
             }
         }
         _ => {}
+    }
+}
+
+/// Programs that run what stands in files of these names, in Python or JavaScript.
+const OBEYED: &[(&[&str], &[&str], Language)] = &[
+    (&["pytest", "py.test"], &["conftest.py", "tests/conftest.py"], Language::Python),
+    (&["nox"], &["noxfile.py"], Language::Python),
+    (&["inv", "invoke"], &["tasks.py"], Language::Python),
+    (&["fab"], &["fabfile.py"], Language::Python),
+    (&["doit"], &["dodo.py"], Language::Python),
+    (&["scons"], &["SConstruct"], Language::Python),
+    (
+        &["vite", "vitest"],
+        &["vite.config.js", "vite.config.mjs", "vite.config.ts", "vitest.config.ts"],
+        Language::TypeScript,
+    ),
+    (&["webpack"], &["webpack.config.js", "webpack.config.cjs"], Language::JavaScript),
+    (&["rollup"], &["rollup.config.js", "rollup.config.mjs"], Language::JavaScript),
+    (&["jest"], &["jest.config.js", "jest.config.cjs", "jest.setup.js"], Language::JavaScript),
+    (&["mocha"], &[".mocharc.js", ".mocharc.cjs"], Language::JavaScript),
+    (&["eslint"], &["eslint.config.js", "eslint.config.mjs", ".eslintrc.js", ".eslintrc.cjs"], Language::JavaScript),
+    (&["prettier"], &["prettier.config.js", ".prettierrc.js"], Language::JavaScript),
+    (&["gulp"], &["gulpfile.js", "gulpfile.mjs"], Language::JavaScript),
+    (&["grunt"], &["Gruntfile.js"], Language::JavaScript),
+    (&["playwright"], &["playwright.config.ts", "playwright.config.js"], Language::TypeScript),
+    (&["next"], &["next.config.js", "next.config.mjs"], Language::JavaScript),
+    (&["rake"], &["Rakefile", "rakefile"], Language::Other),
+    (&["gradle", "gradlew", "./gradlew"], &["build.gradle", "build.gradle.kts", "settings.gradle"], Language::Other),
+];
+
+/// What a program runs by itself, where this very text wrote it.
+fn obeyed(run: &mut Run<'_, '_>, name: &str) {
+    if run.reading.scope.files.is_empty() {
+        return;
+    }
+    let span = run.span;
+    for (_, files, language) in OBEYED.iter().filter(|(programs, _, _)| programs.contains(&name)) {
+        for file in *files {
+            if let Some(written) = run.put_there(file) {
+                run.execute(&written, *language, span);
+                if *language == Language::Other {
+                    // What stands there in quotes is mostly a line for a shell.
+                    for line in written.known().map(super::interpreters::quoted).unwrap_or_default() {
+                        run.shell(&Argument::new(Text::known(line), span));
+                    }
+                }
+            }
+        }
+    }
+    let verb = run.rest().first().and_then(Argument::known).map(str::to_owned).unwrap_or_default();
+    let hooks: &[&str] = match (name, verb.as_str()) {
+        ("git", "commit") => &[".husky/pre-commit", ".husky/commit-msg", ".husky/post-commit"],
+        ("git", "push") => &[".husky/pre-push"],
+        _ => &[],
+    };
+    for hook in hooks {
+        if let Some(written) = run.put_there(hook) {
+            run.execute(&written, Language::Shell, span);
+        }
+    }
+    if matches!(name, "just") {
+        for file in ["justfile", "Justfile", ".justfile"] {
+            let Some(written) = run.put_there(file) else { continue };
+            let recipes = written.known().unwrap_or_default().to_owned();
+            for line in recipes.lines().filter(|line| line.starts_with([' ', '\t'])).take(WORDS) {
+                let line = line.trim().trim_start_matches(['@', '-']);
+                run.shell(&Argument::new(Text::known(line), span));
+            }
+        }
+    }
+    if matches!((name, verb.as_str()), ("terraform" | "tofu", "apply")) {
+        let written =
+            run.put_there("main.tf").and_then(|written| written.known().map(str::to_owned)).unwrap_or_default();
+        let commands = written.lines().filter(|line| line.contains("command") && line.contains('='));
+        for command in commands.filter_map(|line| line.split_once("command")?.1.split('"').nth(1)).take(WORDS) {
+            run.shell(&Argument::new(Text::known(command), span));
+        }
     }
 }
 

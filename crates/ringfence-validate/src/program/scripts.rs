@@ -271,7 +271,7 @@ fn concatenated(script: &str) -> Vec<String> {
         let part = if script.get(from..).is_some_and(|rest| rest.starts_with("getline")) {
             // Back to where the expression begins.
             let ends = |(place, letter): &(usize, char)| "{;(=\n".contains(*letter) && outside(*place);
-            let begin = before.char_indices().filter(ends).next_back().map_or(0, |(place, _)| place + 1);
+            let begin = before.char_indices().rfind(ends).map_or(0, |(place, _)| place + 1);
             before.get(begin..).unwrap_or_default()
         } else {
             let rest = script.get(from..).unwrap_or_default();

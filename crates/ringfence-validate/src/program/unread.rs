@@ -61,6 +61,9 @@ const SPEAKS: &[&str] = &[
 
 /// Words by which a folder is removed with all below it.
 const SWEEPS: &[&str] = &[
+    "recursive=true",
+    "recursive=TRUE",
+    "recursive = TRUE",
     "remove_tree",
     "rmtree",
     "rm_rf",
@@ -172,7 +175,15 @@ pub(super) fn sources(run: &mut Run<'_, '_>, name: &str) {
             | "jbang"
             | "rust-script"
     );
-    if !builds || run.reading.scope.files.is_empty() {
+    if !builds {
+        return;
+    }
+    let reads_input = run.rest().iter().any(|word| word.known() == Some("-"));
+    if let Some(text) = run.input.known().filter(|_| reads_input).map(str::to_owned) {
+        let place = Argument::new(Text::default(), run.span);
+        read(run, &text, &place);
+    }
+    if run.reading.scope.files.is_empty() {
         return;
     }
     let named: Vec<String> = run
