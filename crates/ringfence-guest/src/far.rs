@@ -94,6 +94,8 @@ pub enum FarOrder {
         /// What is wanted of it.
         what: ToConnection,
     },
+    /// While no program runs: have the place proven once more. It was proven before it was known what for.
+    Prove,
     /// Before the first order, at most once: connect to the socket there. From then on both speak over that.
     Meet {
         /// Its path inside.
@@ -105,7 +107,7 @@ pub enum FarOrder {
 pub const SILENCE_SECONDS: u64 = 60;
 
 /// How a far guest begins.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Begin {
     /// What restricts every program, and what is looked for before the first.
     pub contained: Contained,

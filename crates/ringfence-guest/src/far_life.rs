@@ -277,10 +277,24 @@ impl FarLife<'_> {
                 Some(door) => door.obey(connection, what, tell),
                 None => Err(OutOfTurn),
             },
+            FarOrder::Prove => return self.prove(),
             FarOrder::StillHere => Ok(()),
             FarOrder::Begin { .. } | FarOrder::Meet { .. } => Err(OutOfTurn),
         };
         done.map_err(|OutOfTurn| End::Alone)
+    }
+
+    /// Tells what holds now, or that it does not hold any more: then nothing is ever started here.
+    fn prove(&mut self) -> Result<(), End> {
+        if !self.programs.is_empty() || !self.streams.is_empty() {
+            return Err(End::Alone);
+        }
+        let (report, next) = match self.behind.rehearse() {
+            Ok(proofs) => (Report::Proven(proofs), Ok(())),
+            Err(failed) => (Report::Failed { program: ONLY, why: failed.into() }, Err(End::Alone)),
+        };
+        self.voice.tell(&FarReport::Report(report));
+        next
     }
 
     /// What a near guest is ordered too.

@@ -47,6 +47,11 @@ impl Programs {
         Self { running: BTreeMap::from([(ONLY, Running { leader, placed: None, stopping: false })]) }
     }
 
+    /// Whether none runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
     /// Whether a program may be given this number.
     pub(crate) fn check_free(&self, number: ProgramNumber) -> Result<(), Failed> {
         if number == ONLY || self.running.contains_key(&number) {

@@ -708,6 +708,50 @@ fn a_wall_that_is_not_as_it_must_be_is_refused() {
 }
 
 #[test]
+fn a_wall_that_stood_before_it_was_needed_is_proven_once_more_or_ends() {
+    let Some(mut host) = Host::begun() else { return };
+    for _ in 0..2 {
+        host.send(&FarOrder::Prove);
+        match host.next() {
+            FarReport::Report(Report::Proven(proofs)) => {
+                assert!(proofs.iter().any(|proof| proof.name == "fs.confined"), "{proofs:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(host.run(1, "exit 3").status, 3 << 8, "the twin: programs run behind it");
+    if std::env::var_os("RINGFENCE_TEST_FAR_GUEST").is_some() {
+        // Who can mount there is another matter with an engine.
+        return;
+    }
+    let Some(mut host) = Host::begun() else { return };
+    // Whoever has power over the machine opens the wall while it waits.
+    let first = fs::read_to_string(format!("/proc/{0}/task/{0}/children", host.child.id())).unwrap();
+    let process = first.split_whitespace().next().unwrap();
+    let opened = Command::new("nsenter")
+        .args([&format!("--mount=/proc/{process}/ns/mnt"), &format!("--root=/proc/{process}/root")])
+        .args(["mount", "-t", "tmpfs", "-o", "mode=1777", "none", "/mnt"])
+        .status();
+    assert!(opened.unwrap().success());
+    host.send(&FarOrder::Prove);
+    match host.next() {
+        FarReport::Report(Report::Failed { program: 0, why: Why::Said(words) }) => {
+            assert!(words.contains("/mnt"), "{words}");
+        }
+        other => panic!("what was opened is proven: {other:?}"),
+    }
+    assert!(host.is_gone());
+}
+
+#[test]
+fn a_wall_with_a_program_behind_it_is_not_proven_once_more() {
+    let Some(mut host) = Host::begun() else { return };
+    host.start(1, "sleep 60", None);
+    host.send(&FarOrder::Prove);
+    assert!(host.is_gone());
+}
+
+#[test]
 fn a_workspace_that_is_not_filled_keeps_programs_from_starting() {
     let Some(mut host) = Host::bare() else { return };
     host.begin(contained(), FarWorkspace::Kept);

@@ -414,6 +414,83 @@ async fn a_state_folder_that_is_removed_while_containers_wait_stays_removed() {
     }
 }
 
+/// Has the host change what containers that wait would show.
+async fn check_compared(wall: &Wall) {
+    let place = Place::new(launcher()).unwrap();
+    let file = place.write("there.txt", "before\n").unwrap();
+    let policy = format!("version: 1\n{}fs: {{ deny: ['**/.secret'] }}\n", wall.policy());
+    let engine = place.warm_engine(&policy, wall.environment(), WARM).unwrap();
+    match presence(&engine, wall.kind, &std::env::var(REQUIRED).unwrap_or_default()).await {
+        Presence::Here(_) => {}
+        Presence::Skip(line) => return eprintln!("{line}"),
+        Presence::Fail(line) => panic!("{line}"),
+    }
+    assert_eq!(engine.warm().await.unwrap(), WARM);
+    let run = |line: &'static str| async {
+        assert_eq!(engine.warm().await.unwrap(), WARM);
+        sh(&engine, line).await
+    };
+    let outcome = run("test ! -e .secret").await;
+    let shown = outcome.enforced.iter().find(|evidence| evidence.guarantee.name() == "fs.workspace").unwrap();
+    let is_laid = shown.evidence.contains("mounts of its own");
+    // What would be shown otherwise was laid and proven before anybody asked.
+    let stale = if is_laid { ContainerFrom::MadeInstead } else { ContainerFrom::Waited };
+    assert_eq!(outcome.container, Some(ContainerFrom::Waited), "{wall}");
+
+    std::fs::write(&file, "after\n").unwrap();
+    place.write("folder/new.txt", "new\n").unwrap();
+    let outcome = run("grep -q after there.txt && grep -q new folder/new.txt").await;
+    assert_eq!(outcome.container, Some(ContainerFrom::Waited), "{wall}: what is not denied is the host's own");
+
+    for secret in [".secret", "folder/.secret"] {
+        assert_eq!(engine.warm().await.unwrap(), WARM);
+        place.write(secret, "hidden\n").unwrap();
+        let waiting = containers(wall);
+        let absent = "test ! -e .secret && test ! -e folder/.secret && grep -q new folder/new.txt";
+        let outcome = sh(&engine, absent).await;
+        assert_eq!(outcome.container, Some(stale), "{wall}: {secret}");
+        assert!(outcome.violations.is_empty(), "{wall}: {:?}", outcome.violations);
+        if is_laid {
+            let is_none_left = || containers(wall).is_disjoint(&waiting);
+            assert!(until(is_none_left).await, "{wall}: one in which {secret} would be seen goes on waiting");
+        }
+        let outcome = run(absent).await;
+        assert_eq!(outcome.container, Some(ContainerFrom::Waited), "{wall}: the twin: now it is known");
+    }
+
+    // Another folder in its place, and another owner's mode.
+    assert_eq!(engine.warm().await.unwrap(), WARM);
+    std::fs::rename(place.workspace(), place.path().join("away")).unwrap();
+    place.write("there.txt", "another\n").unwrap();
+    assert_eq!(sh(&engine, "grep -q another there.txt").await.container, Some(stale), "{wall}");
+    assert_eq!(engine.warm().await.unwrap(), WARM);
+    if is_laid {
+        std::fs::set_permissions(place.workspace(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
+        assert_eq!(sh(&engine, "test $(stat -c %a .) = 711").await.container, Some(stale), "{wall}");
+        // A request that denies more has another kind of container, and those that wait go on waiting.
+        assert_eq!(engine.warm().await.unwrap(), WARM);
+        let waiting = containers(wall);
+        let mut narrower = Request::argv(["sh", "-c", "test ! -e there.txt"]);
+        narrower.overrides.fs.deny = Some(vec!["**/there.txt".parse().unwrap()]);
+        let outcome = ask_for(&engine, "denies more", narrower).await;
+        assert_eq!(outcome.container, Some(ContainerFrom::Made), "{wall}");
+        assert!(until(|| containers(wall) == waiting).await, "{wall}");
+    }
+    engine.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn containers_that_wait_show_what_one_would_that_is_made_now() {
+    let (walls, missing) = Wall::engines();
+    for line in missing {
+        eprintln!("{line}");
+    }
+    for wall in walls {
+        eprintln!("on {wall}");
+        check_compared(&wall).await;
+    }
+}
+
 /// Says to this test's other self on which wall it has containers wait, until it is killed.
 const KEEPS: &str = "RINGFENCE_TEST_KEEPS_WARM";
 

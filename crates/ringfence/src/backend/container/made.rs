@@ -12,13 +12,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::ahead::Ahead;
 use super::attached::Complaint;
 use super::could_not;
 use super::engine::{ContainerId, Engine, State};
 use super::failure::{EngineError, EngineFailure};
 use super::guest_path::GuestPath;
 use super::labels::{ContainerKind, Labels, Owner};
-use super::leaving::Leaving;
+use super::laying::Stands;
+use super::leaving::{Leaving, LeavingOne};
 use super::meeting::meet;
 use super::pool::{self, Key};
 use super::spec::{GuestFrom, GuestPlace, Spec};
@@ -38,7 +40,7 @@ const REMOVES: Duration = Duration::from_secs(10);
 const BETWEEN_REMOVALS: Duration = Duration::from_millis(50);
 
 /// How a container is made: nothing of one run is in it but the first labels.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Recipe {
     pub(super) key: Key,
     pub(super) engine: Engine,
@@ -46,6 +48,8 @@ pub(super) struct Recipe {
     pub(super) way: Way,
     pub(super) leaving: Leaving,
     pub(super) spec: Spec,
+    /// What is done with those that wait.
+    pub(super) ahead: Option<Arc<Ahead>>,
 }
 
 /// One that was made. Dropping it kills its guest and removes the container.
@@ -55,6 +59,8 @@ pub(super) struct Made {
     pub(super) complaint: Complaint,
     /// Its first process, where that is one of this machine that we are to join.
     pub(super) first: Option<FirstProcess>,
+    /// What was laid into it, and proven, before anybody needed it.
+    pub(super) stands: Option<Stands>,
     // Last: nobody is in it then.
     pub(super) place: MadePlace,
 }
@@ -102,6 +108,11 @@ pub(super) struct MadePlace {
 }
 
 impl MadePlace {
+    /// It goes soon: who ends everything waits for that until this is dropped.
+    pub(super) fn leaves(&self) -> LeavingOne {
+        self.leaving.one()
+    }
+
     /// How it is.
     pub(super) async fn state(&self) -> Result<State, EngineError> {
         self.engine.state(&self.id).await
@@ -179,7 +190,7 @@ impl Recipe {
         let (engine, leaving) = (self.engine.clone(), self.leaving.clone());
         let place = MadePlace { engine, id, leaving, is_removed: AtomicBool::new(false) };
         match self.begin(&spec, &place).await {
-            Ok((far, complaint, first)) => Ok(Made { far, complaint, first, place }),
+            Ok((far, complaint, first)) => Ok(Made { far, complaint, first, stands: None, place }),
             Err(error) => {
                 // What was started may not be what we meant to start.
                 place.remove().await;
@@ -286,7 +297,11 @@ impl pool::Recipe for Recipe {
 
     async fn make(&self) -> Result<Made, StartError> {
         let unique = RunId::generate().map_err(|_| naming(io::ErrorKind::Other.into()))?;
-        self.make_for(&unique, ContainerKind::Pool).await
+        let made = self.make_for(&unique, ContainerKind::Pool).await?;
+        match &self.ahead {
+            Some(ahead) => ahead.stand(made).await,
+            None => Ok(made),
+        }
     }
 
     async fn is_alive(made: &mut Made) -> bool {

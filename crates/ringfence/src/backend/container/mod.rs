@@ -6,6 +6,7 @@
 //! together for one.
 
 pub(crate) mod address;
+mod ahead;
 pub(crate) mod attached;
 mod brought;
 mod cgroup_view;
@@ -63,6 +64,7 @@ use self::leaving::Leaving;
 use self::made::Recipe;
 use self::pool::Pool;
 use self::spec::GuestFrom;
+use self::standing::Used;
 use self::ways::{Way, way};
 use super::process::alone;
 use super::{
@@ -252,7 +254,7 @@ impl Containers {
             let start = inside::start(plan, number, |code| found.program(plan, code))?;
             Ok(trust::with_certificates(start, trust.as_ref(), plan.policy()))
         };
-        let mut sandbox = alone(plan, &guest, start, Box::new(standing))?;
+        let mut sandbox = alone(plan, &guest, start, Box::new(Used::new(standing)))?;
         sandbox.proofs = proofs;
         sandbox.image = Some(image);
         sandbox.shown = shown;

@@ -1,7 +1,7 @@
-//! Containers that stand before anybody needs them: made, with a guest that waits and was told nothing yet.
+//! Containers that stand before anybody needs them: made, with a guest that waits and was told nothing of a run.
 //!
-//! Each is used once and by one run, and belongs to one engine of one caller. Whoever takes one has its guest raise and prove
-//! the wall then, as in one that was just made. When the pool is dropped or drained, all of them end.
+//! Each is used once and by one run, and belongs to one engine of one caller. Whoever takes one has its guest prove the wall then, as in
+//! one that was just made, and raise it where that was not done ahead. When the pool is dropped or drained, all of them end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -95,7 +95,7 @@ impl<M> Waiting<M> {
 pub(super) struct Taken<M> {
     /// One that can be used.
     pub(super) made: Option<M>,
-    /// How many had ended while they waited.
+    /// How many had ended while they waited, or did not fit.
     pub(super) dead: usize,
 }
 
@@ -145,10 +145,11 @@ impl<R: Recipe> Pool<R> {
         shelf.failed.take().map_or(Ok(shelf.ready.len()), Err)
     }
 
-    /// One with the key of `recipe`, when one waits that is still alive. Those that are not are thrown away, and counted.
+    /// One with the key of `recipe`, when one waits that is still alive and `fits`. Those that are not, or do not, are thrown away,
+    /// and counted.
     ///
     /// Where only the room for the workspace is another, those that wait are replaced: the next run finds what fits.
-    pub(super) async fn take(&self, recipe: &Arc<R>) -> Taken<R::Made> {
+    pub(super) async fn take(&self, recipe: &Arc<R>, fits: impl Fn(&R::Made) -> bool) -> Taken<R::Made> {
         let mut dead = 0;
         loop {
             let (found, others) = self.0.shelf().next(recipe);
@@ -157,7 +158,7 @@ impl<R: Recipe> Pool<R> {
                 self.0.end_later(others);
             }
             let Some(mut made) = found else { return Taken { made: None, dead } };
-            if R::is_alive(&mut made).await {
+            if fits(&made) && R::is_alive(&mut made).await {
                 return Taken { made: Some(made), dead };
             }
             dead += 1;

@@ -84,7 +84,7 @@ fn recipe(yard: &Arc<Mutex<Yard>>, kind: u8, bytes: u64) -> Arc<Fake> {
 
 async fn take(pool: &Pool<Fake>, recipe: &Arc<Fake>) -> Option<FakeMade> {
     let _refill = pool.refill_later();
-    pool.take(recipe).await.made
+    pool.take(recipe, |_| true).await.made
 }
 
 async fn settled(pool: &Pool<Fake>) {
@@ -155,9 +155,9 @@ async fn one_that_died_while_it_waited_is_thrown_away() {
     assert!(ended(&yard).contains(&0));
     assert_eq!(pool.0.shelf().ready.len(), 2);
     yard.lock().unwrap().dead.extend([2, 3]);
-    let Taken { made, dead } = pool.take(&wanted).await;
+    let Taken { made, dead } = pool.take(&wanted, |_| true).await;
     assert!(made.is_none() && dead == 2, "all are dead: a run starts as ever, and says so");
-    let Taken { made, dead } = pool.take(&wanted).await;
+    let Taken { made, dead } = pool.take(&wanted, |_| true).await;
     assert!(made.is_none() && dead == 0, "the twin: none waits");
 }
 
@@ -244,7 +244,7 @@ fn the_key_knows_of_everything_inside_and_of_no_run() {
         Begin { contained, workspace, door: None }
     };
     let told = begin(1000, FarWorkspace::Kept);
-    let of = |spec: &Spec| hash(spec, &told, Way::Filled).unwrap();
+    let of = |spec: &Spec| hash(spec, &told, Way::Filled, &[]).unwrap();
     let plain = spec();
     let labels = Labels::new("another", &Owner::current().unwrap(), ContainerKind::Pool).unwrap();
     assert_eq!(of(&plain), of(&Spec { labels, ..spec() }));
@@ -276,10 +276,10 @@ fn the_key_knows_of_everything_inside_and_of_no_run() {
     for other in others {
         assert_ne!(of(&plain), of(&other), "{other:?}");
     }
-    assert_ne!(of(&plain), hash(&plain, &told, Way::Laid).unwrap());
+    assert_ne!(of(&plain), hash(&plain, &told, Way::Laid, &[]).unwrap());
     let door = Some(FarDoor { port: 3128, connections: 1 });
     let with_a_door = Begin { door, ..begin(1000, FarWorkspace::Kept) };
     for told in [begin(1001, FarWorkspace::Kept), begin(1000, FarWorkspace::Forgotten), with_a_door] {
-        assert_ne!(of(&plain), hash(&plain, &told, Way::Filled).unwrap(), "{told:?}");
+        assert_ne!(of(&plain), hash(&plain, &told, Way::Filled, &[]).unwrap(), "{told:?}");
     }
 }

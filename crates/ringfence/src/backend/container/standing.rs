@@ -4,16 +4,18 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream;
 use ringfence_egress::TrustFiles;
 use ringfence_policy::WorkspaceMode;
 
+use super::ahead;
 use super::attached::Complaint;
 use super::brought::Copy;
 use super::engine::{Ended, State};
 use super::labels::ContainerKind;
-use super::laying::{Laid, lay};
+use super::laying::{Laid, Sight, lay, look};
 use super::made::{Made, MadePlace};
 use super::room::Room;
 use super::wanted::Wanted;
@@ -22,7 +24,9 @@ use super::{Containers, Prepared, could_not};
 use crate::backend::copied::{self, Copied};
 use crate::backend::far::FarLink;
 use crate::backend::guest::{Kept, Link, Proofs};
+use crate::backend::inside::{Scene, workspace_at};
 use crate::backend::lead_out::lead_out;
+use crate::backend::native::view::Trees;
 use crate::backend::{Live, Shown, StartError, WallError};
 use crate::egress::Egress;
 use crate::outcome::ContainerFrom;
@@ -35,6 +39,8 @@ use crate::workspace::copy::Owners;
 use crate::workspace::layer::{Life, Lower, PrivateLayer};
 use crate::workspace::mirror::nodes;
 
+/// So long after a program's end its outcome is told, mostly.
+const OUTCOME_IS_TOLD: Duration = Duration::from_millis(5);
 /// Of a private copy below the scratch folder.
 const COPY: &str = ".workspace";
 
@@ -60,9 +66,37 @@ pub(super) struct Standing {
     /// Where the container came from, where some wait.
     pub(super) from: Option<ContainerFrom>,
     // Last: nobody is in it then.
-    _place: MadePlace,
+    place: MadePlace,
     /// The copy of the workspace that was laid into it, if one was.
     _shown_copy: Option<Scratch>,
+}
+
+/// One that was there for one run. When its guest has said its last word, nothing runs in it any more, and it is put away once the
+/// outcome was told: its engine, and the kernel, have more to do for that than the run itself.
+#[derive(Debug)]
+pub(super) struct Used(Option<Standing>);
+
+impl Used {
+    pub(super) fn new(standing: Standing) -> Self {
+        Self(Some(standing))
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        let Some(standing) = self.0.take() else { return };
+        if !standing.far.has_ended() {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let one = standing.place.leaves();
+            runtime.spawn(async move {
+                tokio::time::sleep(OUTCOME_IS_TOLD).await;
+                drop(standing);
+                drop(one);
+            });
+        }
+    }
 }
 
 /// A workspace with a private layer that was laid over it.
@@ -88,22 +122,27 @@ struct Filling {
 
 /// A container for `plan`, taken where one waits and made where none does, whose guest has proven it.
 pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerKind) -> Result<Standing, StartError> {
-    let filling = fill_from(containers, plan, containers.way(plan).await?)?;
+    let way = containers.way(plan).await?;
+    let filling = fill_from(containers, plan, way)?;
     let room = room(filling.as_ref());
+    let now = ahead::look_now(containers, plan, &workspace_at(plan)?, way)?;
+    // One whose wall stands must show what would be laid into it now.
+    let fits =
+        |made: &Made| made.stands.as_ref().is_none_or(|stands| now.as_ref().is_some_and(|now| stands.shows(now)));
     let _refill = containers.pool.refill_later();
     let mut dead = 0;
     // Who carries out a run asks meanwhile what the name of its image means now, and has another wall raised if that is another.
     if let (ContainerKind::Once, Some(image)) = (kind, containers.remembered(plan)) {
         let wanted = Wanted::new(containers, plan, containers.prepared(plan, image).await?, room).await?;
-        let taken = containers.pool.take(&wanted.recipe).await;
+        let taken = containers.pool.take(&wanted.recipe, fits).await;
         dead = taken.dead;
         if let Some(made) = taken.made {
-            let standing = furnish(containers, plan, wanted, made, filling).await?;
+            let standing = furnish(containers, plan, wanted, made, (filling, now)).await?;
             return Ok(Standing { from: Some(ContainerFrom::Waited), shown: Shown::AsRemembered, ..standing });
         }
     }
     let wanted = Wanted::new(containers, plan, containers.prepare(plan).await?, room).await?;
-    let taken = containers.pool.take(&wanted.recipe).await;
+    let taken = containers.pool.take(&wanted.recipe, fits).await;
     let (made, from) = match taken.made {
         Some(made) => (made, ContainerFrom::Waited),
         None => {
@@ -111,7 +150,7 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
             (wanted.recipe.make_for(plan.run_id(), kind).await?, from)
         }
     };
-    let standing = furnish(containers, plan, wanted, made, filling).await?;
+    let standing = furnish(containers, plan, wanted, made, (filling, now)).await?;
     Ok(Standing { from: containers.pool.is_used().then_some(from), ..standing })
 }
 
@@ -124,7 +163,7 @@ pub(super) async fn warm(containers: &Containers, plan: &Plan) -> Result<usize, 
     // Only its size is of interest: what it holds is looked at anew when one is taken.
     let room = room(fill_from(containers, plan, prepared.way)?.as_ref());
     let wanted = Wanted::new(containers, plan, prepared, room).await?;
-    containers.pool.fill(wanted.recipe).await
+    containers.pool.fill(wanted.into_waiting(containers, plan)).await
 }
 
 /// The room for a workspace, where a container is filled with one.
@@ -132,14 +171,14 @@ fn room(filling: Option<&Filling>) -> Room {
     filling.map_or(Room::default(), |filling| Room::for_a_copy(filling.copied.bytes(), filling.copied.len()))
 }
 
-/// Puts the workspace and all else that can be written into a container that nothing was done with yet, and has its guest
-/// raise and prove the wall. All that is said of a wall is found out here, whenever the container was made.
+/// Puts the workspace and all else that can be written into a container, unless that was done while it waited and is what shows
+/// `now`, and has its guest prove the wall. All that is said of a wall is found out here, whenever the container was made.
 async fn furnish(
     containers: &Containers,
     plan: &Plan,
     wanted: Wanted,
-    made: Made,
-    filling: Option<Filling>,
+    mut made: Made,
+    (filling, now): (Option<Filling>, Option<Sight>),
 ) -> Result<Standing, StartError> {
     let Wanted { prepared, workspace, begin, .. } = wanted;
     let work = async {
@@ -148,14 +187,26 @@ async fn furnish(
             let brought = copy.at_the_end().map_err(io("open the private copy"))?;
             made.far.keep(Box::new(brought)).map_err(io("speak to the guest"))?;
         }
-        let laid = match &made.first {
-            Some(first) => lay(containers, plan, &workspace, first)?,
-            None => Laid::default(),
+        let stands = made.stands.take();
+        let stood = stands.is_some();
+        let laid = match (stands, now, &made.first) {
+            (Some(stands), Some(now), _) => stands.into_handed().over(now)?,
+            (Some(_), None, _) => return Err(StartError::Wall(WallError("what stands was not compared".to_owned()))),
+            (None, _, Some(first)) => {
+                let sight = look(Scene::of(plan, &workspace), &containers.state, Trees::default())?;
+                lay(&containers.launcher, plan.policy(), &sight, first)?.over(sight)?
+            }
+            (None, _, None) => Laid::default(),
         };
         // Not before: one that waited for a run has no door until it is known whose it is.
         let way_out = WayOut::prepare(plan.policy(), containers.launcher.threads())?;
         let trust = way_out.as_ref().and_then(WayOut::trust);
-        let (proofs, egress) = match made.far.proven(begin).await {
+        // What was proven while nobody needed it is proven once more.
+        let proven = match stood {
+            true => made.far.proven_again().await.map(|proofs| (proofs, None)),
+            false => made.far.proven(begin).await,
+        };
+        let (proofs, egress) = match proven {
             Ok((proofs, doors)) => lead_out(proofs, doors, way_out, plan).await?,
             Err(error) => return Err(complaining(error, &made.complaint, &made.place).await),
         };
@@ -187,7 +238,7 @@ async fn furnish(
                 egress,
                 trust,
                 from: None,
-                _place: place,
+                place,
                 _shown_copy: laid.copy,
             })
         }

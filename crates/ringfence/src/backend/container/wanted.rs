@@ -11,6 +11,7 @@ use ringfence_linux::RlimitKind;
 use ringfence_linux::wall::{Access, Contained, Ground, Writable};
 use ringfence_policy::{Mount, NetMode, WorkspaceMode};
 
+use super::ahead::{Ahead, can_stand, laid_by};
 use super::cgroup_view::cgroup_view;
 use super::labels::{ContainerKind, Labels};
 use super::made::Recipe;
@@ -72,28 +73,36 @@ impl Wanted {
             (spec, begin(plan, &prepared, &workspace, &places, memory))
         };
         let (spec, begin) = with(Room::default());
-        let hash = hash(&spec, &begin, prepared.way)?;
+        let laid_by =
+            if can_stand(plan.policy(), prepared.way) { laid_by(plan).map_err(indescribable)? } else { Vec::new() };
+        let hash = hash(&spec, &begin, prepared.way, &laid_by)?;
         let (spec, begin) = if room == Room::default() { (spec, begin) } else { with(room) };
         let key = Key { hash, room };
         let (engine, leaving) = (prepared.engine.clone(), containers.leaving.clone());
-        let recipe = Arc::new(Recipe { key, engine, owner, way: prepared.way, leaving, spec });
+        let recipe = Arc::new(Recipe { key, engine, owner, way: prepared.way, leaving, spec, ahead: None });
         Ok(Self { prepared, workspace, begin, recipe })
+    }
+
+    /// How those are made that wait for runs of `plan`.
+    pub(super) fn into_waiting(self, containers: &Containers, plan: &Plan) -> Arc<Recipe> {
+        let ahead = Ahead::of(containers, plan, &self.workspace, self.prepared.way, self.begin);
+        Arc::new(Recipe { ahead: ahead.map(Arc::new), ..Recipe::clone(&self.recipe) })
     }
 }
 
-/// The hash of all that a container and its guest depend on.
-pub(super) fn hash(spec: &Spec, begin: &Begin, way: Way) -> Result<[u8; 32], StartError> {
+/// The hash of all that a container and its guest depend on, and what is laid into it where it waits.
+pub(super) fn hash(spec: &Spec, begin: &Begin, way: Way, laid_by: &[u8]) -> Result<[u8; 32], StartError> {
     let way: u8 = match way {
         Way::Laid => 0,
         Way::Filled => 1,
     };
-    let encoded = postcard::to_allocvec(&(spec, begin, way));
+    let encoded = postcard::to_allocvec(&(spec, begin, way, laid_by));
     // A path that is no text: the engine would not take it either.
-    let encoded = encoded.map_err(|error| StartError::Io {
-        attempt: "describe the container",
-        source: io::Error::new(io::ErrorKind::InvalidInput, error),
-    })?;
-    Ok(*blake3::hash(&encoded).as_bytes())
+    Ok(*blake3::hash(&encoded.map_err(indescribable)?).as_bytes())
+}
+
+fn indescribable(error: impl std::error::Error + Send + Sync + 'static) -> StartError {
+    StartError::Io { attempt: "describe the container", source: io::Error::new(io::ErrorKind::InvalidInput, error) }
 }
 
 pub(super) fn naming(source: io::Error) -> StartError {

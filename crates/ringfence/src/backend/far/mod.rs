@@ -17,6 +17,7 @@ use ringfence_guest::protocol::ProgramNumber;
 use ringfence_guest::seal::FrameKey;
 use ringfence_guest::{Order, Report, Start};
 use ringfence_linux::cgroup::CgroupUsage;
+use ringfence_linux::wall::Proof;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -191,12 +192,30 @@ impl FarLink {
         self.shared.key.set(key.clone()).map_err(|_| watch(gone()))?;
         self.shared.order(&FarOrder::Begin { begin: Box::new(begin), key }).map_err(watch)?;
         match self.shared.answer(PROVES, proven).await.map_err(watch)? {
-            Ok(proofs) => {
-                let proofs = proofs.into_iter().map(|proof| (proof.name, proof.found)).collect();
-                Ok((proofs, door.map(Doors::Relayed)))
-            }
+            Ok(proofs) => Ok((named(proofs), door.map(Doors::Relayed))),
             Err(why) => Err(start_error(why)),
         }
+    }
+
+    /// Whether it said its last word, or was given up: nothing of it runs, or is about to be killed.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.shared.turns().begun, Begun::Gone)
+    }
+
+    /// Has a wall proven once more that was proven before anybody needed it.
+    pub(super) async fn proven_again(&self) -> Result<Proofs, StartError> {
+        let watch = |source| StartError::Io { attempt: "watch the guest", source };
+        let (sender, proven) = oneshot::channel();
+        {
+            let mut turns = self.shared.proven().map_err(watch)?;
+            if !turns.programs.is_empty() {
+                return Err(watch(io::ErrorKind::ResourceBusy.into()));
+            }
+            turns.begun = Begun::Asked(sender);
+            self.shared.order(&FarOrder::Prove).map_err(watch)?;
+        }
+        let proofs = self.shared.answer(PROVES, proven).await.map_err(watch)?.map_err(start_error)?;
+        Ok(named(proofs))
     }
 
     /// Gives an order, as to a near guest. What a near one hands out as descriptors, this one cannot.
@@ -323,6 +342,10 @@ impl FarLink {
     pub(super) fn take_brought(&self) -> Option<io::Result<PrivateLayer>> {
         self.shared.brought.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+fn named(proofs: Vec<Proof>) -> Proofs {
+    proofs.into_iter().map(|proof| (proof.name, proof.found)).collect()
 }
 
 fn gone() -> io::Error {

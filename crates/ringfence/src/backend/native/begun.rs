@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ringfence_linux::kernel_file;
 use ringfence_linux::launcher::{Launcher, MOST_TREES, Prepares};
-use ringfence_linux::wall::{self, Access, Entry, Identity, Source, Wall, WholeWall};
+use ringfence_linux::wall::{self, Access, Entry, Identity, Wall, WholeWall};
 use ringfence_policy::{NetMode, ResolvedPolicy, UserId, WorkspaceSource};
 
 use super::view::{Seen, Trees};
@@ -141,16 +141,8 @@ impl Whole {
     }
 }
 
-/// What was looked at to be shown: by those who hold it, and by its path alone. What is not there is never the same.
 fn all_seen(view: &View) -> Vec<Option<Seen>> {
-    let by_path = view.wall.entries.iter().skip(view.system).filter_map(|entry| match entry {
-        Entry::Bind { source, .. } | Entry::CopyOnWrite { source, .. } => match source {
-            Source::Host(path) | Source::Pinned { path, .. } => Some(Seen::at(path)),
-            Source::Tree(_) => None,
-        },
-        _ => None,
-    });
-    view.trees.seen().iter().cloned().map(Some).chain(by_path).collect()
+    view.trees.all_seen(view.wall.entries.iter().skip(view.system))
 }
 
 /// Lets the wall that was begun be raised as a whole for what is `wanted`, where that can be known before there is a program.

@@ -152,7 +152,7 @@ pub(in crate::backend) struct Trees {
 
 /// Something of the host that was looked at. As long as a wall shows it, nothing else can be the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(in crate::backend) struct Seen {
     device: u64,
     inode: u64,
     mode: u32,
@@ -161,7 +161,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// What `path` leads to.
-    pub(super) fn at(path: &Path) -> Option<Self> {
+    pub(in crate::backend) fn at(path: &Path) -> Option<Self> {
         rustix::fs::stat(path).ok().map(|stat| Self::of(&stat))
     }
 
@@ -172,13 +172,20 @@ impl Seen {
 
 impl Trees {
     /// For a look at what would be shown, to be compared with what is: nothing is held.
-    pub(super) fn only_counted() -> Self {
+    pub(in crate::backend) fn only_counted() -> Self {
         Self { only_counted: Some(0), ..Self::default() }
     }
 
-    /// What was looked at to be shown, in order.
-    pub(super) fn seen(&self) -> &[Seen] {
-        &self.seen
+    /// What was looked at to be shown: by those who hold it, and by the paths of `entries` alone. What is not there is never the same.
+    pub(in crate::backend) fn all_seen<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> Vec<Option<Seen>> {
+        let by_path = entries.filter_map(|entry| match entry {
+            Entry::Bind { source, .. } | Entry::CopyOnWrite { source, .. } => match source {
+                Source::Host(path) | Source::Pinned { path, .. } => Some(Seen::at(path)),
+                Source::Tree(_) => None,
+            },
+            _ => None,
+        });
+        self.seen.iter().cloned().map(Some).chain(by_path).collect()
     }
 
     /// What stays the host's own behind the wall, where `deny` names something.

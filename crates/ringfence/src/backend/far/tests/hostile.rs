@@ -125,6 +125,36 @@ async fn what_nobody_asked_for_gives_the_guest_up() {
 }
 
 #[tokio::test]
+async fn a_wall_is_proven_once_more_and_one_that_does_not_stand_any_more_runs_nothing() {
+    let (held, guest) = honest().await;
+    let (names, _): (Vec<_>, Vec<_>) = held.link.proven_again().await.unwrap().into_iter().unzip();
+    assert_eq!(names, ["net.none"]);
+    let sandbox = run(&guest, Request::argv(["cat"])).await;
+    // Who runs there could not be told from who proves.
+    held.link.proven_again().await.unwrap_err();
+    drop(sandbox);
+
+    for said in [
+        report(Report::Failed { program: 0, why: Why::Said("no".to_owned()) }),
+        report(Report::Measured { tasks: 0, resident_bytes: 0 }),
+        FarReport::Found(vec![true]),
+    ] {
+        let (held, mut fake) = connect(None);
+        let answer = said.clone();
+        tokio::spawn(async move {
+            fake.prove().await;
+            assert!(matches!(fake.order().await, Some(FarOrder::Prove)));
+            fake.tell(answer).await;
+            while fake.order().await.is_some() {}
+        });
+        let (held, guest) = held.proven().await;
+        held.link.proven_again().await.unwrap_err();
+        assert!(held.link.find(vec!["a".into()]).await.is_err(), "{said:?}: it is asked again");
+        drop(guest);
+    }
+}
+
+#[tokio::test]
 async fn what_comes_after_an_end_gives_the_guest_up() {
     let end = FarReport::OutputEnd { program: NUMBER, stream: Stream::Output };
     assert!(!is_believed(vec![end.clone(), output(NUMBER, Stream::Output, 1)]).await);

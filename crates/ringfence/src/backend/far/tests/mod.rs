@@ -178,6 +178,11 @@ pub(super) fn file(path: &str, bytes: &[u8]) -> Node {
     Node { path: path.into(), what }
 }
 
+/// What guests of these tests prove.
+fn proof() -> Proof {
+    Proof { name: "net.none".to_owned(), found: "nothing".to_owned() }
+}
+
 impl Fake {
     /// The next order that is more than a sign of life.
     pub(super) async fn order(&mut self) -> Option<FarOrder> {
@@ -219,8 +224,7 @@ impl Fake {
     /// Is asked to begin, and says that its wall stands.
     pub(super) async fn prove(&mut self) {
         assert!(matches!(self.order().await, Some(FarOrder::Begin { .. })), "the first order");
-        let proof = Proof { name: "net.none".to_owned(), found: "nothing".to_owned() };
-        self.tell(FarReport::Report(Report::Proven(vec![proof]))).await;
+        self.tell(FarReport::Report(Report::Proven(vec![proof()]))).await;
     }
 
     /// Lives as an honest guest does, until it is told to end.
@@ -273,6 +277,7 @@ impl Fake {
             FarOrder::Find(files) => {
                 self.tell(FarReport::Found(files.iter().map(|file| file == "/bin/sh").collect())).await;
             }
+            FarOrder::Prove => self.tell(FarReport::Report(Report::Proven(vec![proof()]))).await,
             FarOrder::Make(nodes) => self.made.lock().unwrap().extend(nodes),
             FarOrder::Made => self.tell(FarReport::Filled(Ok(()))).await,
             FarOrder::Collect => {
