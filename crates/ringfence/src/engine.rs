@@ -1,7 +1,6 @@
 //! The only door: takes a request through analysis, policy, judgement, plan, wall and ledger to an outcome.
 
 use std::ffi::OsString;
-use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
@@ -35,7 +34,7 @@ use crate::scratch;
 use crate::session::{Active, Open, Opening, Session, SessionRequest};
 pub use crate::setup::{Setup, SetupError};
 use crate::state::StateFolder;
-use crate::waiting::{beside, has_others, waiting};
+use crate::waiting::{begun, beside, has_others, waiting};
 use crate::workspace::change::Moment;
 use crate::workspace::discard::{DiscardError, discard};
 use crate::workspace::{self, About};
@@ -253,7 +252,7 @@ impl Inner {
         outcome.findings = cleared.findings().to_vec();
         // Asked now, so that the answer comes while the wall is raised.
         let mut asking = chosen.backend.image(&plan);
-        let asked = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx))).await;
+        let asked = begun(asking.as_mut()).await;
         let write_down = async {
             // One that cannot be found, or is another by then, fails the start with its reason.
             let image = match asked {

@@ -1,6 +1,9 @@
 //! Work that waits for the disk or the kernel, in an event loop.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -29,6 +32,15 @@ pub(crate) async fn beside<T: Send + 'static>(act: impl FnOnce() -> T + Send + '
             Err(_) => std::future::pending().await,
         },
     }
+}
+
+/// Begins something, and lets whoever has a part in it do so before this thread is kept busy: a question is on its way then.
+pub(crate) async fn begun<T>(mut begins: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
+    let first = poll_fn(|cx| Poll::Ready(begins.as_mut().poll(cx))).await;
+    if first.is_pending() {
+        tokio::task::yield_now().await;
+    }
+    first
 }
 
 /// Does something that nobody waits for: by another thread where there is one.
