@@ -131,7 +131,9 @@ pub(crate) fn run(args: RunArgs, launcher: Launcher) -> Done {
         if args.dry_run {
             return dry_run(&engine, request, &args).await;
         }
-        follow(&engine, request, input, &args).await
+        let done = follow(&engine, request, input, &args).await;
+        engine.tidy().await;
+        done
     })
 }
 

@@ -745,6 +745,25 @@ fn a_wall_that_stood_before_it_was_needed_is_proven_once_more_or_ends() {
 }
 
 #[test]
+fn a_workspace_that_is_not_said_to_be_written_is_tried() {
+    let check = |at: &str, word: Option<&str>| {
+        let Some(mut host) = Host::bare() else { return };
+        let contained = Contained { workspace: at.into(), ..contained() };
+        host.begin(contained, FarWorkspace::AsItIs);
+        match (host.next(), word) {
+            (FarReport::Report(Report::Proven(_)), None) => {}
+            (FarReport::Report(Report::Failed { why: Why::Said(words), .. }), Some(word)) => {
+                assert!(words.contains(word), "{words}");
+            }
+            other => panic!("{at}: {other:?}"),
+        }
+    };
+    check("/usr", None);
+    check("/tmp/.", Some("can be written"));
+    check("/no/such", Some("fs.confined"));
+}
+
+#[test]
 fn a_wall_with_a_program_behind_it_is_not_proven_once_more() {
     let Some(mut host) = Host::begun() else { return };
     host.start(1, "sleep 60", None);

@@ -39,6 +39,13 @@ impl Engine {
         backends.iter().for_each(|backend| backend.expect(expected));
     }
 
+    /// Waits until nothing is left of runs that are over but what goes by itself: to be called before this process ends.
+    pub async fn tidy(&self) {
+        for backend in &self.0.backends {
+            backend.tidy().await;
+        }
+    }
+
     /// Ends every container that waits, and waits until it is gone. Runs and sessions go on, and start as ever from then on.
     pub async fn drain(&self) {
         for backend in &self.0.backends {

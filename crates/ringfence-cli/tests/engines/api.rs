@@ -30,6 +30,11 @@ pub(crate) fn containers(wall: &Wall) -> String {
     ask(&socket(wall), "GET", "/v1.40/containers/json?all=1")
 }
 
+/// Whether the engine has a volume with a workspace in it.
+pub(crate) fn has_workspaces(wall: &Wall) -> bool {
+    ask(&socket(wall), "GET", "/v1.40/volumes").contains("ringfence-workspace-")
+}
+
 /// The ids of the containers whose description mentions `text`.
 pub(crate) fn containers_with(wall: &Wall, text: &str) -> Vec<String> {
     let answer = containers(wall);

@@ -148,6 +148,11 @@ impl Walled {
         self.runs().iter().any(|run| list.contains(run))
     }
 
+    /// Whether the engine has removed all copies of workspaces.
+    pub(crate) fn has_soon_no_volumes(&self) -> bool {
+        until(SOON, || !crate::api::has_workspaces(&self.wall))
+    }
+
     /// A folder beside the workspace, which no policy shows.
     pub(crate) fn outside(&self) -> PathBuf {
         let folder = self.stage.path().join("outside");

@@ -20,6 +20,8 @@ const TMPFS: i64 = 0x0102_1994;
 const OVERLAY: i64 = 0x794c_7630;
 /// From this version on Landlock keeps signals inside.
 const LANDLOCK_SIGNALS: i32 = 6;
+/// So many files of a workspace are tried to be written.
+const MOST_TRIED: usize = 16;
 /// No engine has more mounts, or devices, for one container.
 const MOST_MOUNTS: usize = 4096;
 const MOST_DEVICES: usize = 1024;
@@ -178,6 +180,7 @@ fn confined(contained: &Contained, landlock: Option<i32>) -> Result<String, Unpr
             Ok(_) => return broken(format!("{path} could be made")),
         }
     }
+    workspace_closed(contained)?;
     for path in OF_THE_HOST {
         if can_be_written(Path::new(path)) {
             return broken(format!("{path} can be written"));
@@ -187,6 +190,32 @@ fn confined(contained: &Contained, landlock: Option<i32>) -> Result<String, Unpr
     let devices = devices(Path::new("/dev"), contained.kernel)?;
     let fence = fenced(contained, landlock)?;
     Ok(format!("root read-only, {mounts} mounts, {devices} devices, {fence}"))
+}
+
+/// A workspace that is none of the places that can be written is tried: to make a file in it, and to write to each that it begins with.
+fn workspace_closed(contained: &Contained) -> Result<(), Unproven> {
+    let (name, workspace) = ("fs.confined", Path::new(&contained.workspace));
+    if contained.writable.iter().any(|place| place.at == contained.workspace) {
+        return Ok(());
+    }
+    // That nothing can be written where nothing is proves nothing.
+    let entries = fs::read_dir(workspace).map_err(|source| Unproven::Unreadable { name, source })?;
+    let broken = |path: &Path| Err(Unproven::Broken { name, found: format!("{} can be written", path.display()) });
+    let probe = workspace.join(".probe");
+    match fs::File::options().write(true).create_new(true).open(&probe) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {}
+        _ => return broken(&probe),
+    }
+    for entry in entries.take(MOST_TRIED) {
+        let path = entry.map_err(|source| Unproven::Unreadable { name, source })?.path();
+        // Whoever may not even read it is kept from it by its permissions, and by these alone.
+        if path.symlink_metadata().is_ok_and(|found| found.is_file())
+            && fs::File::options().append(true).open(&path).is_ok()
+        {
+            return broken(&path);
+        }
+    }
+    Ok(())
 }
 
 /// Asked and not only tried: Landlock refuses it also on a root that can be written. A kernel of its own has no Landlock, and does

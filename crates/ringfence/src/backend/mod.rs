@@ -94,6 +94,10 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn warm<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<usize, StartError>> {
         Box::pin(async { Ok(0) })
     }
+    /// Waits until nothing is left of runs that are over but what goes by itself.
+    fn tidy(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
     /// Ends all that was made ready, and waits until it is gone.
     fn drain(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})

@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bollard::models::SystemVersion;
-use bollard::{BollardRequest, body_full};
+use bollard::{BollardRequest, body_full, body_stream};
+use futures_util::Stream;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
 use hyper::{Method, Response, StatusCode};
@@ -28,6 +29,9 @@ use super::wire::{Wire, WireError};
 pub(super) const SHORT: Duration = Duration::from_secs(10);
 /// How long may be taken by what has to touch disks, or wait for a kernel.
 pub(super) const LONG: Duration = Duration::from_secs(60);
+/// How long a whole workspace may be on its way.
+const SENDS: Duration = Duration::from_secs(600);
+const TAR: &str = "application/x-tar";
 /// The newest version of the API that this was written for.
 const NEWEST_API: (u32, u32) = (1, 53);
 
@@ -339,6 +343,22 @@ impl Engine {
         Ok(all)
     }
 
+    /// Sends an archive that is made meanwhile.
+    pub(super) async fn send_archive(
+        &self,
+        path: &str,
+        pieces: impl Stream<Item = Bytes> + Send + 'static,
+        attempt: &'static str,
+    ) -> Result<(), EngineError> {
+        let send = async {
+            let request = hyper::Request::builder().method(Method::PUT).uri(path).header(CONTENT_TYPE, TAR);
+            let request = request.body(body_stream(pieces)).map_err(|error| garbage(&error))?;
+            let response = self.wire.send(request).await.map_err(EngineFailure::of_wire)?;
+            if response.status().is_success() { Ok(()) } else { Err(refusal(response).await) }
+        };
+        within(SENDS, send).await.map_err(|failure| failure.during(attempt))
+    }
+
     /// The beginning of an answer, which is read with [`next`].
     pub(super) async fn open(&self, method: Method, path: &str, content: Content) -> Result<Incoming, EngineFailure> {
         let request: BollardRequest = hyper::Request::builder()
@@ -367,7 +387,7 @@ pub(super) fn json(bytes: Vec<u8>) -> Content {
 }
 
 pub(super) fn archive(bytes: Vec<u8>) -> Content {
-    Content { mime: "application/x-tar", bytes }
+    Content { mime: TAR, bytes }
 }
 
 /// The next piece of an answer; nothing at its end.

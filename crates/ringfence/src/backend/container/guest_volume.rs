@@ -75,7 +75,7 @@ async fn ensure_volume(engine: &Engine, name: &str, wanted: &str) -> Result<(), 
 }
 
 /// Never started; and if it were, it could do nothing.
-fn courier_body(image: &ImageId, volume: &str, place: &GuestPlace, labels: &Labels) -> serde_json::Value {
+pub(super) fn courier_body(image: &ImageId, volume: &str, place: &GuestPlace, labels: &Labels) -> serde_json::Value {
     serde_json::json!({
         "Image": image.as_str(),
         // Podman gives what is put there to this user. The guest must be nobody's who runs inside.

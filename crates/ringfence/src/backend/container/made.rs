@@ -27,6 +27,7 @@ use super::spec::{GuestFrom, GuestPlace, Spec};
 use super::standing::complaining;
 use super::wanted::naming;
 use super::ways::Way;
+use super::workspace_volume::WorkspaceVolume;
 use crate::backend::far::FarLink;
 use crate::backend::{StartError, WallError};
 use crate::run_id::RunId;
@@ -105,6 +106,8 @@ pub(super) struct MadePlace {
     id: ContainerId,
     leaving: Leaving,
     is_removed: AtomicBool,
+    /// What it alone shows, which is removed after it.
+    volume: Option<WorkspaceVolume>,
 }
 
 impl MadePlace {
@@ -121,7 +124,7 @@ impl MadePlace {
     /// Removes it now, and not when nobody is there any more to do it.
     pub(super) async fn remove(&self) {
         // What cannot be removed is tried once more when it is dropped, and found by its labels later.
-        let gone = remove(&self.engine, &self.id, REMOVES).await;
+        let gone = remove_with(&self.engine, &self.id, self.volume.as_ref()).await;
         self.is_removed.fetch_or(gone, Ordering::Relaxed);
     }
 }
@@ -150,17 +153,27 @@ pub(super) async fn remove(engine: &Engine, id: &ContainerId, within: Duration) 
     tokio::time::timeout(within, until_gone).await.unwrap_or(false)
 }
 
+/// Removes a container, and then what it alone showed; says whether both are gone.
+async fn remove_with(engine: &Engine, id: &ContainerId, volume: Option<&WorkspaceVolume>) -> bool {
+    let gone = remove(engine, id, REMOVES).await;
+    match volume {
+        Some(volume) => volume.remove().await.is_ok() && gone,
+        None => gone,
+    }
+}
+
 impl Drop for MadePlace {
     fn drop(&mut self) {
         if self.is_removed.load(Ordering::Relaxed) {
             return;
         }
         let (engine, id, one) = (self.engine.clone(), self.id.clone(), self.leaving.one());
+        let volume = self.volume.take();
         // Its guest ends by itself and the engine removes it then; this is for one that does not. Without an event loop, the
         // next start finds it by its labels.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                remove(&engine, &id, REMOVES).await;
+                remove_with(&engine, &id, volume.as_ref()).await;
                 drop(one);
             });
         }
@@ -168,11 +181,33 @@ impl Drop for MadePlace {
 }
 
 impl Recipe {
-    /// Makes one for a run or a session.
-    pub(super) async fn make_for(&self, run: &RunId, kind: ContainerKind) -> Result<Made, StartError> {
+    /// Makes one for a run or a session, whose workspace is in `volume` where it is in one. That is removed with it, also when it cannot be
+    /// made.
+    pub(super) async fn make_for(
+        &self,
+        run: &RunId,
+        kind: ContainerKind,
+        volume: Option<WorkspaceVolume>,
+    ) -> Result<Made, StartError> {
+        let held = volume.clone();
+        let made = self.make_with(run, kind, volume).await;
+        if let (Err(_), Some(volume)) = (&made, held) {
+            // What is left is found by its labels.
+            volume.remove().await.ok();
+        }
+        made
+    }
+
+    async fn make_with(
+        &self,
+        run: &RunId,
+        kind: ContainerKind,
+        volume: Option<WorkspaceVolume>,
+    ) -> Result<Made, StartError> {
         let labels = Labels::new(run.as_str(), &self.owner, kind).map_err(naming)?;
         let guest_at = GuestPlace::new().map_err(|error| could_not(&error))?;
-        let spec = Spec { labels, guest_at, ..self.spec.clone() };
+        let mut spec = Spec { labels, guest_at, ..self.spec.clone() };
+        spec.volumes.extend(volume.as_ref().map(WorkspaceVolume::shown));
         let path = match &spec.guest {
             GuestFrom::File(guest) => {
                 let gone = |source| StartError::Io { attempt: "find our own binary in the state folder", source };
@@ -188,7 +223,7 @@ impl Recipe {
         }
         let id = made.map_err(|error| could_not(&error))?;
         let (engine, leaving) = (self.engine.clone(), self.leaving.clone());
-        let place = MadePlace { engine, id, leaving, is_removed: AtomicBool::new(false) };
+        let place = MadePlace { engine, id, leaving, is_removed: AtomicBool::new(false), volume };
         match self.begin(&spec, &place).await {
             Ok((far, complaint, first)) => Ok(Made { far, complaint, first, stands: None, place }),
             Err(error) => {
@@ -297,7 +332,7 @@ impl pool::Recipe for Recipe {
 
     async fn make(&self) -> Result<Made, StartError> {
         let unique = RunId::generate().map_err(|_| naming(io::ErrorKind::Other.into()))?;
-        let made = self.make_for(&unique, ContainerKind::Pool).await?;
+        let made = self.make_for(&unique, ContainerKind::Pool, None).await?;
         match &self.ahead {
             Some(ahead) => ahead.stand(made).await,
             None => Ok(made),

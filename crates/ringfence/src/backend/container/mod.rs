@@ -26,6 +26,7 @@ mod laying;
 mod leaving;
 mod made;
 mod meeting;
+mod mounted;
 mod places;
 mod pool;
 mod promises;
@@ -39,6 +40,7 @@ mod wanted;
 mod ways;
 mod which;
 pub(crate) mod wire;
+mod workspace_volume;
 
 #[cfg(test)]
 mod tests;
@@ -65,7 +67,7 @@ use self::made::Recipe;
 use self::pool::Pool;
 use self::spec::GuestFrom;
 use self::standing::Used;
-use self::ways::{Way, way};
+use self::ways::{Way, in_a_volume, way};
 use super::process::alone;
 use super::{
     Backend, Capabilities, FoundImage, KeptWall, Sandbox, Settled, StartError, Unavailable, WallError, inside,
@@ -76,6 +78,9 @@ use crate::state::StateFolder;
 
 /// How long an engine may take to say what it is.
 const ANSWERS: Duration = Duration::from_secs(5);
+
+/// How long a process that ends waits for what its runs left.
+const TIDIES: Duration = Duration::from_secs(20);
 
 /// Our filter in the words of an engine.
 static PROFILE: LazyLock<String> = LazyLock::new(ringfence_linux::seccomp::engine_profile);
@@ -93,6 +98,8 @@ pub struct Containers {
     swept: OnceCell<()>,
     /// Containers that are being removed.
     leaving: Leaving,
+    /// Volumes that containers of runs show.
+    volumes: Leaving,
     /// Containers that wait for runs.
     pool: Pool<Recipe>,
     /// The image that was found last under a name. What it means now is asked anew for every run.
@@ -136,6 +143,7 @@ impl Containers {
             engine: OnceCell::new(),
             swept: OnceCell::new(),
             leaving: Leaving::default(),
+            volumes: Leaving::default(),
             pool: Pool::new(0, pool::IDLE),
             found: Mutex::default(),
         }
@@ -192,6 +200,13 @@ impl Containers {
     async fn way(&self, plan: &Plan) -> Result<Way, StartError> {
         let (engine, facts) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
         Ok(way(engine.address(), facts, kernel(plan.policy(), facts)))
+    }
+
+    /// Whether the workspace of `plan` comes in a volume.
+    async fn shows_a_volume(&self, plan: &Plan) -> Result<bool, StartError> {
+        let (engine, facts) = self.engine().await.map_err(|unavailable| could_not(&unavailable))?;
+        let kernel = kernel(plan.policy(), facts);
+        Ok(in_a_volume(plan.policy(), kernel, way(engine.address(), facts, kernel)))
     }
 
     /// The image that `plan` names, as it was when it was last asked for. Only where containers wait for runs: whoever uses it
@@ -333,6 +348,14 @@ impl Backend for Containers {
 
     fn warm<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<usize, StartError>> {
         Box::pin(standing::warm(self, plan))
+    }
+
+    fn tidy(&self) -> BoxFuture<'_, ()> {
+        // Containers remove themselves; their engine does not know whose a volume is.
+        Box::pin(async {
+            // One that stays is found by its labels.
+            tokio::time::timeout(TIDIES, self.volumes.all()).await.ok();
+        })
     }
 
     fn drain(&self) -> BoxFuture<'_, ()> {

@@ -6,7 +6,7 @@ use ringfence_linux::wall::{Contained, Kernel};
 
 use super::super::cgroup_view::CgroupView;
 use super::super::labels::{ContainerKind, Labels, Owner};
-use super::super::spec::{GuestFrom, GuestPlace, ImageId, Spec, User, tests::spec};
+use super::super::spec::{GuestFrom, GuestPlace, ImageId, ReadOnlyVolume, Spec, User, tests::spec};
 use super::super::wanted::hash;
 use super::super::ways::Way;
 use super::*;
@@ -260,6 +260,7 @@ fn the_key_knows_of_everything_inside_and_of_no_run() {
         Spec { guest: GuestFrom::File("/opt/another".into()), ..spec() },
         larger,
         Spec { binds: Vec::new(), ..spec() },
+        Spec { volumes: vec![ReadOnlyVolume { name: "ringfence-workspace-1".into(), at: "/w".into() }], ..spec() },
         Spec { memory_bytes: plain.memory_bytes.map(|most| most + 1), ..spec() },
         Spec { processes: plain.processes.map(|most| most + 1), ..spec() },
         Spec { nano_cpus: None, ..spec() },

@@ -7,7 +7,7 @@ use super::address::EngineKind;
 use super::cgroup_view::{CgroupView, cgroup_view};
 use super::facts::{Facts, Limits};
 use super::places;
-use super::ways::Way;
+use super::ways::{Way, in_a_volume};
 use crate::backend::Unavailable;
 use crate::backend::native::later_ones;
 use crate::backend::spawn::kept_by_the_keeper;
@@ -129,14 +129,12 @@ pub(super) fn kept(
             },
         ),
     ]);
-    // A copy can be kept from being written by Landlock alone, which only the host's own kernel has.
-    if !(policy.fs.mode.value == WorkspaceMode::ReadOnly && way == Way::Filled && kernel == Kernel::Own) {
-        let by = match way {
-            Way::Laid => "mounts of its own",
-            Way::Filled => "a private copy",
-        };
-        kept.push((Guarantee::FsWorkspaceMode, Strength::Enforced, by));
-    }
+    let by = match way {
+        Way::Laid => "mounts of its own",
+        Way::Filled if in_a_volume(policy, kernel, way) => "a private copy in a volume of the engine, shown read-only",
+        Way::Filled => "a private copy",
+    };
+    kept.push((Guarantee::FsWorkspaceMode, Strength::Enforced, by));
     kept
 }
 

@@ -9,8 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
-    MountBindOptions, MountBindOptionsPropagationEnum, MountTmpfsOptions, MountType, MountVolumeOptions,
-    ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+    MountTmpfsOptions, MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 use ringfence_guest::far;
 use serde::Serialize;
@@ -21,6 +20,7 @@ use super::guard::{self, Violation};
 use super::guest_place::GUEST_PLACE;
 pub(crate) use super::guest_place::GuestPlace;
 use super::labels::Labels;
+use super::mounted::{bind, volume};
 
 /// The guest's name in a volume.
 pub(crate) const GUEST_NAME: &str = "guest";
@@ -81,6 +81,8 @@ pub(crate) struct Spec {
     pub(crate) tmpfs: Vec<Tmpfs>,
     /// What of the host can be read.
     pub(crate) binds: Vec<ReadOnlyBind>,
+    /// What of the engine's own volumes can be read.
+    pub(crate) volumes: Vec<ReadOnlyVolume>,
     /// Memory, and no swap beyond it; nothing where the engine cannot keep a limit.
     pub(crate) memory_bytes: Option<u64>,
     /// Billionths of a processor, likewise.
@@ -156,6 +158,15 @@ pub(crate) enum TmpfsOwner {
 pub(crate) struct ReadOnlyBind {
     /// On the host, resolved: no link is in it.
     pub(crate) host: PathBuf,
+    /// Inside.
+    pub(crate) at: PathBuf,
+}
+
+/// A volume of ours that can be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ReadOnlyVolume {
+    /// What the engine calls it.
+    pub(crate) name: String,
     /// Inside.
     pub(crate) at: PathBuf,
 }
@@ -357,21 +368,7 @@ impl Spec {
             GuestFrom::File(path) => {
                 mounts.push(bind(written(path, kind)?, self.guest_at.as_str().to_owned()));
             }
-            GuestFrom::Volume(name) => {
-                let is_ours = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-                if !is_ours || !name.starts_with("ringfence-") {
-                    let why = "it is a volume that we made";
-                    return Err(SpecError::Value { what: "the guest's volume", why });
-                }
-                mounts.push(Mount {
-                    typ: Some(MountType::VOLUME),
-                    source: Some(name.clone()),
-                    target: Some(self.guest_at.as_str().to_owned()),
-                    read_only: Some(true),
-                    volume_options: Some(MountVolumeOptions { no_copy: Some(true), ..MountVolumeOptions::default() }),
-                    ..Mount::default()
-                });
-            }
+            GuestFrom::Volume(name) => mounts.push(volume(name, self.guest_at.as_str().to_owned())?),
             #[cfg(test)]
             GuestFrom::Instead(_) => {}
         }
@@ -383,6 +380,14 @@ impl Spec {
                 return Err(SpecError::Path { path: wanted.at.clone(), why });
             }
             mounts.push(bind(written(&wanted.host, kind)?, at));
+        }
+        for wanted in &self.volumes {
+            let at = place(&wanted.at, kind)?;
+            if !taken.insert(wanted.at.clone()) {
+                let why = "two things cannot be in one place; leave one out";
+                return Err(SpecError::Path { path: wanted.at.clone(), why });
+            }
+            mounts.push(volume(&wanted.name, at)?);
         }
         // What an image declares as a volume would be a writable folder on the engine's disk, without a limit.
         if self.image_volumes.len() > MOST_IMAGE_VOLUMES {
@@ -432,23 +437,6 @@ fn number(value: u64, what: &'static str) -> Result<i64, SpecError> {
     match i64::try_from(value) {
         Ok(value) if value > 0 => Ok(value),
         _ => Err(SpecError::Value { what, why: "it is at least 1, and not beyond all measure" }),
-    }
-}
-
-fn bind(host: String, at: String) -> Mount {
-    Mount {
-        typ: Some(MountType::BIND),
-        source: Some(host),
-        target: Some(at),
-        read_only: Some(true),
-        bind_options: Some(MountBindOptions {
-            propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
-            // Older engines make only the upper mount read-only: what is mounted below it is not shown.
-            non_recursive: Some(true),
-            create_mountpoint: Some(false),
-            ..MountBindOptions::default()
-        }),
-        ..Mount::default()
     }
 }
 

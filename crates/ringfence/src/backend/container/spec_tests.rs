@@ -17,6 +17,7 @@ pub(in crate::backend::container) fn spec() -> Spec {
             Tmpfs { at: "/tmp".into(), bytes: 64 << 20, files: 10_000, whose: TmpfsOwner::Everybody },
         ],
         binds: vec![ReadOnlyBind { host: "/srv/deps".into(), at: "/deps".into() }],
+        volumes: Vec::new(),
         memory_bytes: Some(512 << 20),
         nano_cpus: Some(1_500_000_000),
         processes: Some(256),

@@ -14,12 +14,13 @@ use super::ahead;
 use super::attached::Complaint;
 use super::brought::Copy;
 use super::engine::{Ended, State};
-use super::labels::ContainerKind;
+use super::labels::{ContainerKind, Labels};
 use super::laying::{Laid, Sight, lay, look};
 use super::made::{Made, MadePlace};
 use super::room::Room;
-use super::wanted::Wanted;
-use super::ways::Way;
+use super::wanted::{Wanted, naming};
+use super::ways::{Way, in_a_volume};
+use super::workspace_volume::{self, WorkspaceVolume};
 use super::{Containers, Prepared, could_not};
 use crate::backend::copied::{self, Copied};
 use crate::backend::far::FarLink;
@@ -124,7 +125,9 @@ struct Filling {
 pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerKind) -> Result<Standing, StartError> {
     let way = containers.way(plan).await?;
     let filling = fill_from(containers, plan, way)?;
-    let room = room(filling.as_ref());
+    let is_in_a_volume = containers.shows_a_volume(plan).await?;
+    // What is in a volume takes no room in memory.
+    let room = room(filling.as_ref().filter(|_| !is_in_a_volume));
     let now = ahead::look_now(containers, plan, &workspace_at(plan)?, way)?;
     // One whose wall stands must show what would be laid into it now.
     let fits =
@@ -147,7 +150,11 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
         Some(made) => (made, ContainerFrom::Waited),
         None => {
             let from = if dead + taken.dead > 0 { ContainerFrom::MadeInstead } else { ContainerFrom::Made };
-            (wanted.recipe.make_for(plan.run_id(), kind).await?, from)
+            let volume = match &filling {
+                Some(filling) if is_in_a_volume => Some(put_into_a_volume(containers, plan, &wanted, filling).await?),
+                _ => None,
+            };
+            (wanted.recipe.make_for(plan.run_id(), kind, volume).await?, from)
         }
     };
     let standing = furnish(containers, plan, wanted, made, (filling, now)).await?;
@@ -160,6 +167,10 @@ pub(super) async fn warm(containers: &Containers, plan: &Plan) -> Result<usize, 
         return Ok(0);
     }
     let prepared = containers.prepare(plan).await?;
+    // A volume is there before its container, and the workspace in it before that.
+    if in_a_volume(plan.policy(), prepared.kernel, prepared.way) {
+        return Ok(0);
+    }
     // Only its size is of interest: what it holds is looked at anew when one is taken.
     let room = room(fill_from(containers, plan, prepared.way)?.as_ref());
     let wanted = Wanted::new(containers, plan, prepared, room).await?;
@@ -182,6 +193,7 @@ async fn furnish(
 ) -> Result<Standing, StartError> {
     let Wanted { prepared, workspace, begin, .. } = wanted;
     let work = async {
+        let filling = filling.filter(|_| !in_a_volume(plan.policy(), prepared.kernel, prepared.way));
         let Source { from, copy, held } = source(filling, plan.policy().fs.mode.value, plan)?;
         if let Some(copy) = &copy {
             let brought = copy.at_the_end().map_err(io("open the private copy"))?;
@@ -285,6 +297,25 @@ fn fill_from(containers: &Containers, plan: &Plan, way: Way) -> Result<Option<Fi
     let to = scratch.path().join(COPY);
     let copied = waiting(|| copied::make(plan.policy(), plan.workspace(), &containers.state, &to, Owners::Ours))?;
     Ok(Some(Filling { copied, scratch }))
+}
+
+/// Has the engine take the copy into a volume, for the container that is made next.
+async fn put_into_a_volume(
+    containers: &Containers,
+    plan: &Plan,
+    wanted: &Wanted,
+    filling: &Filling,
+) -> Result<WorkspaceVolume, StartError> {
+    let labels = Labels::new(plan.run_id().as_str(), &containers.owner()?, ContainerKind::Courier).map_err(naming)?;
+    let (engine, spec) = (&wanted.prepared.engine, &wanted.recipe.spec);
+    let volume = workspace_volume::put(
+        engine,
+        (&filling.copied, &wanted.workspace),
+        spec.user,
+        &spec.image,
+        (&labels, &containers.volumes),
+    );
+    volume.await.map_err(|error| could_not(&error))
 }
 
 /// What a container is filled from.

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::engine::{ContainerId, Engine, LONG, SHORT, encoded, json};
 use super::failure::{EngineError, EngineFailure};
 use super::labels::{GUEST, OWNER, Owner, Relation, SUPERVISOR};
+use super::workspace_volume::{NAMED, remove};
 
 /// The most containers that are looked at in one sweep.
 const MOST: usize = 10_000;
@@ -49,6 +50,8 @@ struct ListedVolumes {
 #[serde(rename_all = "PascalCase")]
 struct ListedVolume {
     name: String,
+    #[serde(default)]
+    labels: Option<HashMap<String, String>>,
 }
 
 /// Removes what `owner` left on `engine`. `is_alive` says whether a supervisor, by its label, still runs:
@@ -69,7 +72,30 @@ pub(crate) async fn sweep(
         engine.remove(&id).await?;
         swept.containers += 1;
     }
+    swept.volumes = sweep_workspaces(engine, owner, is_alive, now).await?;
     Ok(swept)
+}
+
+/// Removes volumes with workspaces in them, of containers that are gone.
+async fn sweep_workspaces(
+    engine: &Engine,
+    owner: &Owner,
+    is_alive: &(dyn Fn(&str) -> bool + Sync),
+    now: u64,
+) -> Result<usize, EngineError> {
+    let filters = serde_json::json!({ "label": [OWNER], "dangling": ["true"] }).to_string();
+    let path = format!("/volumes?filters={}", encoded(&filters));
+    let listed: ListedVolumes = engine.get(&path, SHORT, "list the volumes").await?;
+    let mut removed = 0;
+    for ListedVolume { name, labels } in listed.volumes.into_iter().flatten().take(MOST) {
+        // Nobody uses it: it is as a container that ended.
+        let like = Listed { id: String::new(), labels, state: "exited".to_owned(), created: 0 };
+        if name.starts_with(NAMED) && is_left(&like, owner, is_alive, now) {
+            remove(engine, &name).await?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
 }
 
 /// Removes volumes with a guest in them, other than `but`, that no container uses.

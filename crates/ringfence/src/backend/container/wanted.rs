@@ -20,7 +20,7 @@ use super::pool::Key;
 use super::promises::held;
 use super::room::Room;
 use super::spec::{GuestFrom, GuestPlace, Spec, Tmpfs, TmpfsOwner, User};
-use super::ways::Way;
+use super::ways::{Way, in_a_volume};
 use super::{Containers, Prepared, could_not};
 use crate::backend::StartError;
 use crate::backend::door;
@@ -65,7 +65,10 @@ impl Wanted {
             Way::Filled => Vec::new(),
         };
         let with = |room: Room| {
-            let places = places(plan.policy(), &workspace, room.bytes, room.files);
+            let mut places = places(plan.policy(), &workspace, room.bytes, room.files);
+            if in_a_volume(plan.policy(), prepared.kernel, prepared.way) {
+                places.retain(|place| place.at != workspace);
+            }
             let memory = plan.policy().proc.memory.value.get().saturating_add(room.memory());
             let placed = (guest.clone(), guest_at.clone());
             let mut spec = spec(plan, &prepared, &places, memory, labels.clone(), placed);
@@ -140,6 +143,7 @@ fn spec(
         guest_at,
         tmpfs: others.map(tmpfs).collect(),
         binds: Vec::new(),
+        volumes: Vec::new(),
         memory_bytes: limits.memory.then_some(memory),
         nano_cpus: limits.cpus.then(|| u64::from(proc.cpus.value.millis()) * 1_000_000),
         // The guest is one of them.
@@ -213,6 +217,7 @@ fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], m
         },
         workspace: match (prepared.way, mode) {
             (Way::Laid, _) | (Way::Filled, WorkspaceMode::Ephemeral) => FarWorkspace::AsItIs,
+            _ if in_a_volume(plan.policy(), prepared.kernel, prepared.way) => FarWorkspace::AsItIs,
             (Way::Filled, WorkspaceMode::Review | WorkspaceMode::Direct) => FarWorkspace::Kept,
             (Way::Filled, WorkspaceMode::ReadOnly) => FarWorkspace::Forgotten,
         },

@@ -52,6 +52,7 @@ async fn script(engine: &Engine, run: &str, words: &str) -> Spec {
             Tmpfs { at: "/tmp".into(), bytes: 1 << 20, files: 100, whose: TmpfsOwner::Everybody },
         ],
         binds: Vec::new(),
+        volumes: Vec::new(),
         // Less than this, and gVisor has no room for itself.
         memory_bytes: Some(256 << 20),
         seccomp,
