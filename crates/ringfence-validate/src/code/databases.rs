@@ -106,17 +106,20 @@ const LEAVES: &[&str] = &[
     "infile",
 ];
 
+/// The module that a full name begins with.
+fn module_of(name: &str) -> &str {
+    let whole = name.split('(').next().unwrap_or(name);
+    // A module of somebody has two parts.
+    let first = if whole.starts_with('@') { whole.find('/').map_or(0, |slash| slash + 1) } else { 0 };
+    let rest = whole.get(first..).unwrap_or_default();
+    let end = rest.find(['.', '/']).map_or(whole.len(), |end| first + end);
+    whole.get(..end).unwrap_or(whole)
+}
+
 impl Walk<'_, '_> {
     /// A call of a library that speaks to a database.
     pub(super) fn by_database(&mut self, name: &str, given: &Given) {
-        let end = name.find('(').unwrap_or(name.len());
-        let module = |known: &&&str| {
-            name.get(..end)
-                .unwrap_or(name)
-                .strip_prefix(**known)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '/']))
-        };
-        if !MODULES.iter().any(|known| module(&known)) {
+        if !MODULES.contains(&module_of(name)) {
             return;
         }
         self.note_places(given);

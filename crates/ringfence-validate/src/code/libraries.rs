@@ -63,7 +63,8 @@ impl Walk<'_, '_> {
     pub(super) fn by_library(&mut self, name: &str, given: &Given) -> Option<Value> {
         let first = given.args.first();
         self.by_database(name, given);
-        if let Some((_, handed)) = TASKS.iter().find(|(task, _)| name.trim_end_matches("()") == *task) {
+        let uncalled = name.trim_end_matches("()");
+        if let Some((_, handed)) = TASKS.iter().find(|(task, _)| uncalled == *task) {
             let handed = Rc::new(Value::named(handed));
             for number in given.args.iter().flat_map(|arg| arg.functions.iter()) {
                 self.enter_function(*number, &[(0, Rc::clone(&handed))]);
