@@ -124,6 +124,12 @@ async fn what_the_host_changed_meanwhile_is_seen_and_what_is_denied_is_not() {
     // And the twin: now that they are known to be there, one stands without them.
     let guest = standing().await;
     assert!(is_behind(&engine, guest, "test ! -e .secret && test ! -e folder/.secret").await);
+
+    // A layer has taken the folder's looks with it when the secret was taken away.
+    let guest = standing().await;
+    fs::set_permissions(place.workspace().join("folder"), fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(!is_behind(&engine, guest, "test $(stat -c %a folder) = 700").await, "a folder as it was");
+    assert!(is_behind(&engine, standing().await, "test $(stat -c %a folder) = 700").await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -201,10 +201,17 @@ fn workspace_closed(contained: &Contained) -> Result<(), Unproven> {
     // That nothing can be written where nothing is proves nothing.
     let entries = fs::read_dir(workspace).map_err(|source| Unproven::Unreadable { name, source })?;
     let broken = |path: &Path| Err(Unproven::Broken { name, found: format!("{} can be written", path.display()) });
-    let probe = workspace.join(".probe");
-    match fs::File::options().write(true).create_new(true).open(&probe) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {}
-        _ => return broken(&probe),
+    // By a name that nothing there has: of another, it would only be said that it is taken.
+    let make = |probe: &Path| fs::File::options().write(true).create_new(true).open(probe);
+    let free = (0..MOST_TRIED).map(|number| workspace.join(format!(".probe-{number}"))).find_map(|probe| {
+        let made = make(&probe);
+        let is_taken = made.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists);
+        (!is_taken).then(|| (probe, made.is_ok()))
+    });
+    match free {
+        Some((_, false)) => {}
+        Some((probe, true)) => return broken(&probe),
+        None => return broken(workspace),
     }
     for entry in entries.take(MOST_TRIED) {
         let path = entry.map_err(|source| Unproven::Unreadable { name, source })?.path();

@@ -13,6 +13,9 @@ use crate::span::Span;
 /// Parses `text`, or says why not. The parser knows no `select`: where the other one found them (`selects`, in characters), it is
 /// given a `for` of the same length. What differs otherwise, the comparison finds.
 pub(super) fn parse(text: &str, selects: &[usize]) -> Result<Node, String> {
+    if super::pending::may_be_lost(text) {
+        return Err("a brace goes on over the beginning of a here-document".to_owned());
+    }
     let too_many = "too many brackets behind names that are not closed";
     let mut changed = (!selects.is_empty()).then(|| with_for(text, selects));
     let mut covered = 0;

@@ -17,6 +17,7 @@ mod leaves;
 mod lists;
 mod notes;
 mod parameter;
+mod pending;
 mod redirect;
 mod scan;
 mod scope;

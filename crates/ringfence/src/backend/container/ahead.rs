@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ringfence_guest::far::Begin;
 use ringfence_linux::launcher::Launcher;
-use ringfence_policy::{NetMode, ResolvedPolicy, WorkspaceSource};
+use ringfence_policy::{NetMode, ResolvedPolicy, WorkspaceMode, WorkspaceSource};
 
 use super::Containers;
 use super::laying::{Sight, Stands, lay, look};
@@ -28,7 +28,13 @@ use crate::waiting::waiting;
 
 /// Whether all that a container shows under `policy` can be laid into it before there is a run.
 pub(super) fn can_stand(policy: &ResolvedPolicy, way: Way) -> bool {
-    way == Way::Laid && policy.net.mode.value == NetMode::None && policy.fs.source.value == WorkspaceSource::Live
+    let fs = &policy.fs;
+    // What a proof looks at in a workspace that it may not write to would stay as it was then, and so would the folders above a mount.
+    let is_looked_into = fs.mode.value == WorkspaceMode::ReadOnly || !fs.mounts.is_empty();
+    way == Way::Laid
+        && policy.net.mode.value == NetMode::None
+        && fs.source.value == WorkspaceSource::Live
+        && !is_looked_into
 }
 
 /// What decides what is laid, in one form: containers in which something else was laid are of another kind.

@@ -128,16 +128,14 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
     let is_in_a_volume = containers.shows_a_volume(plan).await?;
     // What is in a volume takes no room in memory.
     let room = room(filling.as_ref().filter(|_| !is_in_a_volume));
-    let now = ahead::look_now(containers, plan, &workspace_at(plan)?, way)?;
-    // One whose wall stands must show what would be laid into it now.
-    let fits =
-        |made: &Made| made.stands.as_ref().is_none_or(|stands| now.as_ref().is_some_and(|now| stands.shows(now)));
+    let look = || ahead::look_now(containers, plan, &workspace_at(plan)?, way);
     let _refill = containers.pool.refill_later();
     let mut dead = 0;
     // Who carries out a run asks meanwhile what the name of its image means now, and has another wall raised if that is another.
     if let (ContainerKind::Once, Some(image)) = (kind, containers.remembered(plan)) {
         let wanted = Wanted::new(containers, plan, containers.prepared(plan, image).await?, room).await?;
-        let taken = containers.pool.take(&wanted.recipe, fits).await;
+        let now = look()?;
+        let taken = containers.pool.take(&wanted.recipe, |made: &Made| fits(made, now.as_ref())).await;
         dead = taken.dead;
         if let Some(made) = taken.made {
             let standing = furnish(containers, plan, wanted, made, (filling, now)).await?;
@@ -145,7 +143,9 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
         }
     }
     let wanted = Wanted::new(containers, plan, containers.prepare(plan).await?, room).await?;
-    let taken = containers.pool.take(&wanted.recipe, fits).await;
+    // Once more: to prepare an image may have taken long.
+    let now = look()?;
+    let taken = containers.pool.take(&wanted.recipe, |made: &Made| fits(made, now.as_ref())).await;
     let (made, from) = match taken.made {
         Some(made) => (made, ContainerFrom::Waited),
         None => {
@@ -159,6 +159,11 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
     };
     let standing = furnish(containers, plan, wanted, made, (filling, now)).await?;
     Ok(Standing { from: containers.pool.is_used().then_some(from), ..standing })
+}
+
+/// Whether a container whose wall stands shows what would be laid into it `now`.
+fn fits(made: &Made, now: Option<&Sight>) -> bool {
+    made.stands.as_ref().is_none_or(|stands| now.is_some_and(|now| stands.shows(now)))
 }
 
 /// Has containers wait for runs of `plan`, and says how many do.

@@ -7,14 +7,17 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::stream;
 use hyper::Method;
 use hyper::body::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::engine::{Engine, SHORT, encoded, json};
@@ -34,25 +37,57 @@ const PUT: &str = "put the workspace into its volume";
 const PIECE: usize = 256 * 1024;
 const PIECES: usize = 4;
 
+/// So often, and with such a pause, a volume is removed that nobody removed: the container that showed it may still be going.
+const TRIES: u32 = 25;
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// A volume with a copy of a workspace in it.
 #[derive(Debug, Clone)]
 pub(super) struct WorkspaceVolume {
+    volume: Arc<Volume>,
+    at: PathBuf,
+}
+
+/// A volume that goes with the last who knows of it: whoever made it may have been cancelled.
+#[derive(Debug)]
+struct Volume {
     engine: Engine,
     name: String,
-    at: PathBuf,
+    is_removed: AtomicBool,
     /// It is waited for.
-    _one: Arc<LeavingOne>,
+    one: Option<LeavingOne>,
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if self.is_removed.load(Ordering::Relaxed) {
+            return;
+        }
+        let (engine, name, one) = (self.engine.clone(), self.name.clone(), self.one.take());
+        runtime.spawn(async move {
+            for _ in 0..TRIES {
+                if remove(&engine, &name).await.is_ok() {
+                    break;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            drop(one);
+        });
+    }
 }
 
 impl WorkspaceVolume {
     /// As its container shows it.
     pub(super) fn shown(&self) -> ReadOnlyVolume {
-        ReadOnlyVolume { name: self.name.clone(), at: self.at.clone() }
+        ReadOnlyVolume { name: self.volume.name.clone(), at: self.at.clone() }
     }
 
     /// Removes it. The container that showed it must be gone.
     pub(super) async fn remove(&self) -> Result<(), EngineError> {
-        remove(&self.engine, &self.name).await
+        remove(&self.volume.engine, &self.volume.name).await?;
+        self.volume.is_removed.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -79,33 +114,46 @@ pub(super) async fn put(
     let name = format!("{NAMED}{unique}");
     let body = serde_json::json!({ "Name": name, "Driver": "local", "Labels": labels.as_map() }).to_string();
     engine.call(Method::POST, "/volumes/create", json(body.into_bytes()), SHORT, MAKE).await?;
-    let one = Arc::new(all.one());
-    let volume = WorkspaceVolume { engine: engine.clone(), name, at: at.to_owned(), _one: one };
-    let filled = async {
-        let place = GuestPlace::new().map_err(|error| lost(&error).during(PUT))?;
-        let courier = engine.create_courier(&courier_body(image, &volume.name, &place, labels)).await?;
-        let path = format!("/containers/{}/archive?path={}", courier.as_str(), encoded(place.as_str()));
-        // By what is held: the copy lies where nobody else comes.
-        let folder = copied.folder().try_clone_to_owned().map_err(|error| lost(&error).during(PUT))?;
-        let (sender, pieces) = mpsc::channel(PIECES);
-        let packing = tokio::task::spawn_blocking(move || {
-            let root = PathBuf::from(format!("/proc/self/fd/{}/.", folder.as_raw_fd()));
-            let pieces = Pieces { sender, next: Vec::new() };
-            pack(&root, user, pieces).and_then(|mut pieces| pieces.flush())
-        });
-        let pieces = stream::unfold(pieces, |mut pieces| async { Some((pieces.recv().await?, pieces)) });
-        let sent = engine.send_archive(&path, pieces, PUT).await;
-        // An archive that broke off may look to an engine like one that came to its end.
-        let packed = packing.await.map_err(|error| lost(&error).during(PUT))?.map_err(|error| lost(&error).during(PUT));
-        let removed = engine.remove(&courier).await;
-        sent.and(packed).and(removed)
-    };
-    if let Err(error) = filled.await {
+    let one = Some(all.one());
+    let volume = Arc::new(Volume { engine: engine.clone(), name, is_removed: AtomicBool::new(false), one });
+    let volume = WorkspaceVolume { volume, at: at.to_owned() };
+    // By what is held: the copy lies where nobody else comes.
+    let folder = copied.folder().try_clone_to_owned().map_err(|error| lost(&error).during(PUT))?;
+    let filled = fill(volume.clone(), folder, user, image.clone(), labels.clone());
+    // By itself: also for somebody who does not wait any more, what was made for it is removed.
+    if let Err(error) = tokio::spawn(filled).await.map_err(|error| lost(&error).during(PUT)).flatten() {
         // The first failure is the one to tell; what is left is found by its labels.
         volume.remove().await.ok();
         return Err(error);
     }
     Ok(volume)
+}
+
+/// Fills `volume` through a container that is never started, and that is gone afterwards.
+async fn fill(
+    volume: WorkspaceVolume,
+    folder: OwnedFd,
+    user: User,
+    image: ImageId,
+    labels: Labels,
+) -> Result<(), EngineError> {
+    let lost = |error: &dyn std::fmt::Display| EngineFailure::Lost(error.to_string());
+    let Volume { engine, name, .. } = &*volume.volume;
+    let place = GuestPlace::new().map_err(|error| lost(&error).during(PUT))?;
+    let courier = engine.create_courier(&courier_body(&image, name, &place, &labels)).await?;
+    let path = format!("/containers/{}/archive?path={}", courier.as_str(), encoded(place.as_str()));
+    let (sender, pieces) = mpsc::channel(PIECES);
+    let packing = tokio::task::spawn_blocking(move || {
+        let root = PathBuf::from(format!("/proc/self/fd/{}/.", folder.as_raw_fd()));
+        let pieces = Pieces { sender, next: Vec::new() };
+        pack(&root, user, pieces).and_then(|mut pieces| pieces.flush())
+    });
+    let pieces = stream::unfold(pieces, |mut pieces| async { Some((pieces.recv().await?, pieces)) });
+    let sent = engine.send_archive(&path, pieces, PUT).await;
+    // An archive that broke off may look to an engine like one that came to its end.
+    let packed = packing.await.map_err(|error| lost(&error).during(PUT))?.map_err(|error| lost(&error).during(PUT));
+    let removed = engine.remove(&courier).await;
+    sent.and(packed).and(removed)
 }
 
 /// What is written is sent in pieces.

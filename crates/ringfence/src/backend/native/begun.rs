@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -183,6 +183,11 @@ fn raise_whole(
     let mut view = super::view(scene, state, system, None, &With::nothing(), Trees::default())?;
     let seen = all_seen(&view);
     if seen.iter().any(Option::is_none) {
+        return Ok(None);
+    }
+    // The folders above what is shown within the workspace would be shown as they are now, whatever becomes of them.
+    let within = |at: &Path| at != scene.at && at.starts_with(scene.at);
+    if view.wall.entries.iter().filter_map(view::place_of).any(within) {
         return Ok(None);
     }
     let shown = view.wall.clone();

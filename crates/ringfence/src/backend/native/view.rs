@@ -1,5 +1,6 @@
 //! What a program sees: a system to work with, the workspace, nothing else of the host.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -199,6 +200,10 @@ impl Trees {
         at: Option<&Path>,
         absent: &[PathBuf],
     ) -> Result<(), StartError> {
+        // Where something is taken away, the folders above it are shown as they are now, whatever becomes of them.
+        let above = absent.iter().flat_map(|path| path.ancestors().skip(1)).filter(|path| !path.as_os_str().is_empty());
+        let above: BTreeSet<&Path> = above.collect();
+        self.seen.extend(above.into_iter().filter_map(|path| Seen::at(&folder.path().join(path))));
         let folder = LiveFolder::below_a_layer(folder, at, absent.to_vec());
         self.live.push(folder.map_err(|error| wall_error("hold a folder that is shown", &error))?);
         Ok(())
