@@ -96,6 +96,7 @@ impl Walk<'_, '_> {
                 self.remember(first.as_ref(), given, result, text);
                 for (span, path) in self.each(first, given) {
                     self.overwrites(&path, span);
+                    self.leaves_scripts(&path, span);
                     self.tell(span, Fact::Writes { path });
                 }
             }
@@ -138,6 +139,12 @@ impl Walk<'_, '_> {
             RoleAct::Times => self.changes(first, given, &Change::Times),
             RoleAct::Links => {
                 let to = first.map_or_else(|| Text::hole(Hole::Value), |(to, _)| to.readings().swap_remove(0));
+                for (_, path) in self.each(second.clone(), given).into_iter().take(4) {
+                    if path.as_known().is_some() && to.as_known().is_some_and(|to| to.starts_with(['/', '~', '.'])) {
+                        let name = self.reading.scope.key(&path.to_string());
+                        self.reading.scope.notes.note_link(name, to.to_string());
+                    }
+                }
                 self.changes(second, given, &Change::Link { to });
             }
             RoleAct::Fetches => self.contacts(first, given, Contact::Fetch),

@@ -299,6 +299,10 @@ impl Walk<'_, '_> {
         }
         if own && let Some(fields) = &callee.fields {
             result.fields = Some(Rc::clone(fields));
+            if let Some(itself) = callee.field("__call__") {
+                // An object that is called as a function is.
+                result.functions = itself.functions.clone();
+            }
         } else if callee.fields.is_some() {
             result.add(&Value { functions: Few::default(), names: Few::default(), ..Value::clone(callee) });
         }

@@ -258,7 +258,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn destroys(&mut self, what: &str, given: &Given) {
+    pub(super) fn destroys(&mut self, what: &str, given: &Given) {
         let about = Text::known(what.chars().take(80).collect::<String>());
         self.tell(given.span, Fact::System { act: SystemAct::Records, about });
     }

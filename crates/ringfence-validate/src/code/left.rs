@@ -6,10 +6,12 @@ use super::call::{Given, Place};
 use super::role::Slot;
 use super::value::{Held, Value};
 use super::walk::Walk;
-use crate::analysis::Flow;
+use crate::analysis::{Contact, Fact, Flow};
 use crate::path::{PathClass, classify};
+use crate::program::is_of_the_sources;
+use crate::span::Span;
 use crate::stream::Stream;
-use crate::text::Text;
+use crate::text::{Hole, Text};
 
 /// Texts of one file that are handed on one by one, beside all together; texts of it that are kept, and bytes of one. What is more is not read, and
 /// as good as decoded.
@@ -19,7 +21,49 @@ const MOST_BYTES: usize = 64 * 1024;
 /// Levels of an object that is written as JSON.
 const MOST_LEVELS: usize = 4;
 
+/// Scripts of a package that nobody has to ask for.
+const SCRIPTS: &[&str] = &[
+    "preinstall",
+    "install",
+    "postinstall",
+    "prepare",
+    "prepublish",
+    "prepublishOnly",
+    "prepack",
+    "postpack",
+    "pretest",
+];
+/// Streams that lead to another machine.
+const GOES_OUT: &[&str] = &[
+    "http.request()",
+    "https.request()",
+    "http2.connect().request()",
+    "net.connect()",
+    "net.createConnection()",
+    "net.Socket()",
+    "tls.connect()",
+    "got.stream()",
+    "got.stream.put()",
+    "got.stream.post()",
+    "request()",
+    "request.put()",
+    "request.post()",
+    "needle.put()",
+    "ws()",
+];
+
 impl Walk<'_, '_> {
+    /// Where each file of a folder with sources goes out, the project does.
+    pub(super) fn with_sources(&self, mut sends: Vec<Flow>) -> Vec<Flow> {
+        let is_each =
+            |flow: &Flow| matches!(flow, Flow::File { path } if path.ends_with('*') && is_of_the_sources(path));
+        if sends.iter().any(is_each) {
+            let whole = self.reading.scope.resolve(&Text::known("."));
+            sends.push(Flow::File { path: whole.to_string() });
+        }
+        sends
+    }
+
     /// The text that is written to a file, where it stands in the program.
     pub(super) fn written_text(&self, path: Option<&Slot>, given: &Given) -> Option<Held> {
         let contents = match path? {
@@ -38,11 +82,30 @@ impl Walk<'_, '_> {
         Some(Rc::new(Value::known(text)))
     }
 
+    /// A manifest is written: lines that a package manager starts by itself, where the program put them in.
+    pub(super) fn leaves_scripts(&mut self, path: &Text, span: Span) {
+        if !path.known_end().ends_with("package.json") {
+            return;
+        }
+        for script in SCRIPTS {
+            let Some(line) = self.scopes.attribute(script).filter(|line| !line.texts.is_empty()).cloned() else {
+                continue;
+            };
+            self.shell(Some((line, Place { span, literal: None })), &Given { span, ..Given::default() });
+        }
+    }
+
     /// A stream is led into a file.
     pub(super) fn piped(&mut self, from: Option<&Held>, to: Option<&Held>, given: &Given) {
         let (Some(from), Some(to)) = (from, to) else { return };
         if to.has(super::libraries::ANSWER) {
             self.answers(from, given);
+        }
+        if to.names.iter().any(|name| GOES_OUT.contains(&&**name)) {
+            let sends =
+                self.with_sources(from.flows.iter().filter(|flow| super::walk::matters(flow)).cloned().collect());
+            let place = to.texts.first().cloned().unwrap_or_else(|| Text::hole(Hole::Value));
+            self.tell(given.span, Fact::Contacts { place, contact: Contact::Send, sends });
         }
         let place = Place { span: given.span, literal: None };
         let brought = Given { args: vec![Rc::clone(from)], span: given.span, ..Given::default() };

@@ -7,7 +7,7 @@ use super::fold;
 use super::role::{Role, RoleAct, Slot};
 use super::value::{Field, Held, ITEMS, Value};
 use super::walk::Walk;
-use crate::analysis::{Contact, Fact, Flow};
+use crate::analysis::{Contact, Fact, Flow, Trick};
 use crate::text::{Hole, Piece, Text};
 
 /// What was put into archives, as an attribute that no program has.
@@ -127,6 +127,71 @@ impl Walk<'_, '_> {
                 let mut row = Value::list(vec![Held::default(), Rc::clone(&name), Held::default()]);
                 row.fields = Some(Rc::new(vec![("name".into(), name)]));
                 Some(Value::list(vec![Rc::new(row)]))
+            }
+            // What was imported by its name and lies there as it did is no more than it was.
+            "importlib.reload" => {
+                let module = first?;
+                let last = |name: &Rc<str>| name.rsplit('.').next().unwrap_or(name).to_owned();
+                let again = |name: &Rc<str>| {
+                    let file = last(name);
+                    !self.is_from_a_module(name)
+                        || self.has_written(&format!("{file}.py"))
+                        || self.has_written(&format!("{file}/__init__.py"))
+                };
+                if module.names.is_empty() || module.names.iter().any(again) {
+                    self.trick(Trick::ByBuiltName, given.span);
+                }
+                None
+            }
+            // One after the other, as they are found there: neither written out nor asked for by somebody.
+            "@aws-sdk/client-s3.DeleteObjectCommand" | "@aws-sdk/lib-dynamodb.DeleteCommand" => {
+                let key = first?.field("Key")?;
+                let told = |flow: &Flow| matches!(flow, Flow::Input);
+                if key.texts.is_empty() && key.fields.is_none() && !key.flows.iter().any(told) {
+                    self.destroys("objects", given);
+                }
+                None
+            }
+            // Objects, where they are asked for: whoever made the file says what is run.
+            "numpy.load" => {
+                let asked = given.slot(&Slot::At(2, Some("allow_pickle")));
+                let own = self.is_kept_by_the_project(first?) || self.comes_from_the_project(first?);
+                if asked.is_some_and(|(asked, _)| asked.truth != Some(false)) && !own {
+                    self.trick(Trick::Deserialises, given.span);
+                    if first?.flows.iter().any(|flow| matches!(flow, Flow::Network | Flow::Decoded)) {
+                        self.tell(given.span, Fact::Executes { from: vec![Flow::Network] });
+                    }
+                }
+                None
+            }
+            // Whatever lies below, by the pattern that is asked for.
+            "pathlib.Path().rglob" => {
+                let pattern = first.and_then(|first| first.as_known()).map(str::to_owned);
+                let mut item = Value::named("pathlib.Path()");
+                for path in given.receiver.as_ref()?.texts.iter() {
+                    let mut path = path.clone();
+                    path.push(Piece::Known("/".to_owned()));
+                    path.push(Piece::Pattern("**".to_owned()));
+                    path.push(Piece::Known("/".to_owned()));
+                    path.push(match &pattern {
+                        Some(name) if !name.contains(['*', '?', '[']) => Piece::Known(name.clone()),
+                        Some(pattern) => Piece::Pattern(pattern.clone()),
+                        None => Piece::Hole(Hole::Value),
+                    });
+                    item.texts.push(path);
+                }
+                Some(Value::list(vec![Rc::new(item)]))
+            }
+            "pathlib.Path().iterdir" => {
+                let outside = |path: &&Text| path.known_start().starts_with('/');
+                let mut item = Value::named("pathlib.Path()");
+                for path in given.receiver.as_ref()?.texts.iter().filter(outside) {
+                    let mut path = path.clone();
+                    path.push(Piece::Known("/".to_owned()));
+                    path.push(Piece::Pattern("*".to_owned()));
+                    item.texts.push(path);
+                }
+                (!item.texts.is_empty()).then(|| Value::list(vec![Rc::new(item)]))
             }
             "jinja2.Template" | "jinja2.Environment().from_string" | "string.Template" | "mako.template.Template" => {
                 Some(Value { texts: first?.texts.clone(), ..Value::default() })
@@ -267,6 +332,8 @@ impl Walk<'_, '_> {
     pub(super) fn answers(&mut self, shown: &Value, given: &Given) {
         // What is asked for may be any file of the folder.
         let folder = |path: &str| match path.find('…') {
+            // Behind the root it may be any of the machine.
+            Some(1) if path.starts_with('/') => Some("/".to_owned()),
             Some(at) => path.get(..at).map(|before| before.trim_end_matches('/').to_owned()),
             None => Some(path.to_owned()),
         };
@@ -373,104 +440,5 @@ impl Walk<'_, '_> {
         let one = Rc::new(one);
         let name = || Rc::new(Value::text(Text::hole(Hole::Value)));
         Value::list(vec![if named { Rc::new(Value::list(vec![name(), one])) } else { one }])
-    }
-
-    /// A library of git's commands: the command that it gives.
-    fn by_git(&mut self, name: &str, given: &Given) -> Option<Value> {
-        let last = name.rsplit('.').next()?;
-        let word = |text: &str| Rc::new(Value::known(text));
-        let mut result = None;
-        let mut words: Vec<Held> = Vec::new();
-        if name.starts_with("git.Repo") || name.starts_with("git.cmd.Git()") || name.starts_with("git.Git()") {
-            let told = given.receiver.as_ref().filter(|receiver| receiver.as_known().is_some()).cloned();
-            match last {
-                "create_remote" | "add_remote" => {
-                    words.extend([word("remote"), word("add")]);
-                    words.extend(given.args.iter().cloned());
-                    words.extend(
-                        given.named.iter().filter(|(key, _, _)| key == "url").map(|(_, held, _)| Rc::clone(held)),
-                    );
-                    result = given.args.first().map(|name| Value { texts: name.texts.clone(), ..Value::default() });
-                }
-                "remote" if !name.contains(".git.") => {
-                    return given.args.first().map(|name| Value { texts: name.texts.clone(), ..Value::default() });
-                }
-                "set_url" => {
-                    words.extend([word("remote"), word("set-url"), told.unwrap_or_else(|| word("origin"))]);
-                    words.extend(given.args.iter().cloned());
-                }
-                "push" if name.contains("remote") => {
-                    words.extend([word("push"), told.unwrap_or_else(|| word("origin"))]);
-                    words.extend(given.all().filter(|arg| !arg.texts.is_empty()).cloned());
-                }
-                "clone_from" | "clone" if !name.contains(".git.") => {
-                    words.push(word("clone"));
-                    words.extend(given.args.iter().cloned());
-                }
-                verb if name.contains(".git.") || !name.starts_with("git.Repo") => {
-                    words.push(word(&verb.replace('_', "-")));
-                    flat(&given.args, &mut words);
-                }
-                _ => return None,
-            }
-            options(given, &mut words);
-        } else if name.starts_with("simple-git()") {
-            match last {
-                "addRemote" => words.extend([word("remote"), word("add")]),
-                "addConfig" => words.push(word("config")),
-                "mirror" => words.extend([word("clone"), word("--mirror")]),
-                "raw" => {}
-                "push" | "pull" | "fetch" | "clone" | "add" | "rm" | "reset" | "clean" | "remote" | "checkout"
-                | "rebase" | "submoduleAdd" => words.push(word(last)),
-                _ => return None,
-            }
-            flat(&given.args, &mut words);
-        } else if let Some(verb) = name.strip_prefix("isomorphic-git.") {
-            let field = |key: &str| given.args.iter().find_map(|arg| arg.field(key));
-            match verb {
-                "addRemote" => words.extend([word("remote"), word("add")]),
-                "push" | "clone" | "fetch" => words.push(word(verb)),
-                _ => return None,
-            }
-            words.extend([field("remote").filter(|_| verb != "clone"), field("url")].into_iter().flatten());
-            if verb == "push" && field("url").is_some() {
-                words.retain(|word| word.as_known() != Some("origin"));
-            }
-        } else if matches!(name, "dulwich.porcelain.push" | "dulwich.porcelain.clone") {
-            words.push(word(last));
-            words.extend(given.args.iter().skip(usize::from(last == "push")).cloned());
-        } else {
-            return None;
-        }
-        let place = Place { span: given.span, literal: None };
-        self.program(Some((word("git"), place)), Some(words), &Given { span: given.span, ..Given::default() });
-        result
-    }
-}
-
-/// Words, also out of lists and out of objects whose keys are options.
-fn flat(args: &[Held], words: &mut Vec<Held>) {
-    for arg in args.iter().take(ITEMS) {
-        match (&arg.items, &arg.fields) {
-            (Some(items), _) => words.extend(items.iter().cloned()),
-            (None, Some(fields)) => words.extend(fields.iter().map(|(key, _)| Rc::new(Value::known(&**key)))),
-            (None, None) if arg.functions.is_empty() => words.push(Rc::clone(arg)),
-            (None, None) => {}
-        }
-    }
-}
-
-/// `force=True` is `--force`, `A=True` is `-A`, `depth=1` is `--depth=…`.
-fn options(given: &Given, words: &mut Vec<Held>) {
-    for (key, held, _) in &given.named {
-        let dashes = if key.len() == 1 { "-" } else { "--" };
-        let option = format!("{dashes}{}", key.replace('_', "-"));
-        match (held.truth, held.as_known()) {
-            (Some(true), _) => words.push(Rc::new(Value::known(option))),
-            (None, Some(known)) if !matches!(key.as_str(), "url" | "refspec") => {
-                words.push(Rc::new(Value::known(format!("{option}={known}"))));
-            }
-            _ => {}
-        }
     }
 }

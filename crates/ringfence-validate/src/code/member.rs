@@ -206,6 +206,17 @@ impl Walk<'_, '_> {
         if found.names.is_empty() && (!value.texts.is_empty() || value.items.is_some()) {
             found.add_name(METHOD);
         }
+        // What an object has not, its class makes: by the name that is asked for.
+        if let Some(read) = value.field("__getattr__").filter(|read| !read.functions.is_empty())
+            && value.field(attribute).is_none()
+            && !attribute.starts_with("__")
+        {
+            let place = super::call::Place { span, literal: None };
+            let given =
+                Given { args: vec![Rc::new(Value::known(attribute))], places: vec![place], span, ..Given::default() };
+            let gives = self.called(&Rc::new(Value { fields: None, ..Value::clone(&read) }), None, &given);
+            found.add(&gives);
+        }
         found.flows.add_sources(&value.flows);
         if is_called_by(attribute) {
             found.flows.add_own(value.flows.own());

@@ -18,6 +18,7 @@ mod evaluate;
 mod few;
 mod flows;
 mod fold;
+mod gits;
 mod handed;
 mod heap;
 mod left;

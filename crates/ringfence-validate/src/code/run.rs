@@ -401,7 +401,7 @@ impl Walk<'_, '_> {
     }
 
     /// Whether something here may have written a file of that name: this program, one that it starts, or the text around it.
-    fn has_written(&self, path: &str) -> bool {
+    pub(super) fn has_written(&self, path: &str) -> bool {
         fn name(path: &str) -> &str {
             path.rsplit('/').next().unwrap_or(path)
         }

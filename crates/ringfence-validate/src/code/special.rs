@@ -307,13 +307,14 @@ impl Walk<'_, '_> {
             "Object.entries" => fold::method(first?, "items", &[]),
             "Object.keys" => fold::method(first?, "keys", &[]),
             "os.walk" | "os.fwalk" => {
-                let anything = || {
+                // Whatever lies in whatever folder below it.
+                let anything = |pattern: &str| {
                     let mut text = Text::default();
-                    text.push(Piece::Pattern("*".to_owned()));
+                    text.push(Piece::Pattern(pattern.to_owned()));
                     Rc::new(Value::list(vec![Rc::new(Value::text(text))]))
                 };
                 let folder = Rc::new(Value { texts: first?.texts.clone(), ..Value::default() });
-                let row = Value::list(vec![folder, anything(), anything()]);
+                let row = Value::list(vec![folder, anything("*"), anything("**")]);
                 Some(Value::list(vec![Rc::new(row)]))
             }
             "os.listdir" | "fs.readdirSync" | "fs.promises.readdir" => {

@@ -67,6 +67,9 @@ impl Walk<'_, '_> {
             let is_home = |class: &PathClass| matches!(class, PathClass::Home | PathClass::WholeHome | PathClass::Root);
             let sweeps = sweeps && classify(&path, self.reading.surroundings).iter().any(is_home);
             let removal = if sweeps { Removal::Tree } else { removal };
+            for path in self.reading.scope.through_links(&path) {
+                self.tell(span, Fact::Removes { path, removal });
+            }
             self.tell(span, Fact::Removes { path, removal });
         }
     }
@@ -101,6 +104,7 @@ impl Walk<'_, '_> {
         for (span, path) in self.each(argument, given) {
             if writes {
                 self.overwrites(&path, span);
+                self.leaves_scripts(&path, span);
                 self.tell(span, Fact::Writes { path: path.clone() });
             }
             if !writes || (mode.contains('r') && !flags) {
@@ -235,6 +239,9 @@ impl Walk<'_, '_> {
             archives.iter().for_each(|archive| sends.flows.add_all(&archive.flows));
         }
         let mut sends: Vec<Flow> = sends.flows.iter().filter(|flow| matters(flow)).cloned().collect();
+        if contact == Contact::Send {
+            sends = self.with_sources(sends);
+        }
         if contact == Contact::Listen {
             sends.extend(self.served(given));
         }

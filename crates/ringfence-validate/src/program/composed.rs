@@ -249,7 +249,7 @@ fn services(run: &mut Run<'_, '_>, text: &str) {
 }
 
 /// Whether a text goes deeper than it is worth to be read: each level of it is one of ours.
-fn is_deep(text: &str) -> bool {
+pub(super) fn is_deep(text: &str) -> bool {
     let (mut open, mut deepest) = (0_usize, 0_usize);
     for letter in text.chars() {
         match letter {

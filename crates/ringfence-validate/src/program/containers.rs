@@ -313,6 +313,7 @@ fn engine(run: &mut Run<'_, '_>, _name: &str) {
 /// `kubectl apply -f -` and its kin carry out what they are given: from the network, that is code from there.
 pub(super) fn obey_input(run: &mut Run<'_, '_>, name: &str) {
     super::composed::orders(run, name);
+    super::plays::orders(run, name);
     super::unread::sources(run, name);
     let obeys = matches!(
         name,

@@ -113,6 +113,10 @@ fn ln(run: &mut Run<'_, '_>, _name: &str) {
             here
         });
         let path = run.reading.scope.resolve(&place.text);
+        if place.known().is_some() && source.known().is_some_and(|source| source.starts_with(['/', '~', '.'])) {
+            let (name, to) = (run.reading.scope.key(&path.to_string()), to.to_string());
+            run.reading.scope.notes.note_link(name, to);
+        }
         run.fact(place.span, Fact::Changes { path, change: Change::Link { to } });
         // What is read through the link is what it points at.
         if let Some(name) = place.known() {

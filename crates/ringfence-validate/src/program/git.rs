@@ -4,7 +4,6 @@ use super::options::Style;
 use super::{Handler, Run};
 use crate::analysis::{Contact, Fact, Flow, Removal};
 use crate::path::{PathClass, classify};
-use crate::shell::Unpacked;
 use crate::stream::{Argument, Stream};
 use crate::text::Text;
 
@@ -289,10 +288,11 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
                     run.writes(folder, Stream::from(vec![Flow::Network]));
                 }
                 if known == "clone" {
-                    note_clone(run, &words.operands);
+                    super::brought::note_clone(run, &words.operands);
                 }
             } else if known == "remote" || known == "submodule" {
                 match words.operands.first().and_then(Argument::known) {
+                    Some("add") if known == "submodule" => super::brought::note_submodule(run, &words.operands),
                     Some("add" | "set-url") => {
                         if let [_, name, url, ..] = words.operands.as_slice()
                             && let Some(name) = name.known()
@@ -370,6 +370,25 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
             run.start(rest.iter().skip_while(|word| word.known() != Some("run")).skip(1).cloned().collect());
         }
         "difftool" | "mergetool" => {}
+        "subtree" => {
+            let folder = words.value(&["--prefix", "-P"]).cloned();
+            let url = words.operands.iter().find(|word| word.text.known_start().contains("://")).cloned();
+            super::brought::note_clone(run, &url.into_iter().chain(folder).collect::<Vec<_>>());
+        }
+        // The whole history, or all that it holds now, in one file.
+        "bundle" if words.operands.first().and_then(Argument::known) == Some("create") => {
+            let all = super::brought::whole(run);
+            if let Some(file) = words.operands.get(1).cloned() {
+                run.writes(&file, all);
+            }
+        }
+        "archive" if words.operands.len() < 2 && words.value(&["--remote"]).is_none() => {
+            let all = super::brought::whole(run);
+            for file in words.values(&["--output", "-o"]).cloned().collect::<Vec<_>>() {
+                run.writes(&file, all.clone());
+            }
+            run.output = all;
+        }
         "show" | "cat-file" | "diff" | "log" | "blame" | "grep" | "archive" => {
             if let Some(file) = words.value(&["--output"]).cloned() {
                 run.writes(&file, Stream::from(vec![Flow::Unknown]));
@@ -453,46 +472,4 @@ fn stage(run: &mut Run<'_, '_>, words: &super::Words) {
     let mut staged = Stream::from(std::mem::take(&mut run.reading.scope.notes.staged));
     staged.add_all(found.flows.iter().filter(|flow| is_secret(flow)));
     run.reading.scope.notes.staged = staged.flows;
-}
-
-/// Hosts of code that others look at too: what is cloned from there and built is a developer's day.
-const FORGES: &[&str] = &[
-    "github.com",
-    "gitlab.com",
-    "bitbucket.org",
-    "codeberg.org",
-    "sr.ht",
-    "kernel.org",
-    "gnu.org",
-    "googlesource.com",
-    "freedesktop.org",
-    "gnome.org",
-    "debian.org",
-    "apache.org",
-    "localhost",
-    "127.0.0.1",
-];
-
-/// What is cloned from an address that nobody knows is like a download once something of it is executed.
-fn note_clone(run: &mut Run<'_, '_>, operands: &[Argument]) {
-    let Some(url) = operands.first().and_then(Argument::known) else { return };
-    let rest = url.split_once("://").map(|(_, rest)| rest);
-    let Some(host) = rest.and_then(|rest| rest.split('/').next()).map(|host| host.rsplit('@').next().unwrap_or(host))
-    else {
-        return;
-    };
-    let host = host.split(':').next().unwrap_or(host);
-    let knows = |forge: &&str| host == *forge || host.strip_suffix(*forge).is_some_and(|start| start.ends_with('.'));
-    if FORGES.iter().any(knows) {
-        return;
-    }
-    let name = url.trim_end_matches('/').rsplit('/').next().unwrap_or(url);
-    let folder = match operands.get(1) {
-        Some(folder) => folder.known(),
-        None => Some(name.strip_suffix(".git").unwrap_or(name)),
-    };
-    if let Some(folder) = folder {
-        let folder = run.reading.scope.key(folder);
-        run.reading.scope.notes.note_unpacked(Unpacked { folder, stem: None, flows: vec![Flow::Network] });
-    }
 }

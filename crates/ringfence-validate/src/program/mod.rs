@@ -25,6 +25,7 @@ mod lookups;
 mod manifest;
 mod network;
 mod options;
+mod plays;
 mod printf;
 mod read_only;
 mod reads;
@@ -36,6 +37,7 @@ mod unpack;
 mod unread;
 mod wrappers;
 
+pub(crate) use brought::is_of_the_sources;
 pub(crate) use env_file::unshown;
 pub(crate) use environment::{note_processes, poisons, sets_environment};
 pub use read_only::is_read_only;
@@ -121,6 +123,10 @@ pub(crate) fn read_file(reading: &mut Reading<'_>, argument: &Argument, facts: &
         facts.push(Act { span: argument.span, fact: Fact::ReadsEnvironment { name: None } });
     }
     stream.add_all(&telling(&argument.flows));
+    if known.is_none() && argument.text.pieces().len() < 8 {
+        let written = reading.scope.file(&argument.text.to_string()).map(|written| written.flows.clone());
+        stream.add_all(&written.unwrap_or_default());
+    }
     facts.push(Act { span: argument.span, fact: Fact::Reads { path } });
     stream
 }
@@ -319,7 +325,7 @@ impl Run<'_, '_> {
         read_file(self.reading, argument, &mut self.facts)
     }
 
-    fn writes(&mut self, argument: &Argument, contents: Stream) {
+    fn writes(&mut self, argument: &Argument, mut contents: Stream) {
         if matches!(argument.known(), Some("/dev/null" | "/dev/stdout" | "/dev/stderr" | "-" | "/dev/tty")) {
             return;
         }
@@ -327,11 +333,20 @@ impl Run<'_, '_> {
         self.fact(argument.span, Fact::Writes { path });
         if let Some(path) = argument.known() {
             self.reading.scope.keep(path, contents);
+        } else if argument.text.pieces().len() < 8 && !contents.flows.is_empty() {
+            // Of a name that is not all known, what goes into it is kept beside what may be there.
+            let path = argument.text.to_string();
+            let before = self.reading.scope.file(&path).cloned().unwrap_or_default();
+            contents.add_all(&before.flows);
+            self.reading.scope.keep(&path, Stream::from(contents.flows));
         }
     }
 
     fn removes(&mut self, argument: &Argument, removal: Removal) {
         let path = self.reading.scope.resolve(&argument.text);
+        for path in self.reading.scope.through_links(&path) {
+            self.fact(argument.span, Fact::Removes { path, removal });
+        }
         self.fact(argument.span, Fact::Removes { path, removal });
     }
 

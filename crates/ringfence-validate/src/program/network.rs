@@ -243,23 +243,35 @@ fn copies(run: &mut Run<'_, '_>, words: &Words) {
         } else {
             let read = run.reads(source);
             contents.add_all(&read.flows);
-        }
-    }
-    if let Some(target) = target {
-        if remote(target) {
-            let sends = contents.telling();
-            run.contacts(target.text.clone(), target.span, Contact::Send, sends);
-        } else {
-            // The target may be a folder: the file in it has its own name.
-            if let Some(folder) = target.known() {
-                for name in sources.iter().filter_map(|source| source.known()?.rsplit(['/', ':']).next()) {
-                    let path = format!("{}/{name}", folder.trim_end_matches('/'));
-                    run.reading.scope.keep(&path, contents.clone());
-                }
+            let deep = |option: &str| !option.starts_with("--") && option.contains(['r', 'a', 'R']);
+            let is_tree = words
+                .options
+                .iter()
+                .any(|(option, _)| deep(option) || matches!(option.as_str(), "--recursive" | "--archive"));
+            let goes_out = target.is_some_and(remote);
+            if goes_out && is_tree && source.known().is_some_and(super::brought::is_of_the_sources) {
+                let all = super::brought::whole(run);
+                contents.add_all(&all.flows);
             }
-            run.writes(target, contents);
         }
     }
+    if let Some(target) = target.filter(|target| !remote(target)) {
+        target_here(run, sources, target, contents);
+    } else if let Some(target) = target {
+        let sends = contents.telling();
+        run.contacts(target.text.clone(), target.span, Contact::Send, sends);
+    }
+}
+
+fn target_here(run: &mut Run<'_, '_>, sources: &[Argument], target: &Argument, contents: Stream) {
+    // The target may be a folder: the file in it has its own name.
+    if let Some(folder) = target.known() {
+        for name in sources.iter().filter_map(|source| source.known()?.rsplit(['/', ':']).next()) {
+            let path = format!("{}/{name}", folder.trim_end_matches('/'));
+            run.reading.scope.keep(&path, contents.clone());
+        }
+    }
+    run.writes(target, contents);
 }
 
 fn scp(run: &mut Run<'_, '_>, name: &str) {

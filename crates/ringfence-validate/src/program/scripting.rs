@@ -61,7 +61,9 @@ fn macros(run: &mut Run<'_, '_>, name: &str) {
 
 /// The recipes of a makefile, and what its functions start.
 pub(super) fn recipes(run: &mut Run<'_, '_>, text: &str, place: &Argument) {
+    let mut rule = Rule::default();
     for line in text.lines() {
+        rule.follow(line);
         let recipe = match line.strip_prefix('\t') {
             Some(recipe) => Some(recipe),
             // Behind a rule's semicolon, or what `!=` takes the output of.
@@ -71,10 +73,126 @@ pub(super) fn recipes(run: &mut Run<'_, '_>, text: &str, place: &Argument) {
                 .or_else(|| line.split_once(':').and_then(|(_, rest)| rest.split_once(';')).map(|(_, recipe)| recipe)),
         };
         for code in calls_of_make(line).into_iter().chain(recipe) {
-            let code = code.trim_start_matches(['@', '-', '+', ' ']).replace("$$", "$");
+            let code = rule.filled(code.trim_start_matches(['@', '-', '+', ' ']));
             run.shell(&Argument::new(Text::known(code), place.span));
         }
     }
+}
+
+/// Letters of a recipe, once its variables stand there.
+const FILLED: usize = 64 * 1024;
+
+/// The rule that the recipes belong to, and what the file has set so far.
+#[derive(Default)]
+struct Rule {
+    target: Option<String>,
+    first: Option<String>,
+    set: std::collections::BTreeMap<String, String>,
+}
+
+impl Rule {
+    fn follow(&mut self, line: &str) {
+        if line.starts_with(['\t', '#', ' ']) {
+            return;
+        }
+        let named =
+            line.split_once('=').filter(|(name, _)| !name.trim_end_matches([':', '?', '+']).contains([':', '$']));
+        if let Some((name, value)) = named {
+            let added = name.ends_with('+');
+            let name = name.trim_end_matches([':', '?', '+', ' ']).trim().to_owned();
+            // Of what is set twice, or added to, nobody knows which holds.
+            let value = if added || self.set.contains_key(&name) { "$(".to_owned() } else { value.trim().to_owned() };
+            self.set.insert(name, value);
+        } else if let Some((targets, needs)) = line.split_once(':') {
+            let one = |words: &str| {
+                let mut words = words.split_whitespace();
+                words.next().filter(|word| words.next().is_none() && !word.contains(['$', '%', '*'])).map(str::to_owned)
+            };
+            self.target = one(targets);
+            self.first = one(needs.split(['|', ';']).next().unwrap_or(needs));
+        }
+    }
+
+    /// A recipe as a shell is given it. What make computes is a variable of which nothing is known.
+    fn filled(&self, code: &str) -> String {
+        let mut filled = String::new();
+        let mut rest = code;
+        while let Some((before, after)) = rest.split_once('$') {
+            filled.push_str(before);
+            let mut letters = after.chars();
+            rest = match letters.next() {
+                Some('$') => {
+                    filled.push('$');
+                    letters.as_str()
+                }
+                Some('@') => {
+                    filled.push_str(self.target.as_deref().unwrap_or("${make_target}"));
+                    letters.as_str()
+                }
+                Some('<' | '^') => {
+                    filled.push_str(self.first.as_deref().unwrap_or("${make_source}"));
+                    letters.as_str()
+                }
+                Some('?' | '*' | '+' | '%' | '|') => {
+                    filled.push_str("${make_value}");
+                    letters.as_str()
+                }
+                Some(open @ ('(' | '{')) => {
+                    let (inside, behind) = enclosed(letters.as_str(), open);
+                    filled.push_str(&self.meant(inside));
+                    behind
+                }
+                _ => {
+                    filled.push('$');
+                    after
+                }
+            };
+            if filled.len() > FILLED {
+                return "${make_value}".to_owned();
+            }
+        }
+        filled + rest
+    }
+
+    fn meant(&self, inside: &str) -> String {
+        if let Some(code) = inside.strip_prefix("shell ") {
+            return format!("$({code})");
+        }
+        match self.set.get(inside) {
+            Some(value) if !value.contains('$') => value.clone(),
+            Some(_) => "${make_value}".to_owned(),
+            None => match inside {
+                "CC" => "cc".to_owned(),
+                "CXX" => "c++".to_owned(),
+                "RM" => "rm -f".to_owned(),
+                "MAKE" => "make".to_owned(),
+                "AR" => "ar".to_owned(),
+                name if !name.is_empty()
+                    && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_') =>
+                {
+                    format!("${{{name}}}")
+                }
+                _ => "${make_value}".to_owned(),
+            },
+        }
+    }
+}
+
+/// What stands before the sign that closes, and what behind it.
+fn enclosed(text: &str, open: char) -> (&str, &str) {
+    let close = if open == '(' { ')' } else { '}' };
+    let mut deep = 1_usize;
+    for (at, letter) in text.char_indices() {
+        if letter == open {
+            deep += 1;
+        } else if letter == close {
+            deep -= 1;
+            if deep == 0 {
+                return (text.get(..at).unwrap_or_default(), text.get(at + 1..).unwrap_or_default());
+            }
+        }
+    }
+    (text, "")
 }
 
 fn calls_of_make(line: &str) -> Vec<&str> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Scope;
 use crate::analysis::Flow;
-use crate::text::Text;
+use crate::text::{Piece, Text};
 
 /// Folders that are remembered, at most.
 const MOST: usize = 64;
@@ -17,6 +17,8 @@ pub(crate) struct Notes {
     /// Secrets that the next commit and push of a repository take along.
     pub(crate) staged: Vec<Flow>,
     unpacked: Vec<Unpacked>,
+    /// Second names that the text gave to folders, from the root, and what they stand for.
+    links: Vec<(String, String)>,
     /// Files and folders with made-up names, so far.
     made: usize,
 }
@@ -44,12 +46,46 @@ impl Unpacked {
     }
 }
 
+impl Scope {
+    /// What a path stands for that leads through a second name which the text gave to a folder.
+    pub(crate) fn through_links(&self, path: &Text) -> Vec<Text> {
+        if self.notes.links.is_empty() {
+            return Vec::new();
+        }
+        let meant = |path: String| {
+            let start = path.trim_end_matches('*');
+            let mut text = Text::known(start);
+            if start.len() < path.len() {
+                text.push(Piece::Pattern("*".to_owned()));
+            }
+            text
+        };
+        self.notes.through_links(&self.key(&path.to_string())).into_iter().map(meant).collect()
+    }
+}
+
 impl Notes {
     /// Remembers that something from elsewhere was unpacked.
     pub(crate) fn note_unpacked(&mut self, unpacked: Unpacked) {
         if self.unpacked.len() < MOST && !self.unpacked.contains(&unpacked) {
             self.unpacked.push(unpacked);
         }
+    }
+
+    /// Remembers a second name of something.
+    pub(crate) fn note_link(&mut self, name: String, to: String) {
+        if self.links.len() < MOST {
+            self.links.push((name, to));
+        }
+    }
+
+    /// The paths that one below a second name stands for.
+    fn through_links(&self, path: &str) -> Vec<String> {
+        let behind = |(name, to): &(String, String)| {
+            let rest = path.strip_prefix(name.trim_end_matches('/'))?.strip_prefix('/')?;
+            Some(format!("{}/{rest}", to.trim_end_matches('/')))
+        };
+        self.links.iter().filter_map(behind).collect()
     }
 
     /// One more name is made up: its number.
