@@ -145,7 +145,7 @@ fn paths_start_where_the_program_is() {
 fn what_a_search_finds_is_below_where_it_starts() {
     check(
         "import os\nfor root, dirs, files in os.walk('/'):\n    for name in files:\n        os.remove(os.path.join(root, name))",
-        &["removes One /*"],
+        &["removes Tree /**"],
     );
     check("import os, shutil\nfor name in os.listdir('/'):\n    shutil.rmtree('/' + name)", &["removes Tree /*"]);
     check(
@@ -154,7 +154,7 @@ fn what_a_search_finds_is_below_where_it_starts() {
     );
     check(
         "import os\nfor root, _, files in os.walk(os.path.expanduser('~')):\n    for name in files:\n        open(os.path.join(root, name), 'wb')",
-        &["removes Shred ~/*"],
+        &["removes Shred ~/**"],
     );
     check("import os\nfor p in os.listdir('/proc'):\n    os.kill(int(p), 9)", &["system Kill -1"]);
     let lines = facts(
