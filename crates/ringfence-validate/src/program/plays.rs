@@ -137,11 +137,7 @@ fn task(run: &mut Run<'_, '_>, module: &str, told: &Value) {
         "cron" | "at" => line(&["crontab", "-"]),
         "authorized_key" => line(&["cp", "key", "~/.ssh/authorized_keys"]),
         "iptables" | "nftables" => line(&["iptables", "-F"]),
-        "ufw" | "firewalld" => {
-            if is("state", "disabled") || is("state", "reset") {
-                line(&["ufw", "disable"]);
-            }
-        }
+        "ufw" | "firewalld" if is("state", "disabled") || is("state", "reset") => line(&["ufw", "disable"]),
         "selinux" if is("state", "disabled") || is("state", "permissive") => line(&["setenforce", "0"]),
         "reboot" => line(&["reboot"]),
         "filesystem" => line(&["mkfs", &said("dev").unwrap_or_default()]),
