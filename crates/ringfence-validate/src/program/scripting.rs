@@ -1,6 +1,8 @@
 //! Small languages that start programs: macros, rules of `make`, dialogues of `expect`, PowerShell. Not all of them is read: what they
 //! start and which files they name is.
 
+use std::collections::BTreeMap;
+
 use super::options::Style;
 use super::{Handler, Run};
 use crate::analysis::{Contact, Fact, Flow, Removal, SystemAct, Trick};
@@ -59,9 +61,19 @@ fn macros(run: &mut Run<'_, '_>, name: &str) {
     }
 }
 
+/// Whether variables of a makefile may be what the file does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settings {
+    /// Nobody has given any.
+    None,
+    /// On the line, or by the environment before the file.
+    Given,
+}
+
 /// The recipes of a makefile, and what its functions start.
-pub(super) fn recipes(run: &mut Run<'_, '_>, text: &str, place: &Argument) {
-    let mut rule = Rule::default();
+pub(super) fn recipes(run: &mut Run<'_, '_>, text: &str, place: &Argument, settings: Settings) {
+    let set = if settings == Settings::None { set_once(text) } else { BTreeMap::new() };
+    let mut rule = Rule { set, ..Rule::default() };
     for line in text.lines() {
         rule.follow(line);
         let recipe = match line.strip_prefix('\t') {
@@ -82,27 +94,45 @@ pub(super) fn recipes(run: &mut Run<'_, '_>, text: &str, place: &Argument) {
 /// Letters of a recipe, once its variables stand there.
 const FILLED: usize = 64 * 1024;
 
-/// The rule that the recipes belong to, and what the file has set so far.
-#[derive(Default)]
-struct Rule {
-    target: Option<String>,
-    first: Option<String>,
-    set: std::collections::BTreeMap<String, String>,
+/// Words by which a file may set what is not seen here.
+const SET_ELSEWHERE: [&str; 5] = ["include", "define", "eval", "load", "file"];
+
+/// The variables that a makefile sets once, plainly, to a text. Recipes are filled when they are run: what is set again, above or
+/// below, for one target or by another file, is not known.
+fn set_once(text: &str) -> BTreeMap<&str, &str> {
+    let mut found: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+    if SET_ELSEWHERE.iter().any(|word| text.contains(word)) {
+        return BTreeMap::new();
+    }
+    for line in text.lines() {
+        for (at, _) in line.match_indices('=') {
+            let (before, value) = (line.get(..at).unwrap_or_default(), line.get(at + 1..).unwrap_or_default());
+            let left = before.trim_end_matches([':', '?', '+', '!', ' ', '\t']);
+            let name = left.rsplit([' ', '\t', ':']).next().unwrap_or(left);
+            let plain = left == name && !before.ends_with(['?', '+', '!']) && !value.contains(['$', '\\', '#']);
+            let value = Some(value.trim()).filter(|_| plain);
+            found.entry(name).and_modify(|known| *known = None).or_insert(value);
+        }
+    }
+    found.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-impl Rule {
+/// The rule that the recipes belong to, and what the file sets.
+#[derive(Default)]
+struct Rule<'t> {
+    target: Option<String>,
+    first: Option<String>,
+    set: BTreeMap<&'t str, &'t str>,
+}
+
+impl Rule<'_> {
     fn follow(&mut self, line: &str) {
         if line.starts_with(['\t', '#', ' ']) {
             return;
         }
-        let named =
-            line.split_once('=').filter(|(name, _)| !name.trim_end_matches([':', '?', '+']).contains([':', '$']));
-        if let Some((name, value)) = named {
-            let added = name.ends_with('+');
-            let name = name.trim_end_matches([':', '?', '+', ' ']).trim().to_owned();
-            // Of what is set twice, or added to, nobody knows which holds.
-            let value = if added || self.set.contains_key(&name) { "$(".to_owned() } else { value.trim().to_owned() };
-            self.set.insert(name, value);
+        if line.contains('=') {
+            // A variable, perhaps of one target alone.
+            (self.target, self.first) = (None, None);
         } else if let Some((targets, needs)) = line.split_once(':') {
             let one = |words: &str| {
                 let mut words = words.split_whitespace();
@@ -158,22 +188,12 @@ impl Rule {
         if let Some(code) = inside.strip_prefix("shell ") {
             return format!("$({code})");
         }
+        let is_name = |name: &str| name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         match self.set.get(inside) {
-            Some(value) if !value.contains('$') => value.clone(),
-            Some(_) => "${make_value}".to_owned(),
-            None => match inside {
-                "CC" => "cc".to_owned(),
-                "CXX" => "c++".to_owned(),
-                "RM" => "rm -f".to_owned(),
-                "MAKE" => "make".to_owned(),
-                "AR" => "ar".to_owned(),
-                name if !name.is_empty()
-                    && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_') =>
-                {
-                    format!("${{{name}}}")
-                }
-                _ => "${make_value}".to_owned(),
-            },
+            Some(value) => (*value).to_owned(),
+            // Of the environment, unless it is make's own.
+            None if !inside.is_empty() && is_name(inside) => format!("${{{inside}}}"),
+            None => "${make_value}".to_owned(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tools with small languages of their own that can write files and start commands: pagers, make, debuggers.
 
 use super::options::Style;
+use super::scripting::Settings;
 use super::{Handler, Run};
 use crate::analysis::{Fact, Flow, Privilege, SystemAct};
 use crate::language::Language;
@@ -75,11 +76,19 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
         &["-f", "--file", "--makefile", "-C", "--directory", "-I", "-o", "-W", "--eval", "-j", "-l", "-E"],
         Style::Usual,
     );
+    let flags = run.reading.scope.variables.get("MAKEFLAGS").map(crate::shell::Value::first);
+    let is_setting = |word: &Argument| word.known().is_none_or(|known| known.contains('='));
+    let given = flags.is_some()
+        || run.reading.scope.variables.contains_key("MAKEFILES")
+        || words.values(&["-f", "--file", "--makefile"]).count() > 1
+        || words.has(&["-e", "--environment-overrides", "--eval", "-E"])
+        || words.operands.iter().any(is_setting);
+    let settings = if given { Settings::Given } else { Settings::None };
     for code in words.values(&["--eval", "-E"]).cloned().collect::<Vec<_>>() {
         let from = vec![Flow::Literal];
         run.fact(code.span, Fact::Executes { from });
         if let Some(known) = code.known() {
-            super::scripting::recipes(run, known, &code);
+            super::scripting::recipes(run, known, &code, settings);
         }
     }
     let mut files: Vec<Argument> = words.values(&["-f", "--file", "--makefile"]).cloned().collect();
@@ -97,7 +106,7 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
         };
         if let Some(stream) = written {
             if let Some(text) = stream.known() {
-                super::scripting::recipes(run, text, &file);
+                super::scripting::recipes(run, text, &file, settings);
             }
             run.fact(file.span, Fact::Executes { from: stream.flows });
         }
@@ -108,7 +117,6 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
         let value = super::interpreters::cut(&setting, variable.len() + 1);
         make_setting(run, variable.trim_end_matches([':', '?', '+']), &value);
     }
-    let flags = run.reading.scope.variables.get("MAKEFLAGS").map(crate::shell::Value::first);
     if let Some(flags) = flags {
         let span = run.span;
         make_setting(run, "MAKEFLAGS", &Argument::new(flags, span));
@@ -128,7 +136,8 @@ fn make_setting(run: &mut Run<'_, '_>, name: &str, value: &Argument) {
     }
     let Some(known) = value.known() else { return };
     let code = if name == "MAKEFLAGS" { known.split_once("--eval=").map(|(_, code)| code) } else { None };
-    super::scripting::recipes(run, code.unwrap_or(if known.contains("$(shell ") { known } else { "" }), value);
+    let code = code.unwrap_or(if known.contains("$(shell ") { known } else { "" });
+    super::scripting::recipes(run, code, value, Settings::Given);
 }
 
 /// Lines of a tool in which a sign starts a command: `!rm x`.

@@ -280,6 +280,27 @@ fn what_programs_start_by_their_own_languages_is_read() {
         ("printf 'all:\\n\\trm -rf /\\n' | make -f -", "make -f Makefile.dev all"),
         ("make -f <(printf 'all:\\n\\trm -rf /\\n')", "make -C docs html"),
         ("make SHELL='rm -rf /'", "make PREFIX=out install-docs"),
+        // Recipes are filled when they are run: by what is set later, for one target, on the line or before the file.
+        (
+            "printf 'X = ls\\nall:\\n\\t$(X) ~\\nX = rm -rf\\n' | make -f -",
+            "printf 'X = ls\\nall:\\n\\t$(X) src\\n' | make -f -",
+        ),
+        (
+            "printf 'X = ls\\nall: X = rm -rf\\nall:\\n\\t$(X) ~\\n' | make -f -",
+            "printf 'X = src\\nall:\\n\\tls $(X)\\n' | make -f -",
+        ),
+        (
+            "printf 'X = ls\\nall:\\n\\t$(X) ~\\n' | make -f - X='rm -rf'",
+            "printf 'D = build\\nall:\\n\\tmkdir -p $(D)\\n' | make -f -",
+        ),
+        (
+            "printf 'X ?= ls\\nall:\\n\\t$(X) ~\\n' | X='rm -rf' make -f -",
+            "printf 'X = ls\\nall:\\n\\t$(X) src\\n' | DEBUG=1 make -f -",
+        ),
+        (
+            "printf 'X = ls\\ndefine X\\nrm -rf\\nendef\\nall:\\n\\t$(X) ~\\n' | make -f -",
+            "printf 'all: a.txt\\n\\tcp $< out.txt\\n' | make -f -",
+        ),
         ("csh -c 'rm -rf /'", "csh -c 'ls -la'"),
         ("pwsh -c 'Remove-Item -Recurse -Force /'", "pwsh -c 'Remove-Item -Recurse build'"),
         ("pwsh -EncodedCommand SQBFAFgA", "pwsh -File build.ps1"),
