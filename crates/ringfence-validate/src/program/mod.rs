@@ -22,6 +22,7 @@ mod git;
 mod interpreters;
 mod launchers;
 mod lookups;
+mod makefile;
 mod manifest;
 mod network;
 mod options;

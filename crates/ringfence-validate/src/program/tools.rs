@@ -1,7 +1,7 @@
 //! Tools with small languages of their own that can write files and start commands: pagers, make, debuggers.
 
+use super::makefile::Settings;
 use super::options::Style;
-use super::scripting::Settings;
 use super::{Handler, Run};
 use crate::analysis::{Fact, Flow, Privilege, SystemAct};
 use crate::language::Language;
@@ -88,7 +88,7 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
         let from = vec![Flow::Literal];
         run.fact(code.span, Fact::Executes { from });
         if let Some(known) = code.known() {
-            super::scripting::recipes(run, known, &code, settings);
+            super::makefile::recipes(run, known, &code, settings);
         }
     }
     let mut files: Vec<Argument> = words.values(&["-f", "--file", "--makefile"]).cloned().collect();
@@ -106,7 +106,7 @@ fn make(run: &mut Run<'_, '_>, _name: &str) {
         };
         if let Some(stream) = written {
             if let Some(text) = stream.known() {
-                super::scripting::recipes(run, text, &file, settings);
+                super::makefile::recipes(run, text, &file, settings);
             }
             run.fact(file.span, Fact::Executes { from: stream.flows });
         }
@@ -137,7 +137,7 @@ fn make_setting(run: &mut Run<'_, '_>, name: &str, value: &Argument) {
     let Some(known) = value.known() else { return };
     let code = if name == "MAKEFLAGS" { known.split_once("--eval=").map(|(_, code)| code) } else { None };
     let code = code.unwrap_or(if known.contains("$(shell ") { known } else { "" });
-    super::scripting::recipes(run, code, value, Settings::Given);
+    super::makefile::recipes(run, code, value, Settings::Given);
 }
 
 /// Lines of a tool in which a sign starts a command: `!rm x`.
