@@ -29,6 +29,9 @@ const AT_ONCE: usize = 6;
 /// Likewise where each is a container.
 const ENGINE_AT_ONCE: usize = 3;
 
+/// How often a probe that showed nothing is tried again, alone. Some have to get most of a processor to show something.
+const MORE_TRIES: usize = 5;
+
 /// Cases that are judged by a look at the program's process from the host.
 const SEEN_FROM_OUTSIDE: [&str; 7] = [
     "N01-no-new-privs",
@@ -94,9 +97,12 @@ fn check(wall: &Wall, claimed: Option<&[Guarantee]>) {
     let mut wrong = Vec::new();
     let mut held = Vec::new();
     for (case, mut verdict) in cases.iter().zip(verdicts) {
-        // A probe that did not reach its goal without a wall proves nothing, and a busy machine may be why: it is tried once
-        // more and alone. What is broken stays so.
-        if matches!(verdict, Ok(Verdict::Inconclusive(_))) {
+        // A probe that did not reach its goal without a wall proves nothing, and a busy machine may be why: it is tried again
+        // and alone. What is broken stays so.
+        for _ in 0..MORE_TRIES {
+            if !matches!(verdict, Ok(Verdict::Inconclusive(_))) {
+                break;
+            }
             println!("{:<14} {:<20} {:<40} {verdict:?}, once more", wall.to_string(), case.guarantee.name(), case.id);
             verdict = attack(wall, case, &launcher());
         }
@@ -230,9 +236,10 @@ fn every_guarantee_has_a_case_and_every_case_an_id_of_its_own() {
 #[test]
 fn every_probe_reaches_its_canary_without_a_backend() {
     let cases = cases();
-    let reached = for_each(AT_ONCE, &cases, |case| twin(case, &launcher()).unwrap());
+    let reached = for_each(AT_ONCE, &cases, |case| twin(case, &launcher()).unwrap().is_some());
+    let alone = |case: &Case| (0..MORE_TRIES).any(|_| twin(case, &launcher()).unwrap().is_some());
     let missed: Vec<&str> =
-        cases.iter().zip(reached).filter(|(_, how)| how.is_none()).map(|(case, _)| case.id).collect();
+        cases.iter().zip(reached).filter(|(case, reached)| !reached && !alone(case)).map(|(case, _)| case.id).collect();
     assert!(missed.is_empty(), "these prove nothing: {}", missed.join(", "));
 }
 
