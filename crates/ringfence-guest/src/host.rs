@@ -15,7 +15,7 @@ use crate::protocol::{MOST_ORDER, Order, Reader, Report, encode};
 /// How long it may take to end.
 const ENDS: Duration = Duration::from_secs(2);
 /// Read at once of reports.
-const PIECE: usize = 16 * 1024;
+const PIECE: usize = 4 * 1024;
 /// Descriptors that came and no report took yet: those of one message.
 const MOST_WAITING: usize = passing::MOST_DESCRIPTORS;
 

@@ -28,13 +28,15 @@ pub(crate) async fn read_stream(
     mut gone: watch::Receiver<bool>,
 ) -> Captured {
     let mut capture = Capture::new(most);
-    let mut buffer = vec![0u8; CHUNK];
+    // Not written before something comes: each page of it would be a fault.
+    let mut buffer = Vec::with_capacity(CHUNK);
     let (mut waited, mut came_after) = (Duration::ZERO, 0usize);
     loop {
+        buffer.clear();
         let is_gone = *gone.borrow_and_update();
         let read = if is_gone {
             let begin = Instant::now();
-            let read = tokio::time::timeout(QUIET, pipe.read(&mut buffer)).await;
+            let read = tokio::time::timeout(QUIET, pipe.read_buf(&mut buffer)).await;
             waited += begin.elapsed();
             match read {
                 Ok(read) if waited < WAITED_AFTER_THE_END && came_after < MOST_AFTER_THE_END => {
@@ -46,7 +48,7 @@ pub(crate) async fn read_stream(
             }
         } else {
             tokio::select! {
-                read = pipe.read(&mut buffer) => read,
+                read = pipe.read_buf(&mut buffer) => read,
                 // Either it is gone now, or its sender is: both end the waiting.
                 _ = gone.changed() => continue,
             }
