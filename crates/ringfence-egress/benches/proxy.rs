@@ -1,10 +1,13 @@
 //! Measures the proxy beside direct connections, squid and tinyproxy over loopback, in turns: new connections, kept
 //! connections, one bulk tunnel, the latency of one question, and the memory of idle tunnels.
+//!
+//! Each proxy is a process of its own, and so are origin and client: the kernel's calls take longer where several threads share
+//! one table of descriptors, and ours would have shared its with both of them, which no neighbour does.
 //! `cargo bench -p ringfence-egress --bench proxy`; with `-- WORD ...` only figures whose name has one of the words.
 
 #![allow(clippy::print_stdout, reason = "a benchmark reports on stdout")]
 
-use std::io;
+use std::io::{self, BufRead};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -28,12 +31,22 @@ enum Way {
     Forward(SocketAddr, SocketAddr),
 }
 
+/// What a process that this program starts is: our proxy in front of the origin at the port behind the name, or the origin.
+const ROLE: &str = "RINGFENCE_BENCH_ROLE";
+const PROXY: &str = "proxy";
+const ORIGIN: &str = "origin";
+
 fn main() -> io::Result<()> {
-    let origin = listening_thread("origin", |listener| async move { drop(serve_origin(listener).await) })?;
-    let rules = Rules::none().localhost(origin.port());
-    let limits = Limits { connections: 4096, ..Limits::default() };
-    let proxy = Proxy::builder(Identity::new("bench", "bench"), rules).limits(limits).build();
-    let ours = listening_thread("proxy", |listener| async move { drop(proxy.serve(listener).await) })?;
+    match std::env::var(ROLE) {
+        Ok(role) => play(&role),
+        Err(_) => measure_all(),
+    }
+}
+
+fn measure_all() -> io::Result<()> {
+    let origin = Played::begin(ORIGIN)?;
+    let proxy = Played::begin(&format!("{PROXY} {}", origin.at.port()))?;
+    let (origin, ours) = (origin.at, proxy.at);
     let folder = tempfile::tempdir()?;
     let neighbours: Vec<Neighbour> =
         [Neighbour::squid(folder.path(), origin), Neighbour::tinyproxy(folder.path(), origin)]
@@ -53,30 +66,40 @@ fn main() -> io::Result<()> {
     runtime.block_on(async {
         in_turns(&ways, "new_connections", "/s", new_connections).await?;
         let stat_of = |one: &Neighbour| (one.at, format!("/proc/{}/stat", one.process.id()));
-        let stats: Vec<(SocketAddr, String)> =
-            neighbours.iter().map(stat_of).chain([(ours, thread_stat("proxy")?)]).collect();
+        let ours_stat = (ours, format!("/proc/{}/stat", proxy.process.id()));
+        let stats: Vec<(SocketAddr, String)> = neighbours.iter().map(stat_of).chain([ours_stat]).collect();
         let tunnels: Vec<_> = ways.iter().copied().filter(|(_, way)| matches!(way, Way::Tunnel(..))).collect();
-        // What the proxy itself takes: other work on the machine changes it less than how many there are in a second.
+        // What the proxy itself takes: other work on the machine, and how the three share two processors, change it less than how many
+        // there are in a second.
+        let proxy_of = |way| match way {
+            Way::Tunnel(proxy, _) => stats.iter().find(|(at, _)| *at == proxy).map(|(_, stat)| stat.as_str()),
+            Way::Direct(_) | Way::Forward(..) => None,
+        };
         in_turns(&tunnels, "new_connection_cpu", "us", async |way| {
-            let Way::Tunnel(proxy, _) = way else { return Err(io::ErrorKind::Unsupported.into()) };
-            let (_, stat) = stats.iter().find(|(at, _)| *at == proxy).ok_or(io::ErrorKind::NotFound)?;
+            let stat = proxy_of(way).ok_or(io::ErrorKind::NotFound)?;
             let (start, before) = (Instant::now(), ran(stat)?);
             let rate = new_connections(way).await?;
             Ok((ran(stat)? - before) * 1e6 / (rate * start.elapsed().as_secs_f64()))
+        })
+        .await?;
+        in_turns(&tunnels, "bulk_cpu", "ms/GB", async |way| {
+            let stat = proxy_of(way).ok_or(io::ErrorKind::NotFound)?;
+            let (start, before) = (Instant::now(), ran(stat)?);
+            let rate = bulk(way).await?;
+            Ok((ran(stat)? - before) * 1e3 / (rate * start.elapsed().as_secs_f64()))
         })
         .await?;
         in_turns(&ways, "kept_alive", "/s", kept_alive).await?;
         in_turns(&ways, "question", "us", latency).await?;
         let tunnels: Vec<_> = ways.iter().copied().filter(|(_, way)| !matches!(way, Way::Forward(..))).collect();
         in_turns(&tunnels, "bulk", "GB/s", bulk).await?;
-        let before = resident()?;
+        let before = resident(&proxy.process)?;
         let mut idle = Vec::new();
         for _ in 0..IDLE {
             idle.push(connect(Way::Tunnel(ours, origin)).await?);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
-        // The origin and the client are in the same process, and counted with it.
-        println!("egress_idle_tunnel_bytes {} B", resident()?.saturating_sub(before) / IDLE);
+        println!("egress_idle_tunnel_bytes {} B", resident(&proxy.process)?.saturating_sub(before) / IDLE);
         Ok(())
     })
 }
@@ -107,22 +130,56 @@ where
     Ok(())
 }
 
-/// Somebody at a port of loopback, on a thread and a runtime of its own, as the proxy has it in a supervisor.
-fn listening_thread<F>(name: &str, serve: impl FnOnce(TcpListener) -> F + Send + 'static) -> io::Result<SocketAddr>
-where
-    F: Future<Output = ()> + Send + 'static,
-{
+/// Plays a role until whoever began it is gone: says at which port of loopback, and serves there. As in a supervisor, that is done on
+/// a thread and a runtime of its own.
+fn play(role: &str) -> io::Result<()> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    let at = listener.local_addr()?;
+    println!("{}", listener.local_addr()?.port());
     listener.set_nonblocking(true)?;
-    // The name is for those who look with a profiler.
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    thread.spawn(move || -> io::Result<()> {
+    let port = role.strip_prefix(PROXY).and_then(|port| port.trim().parse().ok());
+    let serving = move || -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // In a task, as in a supervisor: waking the thread's first future costs a system call.
-        runtime.block_on(async { Ok(tokio::spawn(serve(TcpListener::from_std(listener)?)).await?) })
-    })?;
-    Ok(at)
+        runtime.block_on(async {
+            let listener = TcpListener::from_std(listener)?;
+            // In a task, as in a supervisor: waking the thread's first future costs a system call.
+            match port {
+                None => drop(tokio::spawn(serve_origin(listener)).await?),
+                Some(port) => {
+                    let rules = Rules::none().localhost(port);
+                    let limits = Limits { connections: 4096, ..Limits::default() };
+                    let proxy = Proxy::builder(Identity::new("bench", "bench"), rules).limits(limits).build();
+                    drop(tokio::spawn(async move { proxy.serve(listener).await }).await?);
+                }
+            }
+            Ok(())
+        })
+    };
+    std::thread::spawn(serving);
+    // The end of it is the end of whoever began us.
+    io::copy(&mut io::stdin(), &mut io::sink()).map(drop)
+}
+
+/// This program in another process and role, for as long as this lives.
+struct Played {
+    at: SocketAddr,
+    process: Child,
+}
+
+impl Played {
+    fn begin(role: &str) -> io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut process = command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        io::BufReader::new(process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?).read_line(&mut line)?;
+        let port: u16 = line.trim().parse().map_err(io::Error::other)?;
+        Ok(Self { at: (std::net::Ipv4Addr::LOCALHOST, port).into(), process })
+    }
+}
+
+impl Drop for Played {
+    fn drop(&mut self) {
+        self.process.kill().and_then(|()| self.process.wait()).ok();
+    }
 }
 
 /// Another proxy, for as long as this lives.
@@ -325,26 +382,15 @@ async fn bulk(way: Way) -> io::Result<f64> {
     }
 }
 
-/// Where the kernel tells of the thread of ours with this name.
-fn thread_stat(name: &str) -> io::Result<String> {
-    for thread in std::fs::read_dir("/proc/self/task")? {
-        let folder = thread?.path();
-        if std::fs::read_to_string(folder.join("comm"))?.trim() == name {
-            return Ok(folder.join("stat").display().to_string());
-        }
-    }
-    Err(io::ErrorKind::NotFound.into())
-}
-
-/// Seconds that a process or thread has run, in hundredths.
+/// Seconds that a process has run, in hundredths.
 fn ran(stat: &str) -> io::Result<f64> {
     let text = std::fs::read_to_string(stat)?;
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
     Ok(fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0)
 }
 
-fn resident() -> io::Result<usize> {
-    let text = std::fs::read_to_string("/proc/self/statm")?;
+fn resident(process: &Child) -> io::Result<usize> {
+    let text = std::fs::read_to_string(format!("/proc/{}/statm", process.id()))?;
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
     pages.map(|pages| pages * 4096).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
