@@ -51,7 +51,11 @@ fn contained() -> Contained {
             Writable { at: "/tmp".into(), bytes: 16 << 20, on: Ground::Memory },
             Writable { at: "/dev/shm".into(), bytes: 8 << 20, on: Ground::Memory },
         ],
-        rlimits: vec![Rlimit { kind: RlimitKind::Core, most: 1 }, Rlimit { kind: RlimitKind::OpenFiles, most: 256 }],
+        rlimits: vec![
+            Rlimit { kind: RlimitKind::Core, most: 1 },
+            Rlimit { kind: RlimitKind::OpenFiles, most: 256 },
+            Rlimit { kind: RlimitKind::FileSize, most: 64 << 20 },
+        ],
         paths: paths.into_iter().map(|(path, access)| (path.into(), access)).collect(),
         // Plain namespaces show no cgroup; a container does.
         memory: in_container.then_some(256 << 20),
@@ -318,10 +322,14 @@ fn a_far_guest_proves_its_wall_and_runs_programs() {
         "fs.confined",
         "fd.clean",
         "proc.no-core",
+        "proc.file-size",
+        "proc.open-files",
         "fs.size",
     ] {
         assert!(names.contains(&name), "{name}");
     }
+    let open_files = proofs.iter().find(|proof| proof.name == "proc.open-files").unwrap();
+    assert_eq!(open_files.found, "256, soft and hard, also after an attempt to raise it");
     let ended = host.run(1, "echo out; echo err >&2; exit 7");
     assert_eq!((ended.text().as_str(), ended.error.as_slice()), ("out\n", b"err\n".as_slice()));
     assert_eq!(ended.status, 7 << 8);

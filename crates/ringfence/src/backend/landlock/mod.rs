@@ -245,6 +245,9 @@ fn proofs(version: i32) -> Vec<(String, String)> {
         (Guarantee::NetNone, "no socket could be made".to_owned()),
         (Guarantee::KernelFilter, "Seccomp 2, unshare and chmod refused".to_owned()),
         (Guarantee::NoNewPrivileges, "NoNewPrivs 1".to_owned()),
+        (Guarantee::CleanEnvironment, "execve gets the listed strings alone".to_owned()),
+        (Guarantee::FileSize, "soft and hard, also after an attempt to raise it".to_owned()),
+        (Guarantee::OpenFiles, "soft and hard, also after an attempt to raise it".to_owned()),
     ];
     if version >= SIGNALS_SINCE {
         proofs.push((Guarantee::NoSurvivors, "the keeper could not be signalled".to_owned()));
