@@ -485,7 +485,7 @@ fn what_was_written_comes_before_the_end_and_who_holds_the_pipe_holds_nobody_up(
 }
 
 #[test]
-fn r20_a_program_cannot_speak_for_the_guest_look_into_it_or_end_it() {
+fn s05_n11_a_program_cannot_speak_for_the_guest_look_into_it_or_end_it() {
     let Some(mut host) = Host::begun() else { return };
     // The twin: between processes of one program each of these works.
     let twin = "sleep 5 & cd /proc/$!; echo written > fd/1 && head -c 1 environ && true < mem && true < task/$!/mem && echo seen; kill -9 $! && echo killed";
@@ -603,7 +603,7 @@ fn orders_that_are_forged_said_again_missing_or_in_another_order_end_the_guest()
 }
 
 #[test]
-fn r21_nothing_of_ours_is_open_in_a_program() {
+fn f14_nothing_of_ours_is_open_in_a_program() {
     let Some(mut host) = Host::begun() else { return };
     host.start(1, "sleep 100", None);
     let ended = host.run(2, "for fd in /proc/self/fd/*; do test -e $fd && echo ${fd##*/}; done");

@@ -132,7 +132,7 @@ fn runs_in_the_background_are_waited_for_and_signalled_by_their_id() {
 }
 
 #[test]
-fn r06_a_time_limit_ends_a_run_and_leaves_its_session() {
+fn r09_a_time_limit_ends_a_run_and_leaves_its_session() {
     let Some(stage) = walled() else { return };
     let session = Session::start(&stage, "work", &[]);
     let mark = format!("64{}", std::process::id());
