@@ -51,7 +51,11 @@ fn contained() -> Contained {
             Writable { at: "/tmp".into(), bytes: 16 << 20, on: Ground::Memory },
             Writable { at: "/dev/shm".into(), bytes: 8 << 20, on: Ground::Memory },
         ],
-        rlimits: vec![Rlimit { kind: RlimitKind::Core, most: 1 }, Rlimit { kind: RlimitKind::OpenFiles, most: 256 }],
+        rlimits: vec![
+            Rlimit { kind: RlimitKind::Core, most: 1 },
+            Rlimit { kind: RlimitKind::OpenFiles, most: 256 },
+            Rlimit { kind: RlimitKind::FileSize, most: 64 << 20 },
+        ],
         paths: paths.into_iter().map(|(path, access)| (path.into(), access)).collect(),
         // Plain namespaces show no cgroup; a container does.
         memory: in_container.then_some(256 << 20),
@@ -318,10 +322,14 @@ fn a_far_guest_proves_its_wall_and_runs_programs() {
         "fs.confined",
         "fd.clean",
         "proc.no-core",
+        "proc.file-size",
+        "proc.open-files",
         "fs.size",
     ] {
         assert!(names.contains(&name), "{name}");
     }
+    let open_files = proofs.iter().find(|proof| proof.name == "proc.open-files").unwrap();
+    assert_eq!(open_files.found, "256, soft and hard, also after an attempt to raise it");
     let ended = host.run(1, "echo out; echo err >&2; exit 7");
     assert_eq!((ended.text().as_str(), ended.error.as_slice()), ("out\n", b"err\n".as_slice()));
     assert_eq!(ended.status, 7 << 8);
@@ -477,7 +485,7 @@ fn what_was_written_comes_before_the_end_and_who_holds_the_pipe_holds_nobody_up(
 }
 
 #[test]
-fn r20_a_program_cannot_speak_for_the_guest_look_into_it_or_end_it() {
+fn s05_n11_a_program_cannot_speak_for_the_guest_look_into_it_or_end_it() {
     let Some(mut host) = Host::begun() else { return };
     // The twin: between processes of one program each of these works.
     let twin = "sleep 5 & cd /proc/$!; echo written > fd/1 && head -c 1 environ && true < mem && true < task/$!/mem && echo seen; kill -9 $! && echo killed";
@@ -595,7 +603,7 @@ fn orders_that_are_forged_said_again_missing_or_in_another_order_end_the_guest()
 }
 
 #[test]
-fn r21_nothing_of_ours_is_open_in_a_program() {
+fn f14_nothing_of_ours_is_open_in_a_program() {
     let Some(mut host) = Host::begun() else { return };
     host.start(1, "sleep 100", None);
     let ended = host.run(2, "for fd in /proc/self/fd/*; do test -e $fd && echo ${fd##*/}; done");

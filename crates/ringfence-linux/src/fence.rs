@@ -13,7 +13,10 @@ use landlock::{
 };
 use libc::c_int;
 
-use crate::program_process::{Step, errno};
+use crate::environment;
+use crate::keeper::{Rlimit, RlimitKind};
+use crate::keeper_process;
+use crate::program_process::{InForce, Step, errno, look_at_limit};
 use crate::report::Stage;
 use crate::seccomp::{self, Program};
 use crate::wall::{LandlockError, landlock_abi, landlock_known};
@@ -134,8 +137,16 @@ pub(crate) fn restrict(ruleset: c_int) -> Step<()> {
 }
 
 /// Puts the filter in force, and tries what must fail now. Allocates nothing: an error of the system is a number.
-pub(crate) fn filter_and_prove(fence: &Prepared<'_>) -> Step<()> {
+pub(crate) fn filter_and_prove(fence: &Prepared<'_>, launch: &keeper_process::Prepared<'_>) -> Step<()> {
     seccomp::install(fence.filter).map_err(|error| (Stage::Filter, error.raw_os_error().unwrap_or(libc::EINVAL)))?;
+    for limit in launch.rlimits.iter().filter(|limit| limit.kind != RlimitKind::Core) {
+        prove_limit(limit)?;
+    }
+    // SAFETY: the list was made before the fork from NUL-terminated strings and a null pointer, and lives as long as the
+    // parent's `launch` call, of which we hold a copy.
+    if unsafe { environment::count(launch.env, launch.listed) }.is_err() {
+        return Err((Stage::ProveEnvironment, 0));
+    }
     // SAFETY: integers and a pointer to a NUL-terminated string that outlives the calls. What any of them would make, if it
     // succeeded, ends with this process, which then does not become the program.
     unsafe {
@@ -159,6 +170,15 @@ pub(crate) fn filter_and_prove(fence: &Prepared<'_>) -> Step<()> {
         }
     }
     Ok(())
+}
+
+/// One that is not in force, or could be raised, is told as the error number 0.
+fn prove_limit(limit: &Rlimit) -> Step<()> {
+    match look_at_limit(limit) {
+        Ok(InForce::Kept(_)) => Ok(()),
+        Ok(InForce::Otherwise(..)) => Err((Stage::ProveLimits, 0)),
+        Ok(InForce::Raised(errno)) | Err(errno) => Err((Stage::ProveLimits, errno)),
+    }
 }
 
 /// Whether a call failed as it must. A success is told as the error number 0.

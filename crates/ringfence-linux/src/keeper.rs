@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
+use crate::environment::Environment;
 use crate::fence::Fence;
 use crate::keeper_process::{self, Prepared};
 use crate::orphans;
@@ -107,24 +108,15 @@ pub struct Keeper {
 pub fn launch(launch: &Launch<'_>) -> Result<Keeper, LaunchError> {
     let program = c_string(launch.program, "program's path")?;
     let argv = launch.argv.iter().map(|arg| c_string(arg, "argument")).collect::<Result<Vec<_>, _>>()?;
-    let env = launch
-        .env
-        .iter()
-        .map(|(name, value)| {
-            let mut entry = name.as_bytes().to_vec();
-            entry.push(b'=');
-            entry.extend_from_slice(value.as_bytes());
-            c_string(OsStr::from_bytes(&entry), "environment")
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let env = Environment::new(launch.env)?;
     let (ours, theirs) = control_sockets()
         .map_err(|source| LaunchError::Prepare { attempt: "make the keeper's control socket", source })?;
     let argv_pointers = null_terminated(&argv);
-    let env_pointers = null_terminated(&env);
     let prepared = Prepared {
         program: program.as_ptr(),
         argv: argv_pointers.as_ptr(),
-        env: env_pointers.as_ptr(),
+        env: env.as_ptr(),
+        listed: launch.env,
         cwd: launch.cwd.as_raw_fd(),
         stdio: [launch.stdin.as_raw_fd(), launch.stdout.as_raw_fd(), launch.stderr.as_raw_fd()],
         control: theirs.as_raw_fd(),

@@ -3,6 +3,7 @@
 //! It runs in a copy of a process that may have many threads, so it must not allocate, lock, panic or call anything of
 //! libc that does: only plain system calls on memory made before the fork. Keep it boring.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -32,6 +33,8 @@ pub(crate) struct Prepared<'a> {
     pub(crate) program: *const c_char,
     pub(crate) argv: *const *const c_char,
     pub(crate) env: *const *const c_char,
+    /// What `env` was made from.
+    pub(crate) listed: &'a [(&'a OsStr, &'a OsStr)],
     pub(crate) cwd: c_int,
     pub(crate) stdio: [c_int; 3],
     pub(crate) control: c_int,

@@ -9,6 +9,7 @@
 pub mod acting;
 pub mod bytes;
 pub mod cgroup;
+mod environment;
 pub mod fence;
 pub mod keeper;
 mod keeper_process;

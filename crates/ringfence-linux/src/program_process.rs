@@ -84,7 +84,7 @@ fn enforce_and_execute(prepared: &Prepared<'_>) -> (Stage, c_int) {
         }
         reset_signals()?;
         match &prepared.fence {
-            Some(fence) => fence::filter_and_prove(fence),
+            Some(fence) => fence::filter_and_prove(fence, prepared),
             None => Ok(()),
         }
     };
@@ -98,20 +98,57 @@ fn enforce_and_execute(prepared: &Prepared<'_>) -> (Stage, c_int) {
 }
 
 pub(crate) fn set_limit(limit: &Rlimit) -> Step<()> {
-    let resource = match limit.kind {
+    let (_, hard) = read_limit(limit.kind).map_err(|errno| (Stage::Rlimit, errno))?;
+    write_limit(limit.kind, limit.most.min(hard)).map_err(|errno| (Stage::Rlimit, errno))
+}
+
+fn resource(kind: RlimitKind) -> libc::__rlimit_resource_t {
+    match kind {
         RlimitKind::Data => libc::RLIMIT_DATA,
         RlimitKind::FileSize => libc::RLIMIT_FSIZE,
         RlimitKind::OpenFiles => libc::RLIMIT_NOFILE,
         RlimitKind::Core => libc::RLIMIT_CORE,
-    };
+    }
+}
+
+/// What is found when a limit is looked at.
+pub(crate) enum InForce {
+    /// This, soft and hard, which could not be raised.
+    Kept(u64),
+    /// Something else, soft and hard.
+    Otherwise(u64, u64),
+    /// It could be raised, or the kernel refused it for another reason than that we may not.
+    Raised(c_int),
+}
+
+/// Reads what is in force of `limit` for this process, and tries to raise it. What a success would change ends with this
+/// process, which then does not become the program.
+pub(crate) fn look_at_limit(limit: &Rlimit) -> Result<InForce, c_int> {
+    let (soft, hard) = read_limit(limit.kind)?;
+    if soft != hard || hard > limit.most {
+        return Ok(InForce::Otherwise(soft, hard));
+    }
+    Ok(match write_limit(limit.kind, hard.saturating_add(1)) {
+        Err(libc::EPERM) => InForce::Kept(hard),
+        Err(errno) => InForce::Raised(errno),
+        Ok(()) => InForce::Raised(0),
+    })
+}
+
+/// A limit of this process, soft and hard.
+pub(crate) fn read_limit(kind: RlimitKind) -> Result<(u64, u64), c_int> {
     let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `now` is valid for writing.
-    check(unsafe { libc::getrlimit(resource, &raw mut now) }, Stage::Rlimit)?;
-    let most = limit.most.min(now.rlim_max);
+    // SAFETY: `now` is valid for writing, and outlives the call.
+    let got = unsafe { libc::getrlimit(resource(kind), &raw mut now) };
+    if got < 0 { Err(errno()) } else { Ok((now.rlim_cur, now.rlim_max)) }
+}
+
+/// Sets a limit of this process, soft and hard.
+pub(crate) fn write_limit(kind: RlimitKind, most: u64) -> Result<(), c_int> {
     let wanted = libc::rlimit { rlim_cur: most, rlim_max: most };
-    // SAFETY: `wanted` is valid for reading.
-    check(unsafe { libc::setrlimit(resource, &raw const wanted) }, Stage::Rlimit)?;
-    Ok(())
+    // SAFETY: `wanted` is valid for reading, and outlives the call. The limit is this process's own.
+    let set = unsafe { libc::setrlimit(resource(kind), &raw const wanted) };
+    if set < 0 { Err(errno()) } else { Ok(()) }
 }
 
 /// Gives one signal its default action back.

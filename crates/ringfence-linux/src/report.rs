@@ -41,6 +41,10 @@ pub enum Stage {
     ProveFilter = 13,
     /// Trying to signal the keeper.
     ProveSignals = 14,
+    /// Reading the program's limits, and trying to raise them.
+    ProveLimits = 15,
+    /// Comparing the program's environment with the list.
+    ProveEnvironment = 16,
 }
 
 impl Stage {
@@ -60,6 +64,8 @@ impl Stage {
             12 => Self::ProveFiles,
             13 => Self::ProveFilter,
             14 => Self::ProveSignals,
+            15 => Self::ProveLimits,
+            16 => Self::ProveEnvironment,
             _ => return None,
         })
     }
@@ -81,6 +87,8 @@ impl Stage {
             Self::ProveFiles => "prove that files outside are closed",
             Self::ProveFilter => "prove that system calls are refused",
             Self::ProveSignals => "prove that the keeper cannot be signalled",
+            Self::ProveLimits => "prove that the program's limits are in force",
+            Self::ProveEnvironment => "prove that only listed variables go in",
         }
     }
 }

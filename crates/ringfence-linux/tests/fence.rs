@@ -10,10 +10,15 @@ use std::time::{Duration, Instant};
 
 use ringfence_linux::fence::{FILES_SINCE, Reach, Rules};
 use ringfence_linux::wall::landlock_abi;
-use ringfence_linux::{Launch, Privileges, Report, Stage, keeper};
+use ringfence_linux::{Launch, Privileges, Report, Rlimit, RlimitKind, Stage, keeper};
 
 /// Starts `true` behind a fence that lets `allowed` be reached, and says what the keeper reports first.
 fn first_report(allowed: &[(&Path, Reach)], hidden: &Path) -> Option<Report> {
+    first_report_with(allowed, hidden, &[])
+}
+
+/// Likewise, with limits.
+fn first_report_with(allowed: &[(&Path, Reach)], hidden: &Path, rlimits: &[Rlimit]) -> Option<Report> {
     if landlock_abi().is_none_or(|version| version < FILES_SINCE) {
         eprintln!("SKIPPED: this kernel has no Landlock, or an old one");
         return None;
@@ -27,13 +32,13 @@ fn first_report(allowed: &[(&Path, Reach)], hidden: &Path) -> Option<Report> {
     let keeper = keeper::launch(&Launch {
         program: OsStr::new("/bin/true"),
         argv: &[OsStr::new("true")],
-        env: &[],
+        env: &[(OsStr::new("LANG"), OsStr::new("C"))],
         cwd: cwd.as_fd(),
         stdin: null.as_fd(),
         stdout: null.as_fd(),
         stderr: null.as_fd(),
         privileges: Privileges::NoNew,
-        rlimits: &[],
+        rlimits,
         fence: Some(&fence),
     })
     .unwrap();
@@ -47,6 +52,8 @@ fn first_report(allowed: &[(&Path, Reach)], hidden: &Path) -> Option<Report> {
     }
     panic!("the keeper said nothing");
 }
+
+const CAP_SYS_RESOURCE: u32 = 24;
 
 fn hidden() -> tempfile::NamedTempFile {
     tempfile::NamedTempFile::new().unwrap()
@@ -68,6 +75,19 @@ fn n13_a_fence_with_a_hole_starts_nothing_and_names_the_step() {
             return;
         };
         assert_eq!(report, Report::Failed { stage: Stage::ProveFiles, errno: 0 }, "{reach:?}");
+    }
+}
+
+#[test]
+fn a_limit_that_the_program_could_raise_starts_nothing() {
+    let hidden = hidden();
+    let limits = [RlimitKind::OpenFiles, RlimitKind::FileSize].map(|kind| Rlimit { kind, most: 64 });
+    let Some(report) = first_report_with(&[(Path::new("/usr"), Reach::Read)], hidden.path(), &limits) else { return };
+    // The fence takes no capability away: whoever has this one may raise limits, and nobody else may.
+    if ringfence_linux::privileges::read_status().unwrap().cap_eff & (1 << CAP_SYS_RESOURCE) != 0 {
+        assert_eq!(report, Report::Failed { stage: Stage::ProveLimits, errno: 0 });
+    } else {
+        assert!(matches!(report, Report::Started { .. }), "{report:?}");
     }
 }
 

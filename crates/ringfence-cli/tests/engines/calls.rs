@@ -1,6 +1,6 @@
 //! N rows: privileges, and system calls by number.
 
-use crate::walls::{field, for_each_engine};
+use crate::walls::{field, for_each_engine, with_and_without_a_way_out};
 
 const CALL: &str = "
 import ctypes, os, sys
@@ -125,7 +125,7 @@ for name, family, kind, protocol in [('vsock', 40, 1, 0), ('packet', 17, 3, 768)
     try: socket.socket(family, kind, protocol); print(name)
     except OSError: pass
 ";
-    for_each_engine("", |place| {
+    with_and_without_a_way_out(|place| {
         assert_eq!(place.python(code, &[]).text(), "inet\nunix\n", "{}", place.wall);
         let bare = place.bare_python(code, &[]).text();
         assert!(bare.contains("generic\n") && bare.contains("uevent\n"), "the probe proves nothing: {bare}");

@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 
 use ringfence_testkit::canary::{Listener, secret};
 
-use crate::walls::for_each_engine;
+use crate::walls::{for_each_engine, with_and_without_a_way_out};
 
 const LOOK: &str = "env; cat /proc/self/environ /proc/1/environ /proc/*/environ /proc/*/cmdline; \
     cat ~/.ssh/id_ed25519 ~/.aws/credentials ~/.netrc \"$1\"/.ssh/id_ed25519 \"$1\"/.netrc \"$1\"/.docker/config.json; \
@@ -83,7 +83,7 @@ import socket, sys
 try: socket.socket(socket.AF_UNIX).connect('\\0' + sys.argv[1])
 except OSError: pass
 ";
-    for_each_engine("", |place| {
+    with_and_without_a_way_out(|place| {
         let name = secret().unwrap();
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         listener.set_nonblocking(true).unwrap();

@@ -30,6 +30,17 @@ pub(crate) fn for_each_engine(more: &str, act: impl Fn(&Walled)) {
     }
 }
 
+/// Likewise, where there is no way out, and where there is one for a listed host, which has to open nothing else.
+pub(crate) fn with_and_without_a_way_out(act: impl Fn(&Walled)) {
+    for policy in ["", "net: { mode: allowlist, allow: [registry.example] }\n"] {
+        for_each_engine(policy, |place| {
+            let door = place.python("import socket; socket.create_connection(('127.0.0.1', 3128), 10)", &[]);
+            assert_eq!(door.code == 0, !policy.is_empty(), "whether our proxy can be reached: {door:?}");
+            act(place);
+        });
+    }
+}
+
 /// Whether `doctor` says that it can be used. One that was required, with a runtime of its own choice, is not asked: a test that
 /// fails says as much, and the question takes longer than many a test.
 fn is_usable(wall: &Wall) -> bool {

@@ -74,14 +74,20 @@ fn tools_are_listed_with_schemas_in_a_fixed_order_and_with_dots_on_request() {
 }
 
 #[test]
-fn the_policy_says_which_tools_there_are() {
+fn s17_the_policy_says_which_tools_there_are() {
     let stage = Stage::with_policy("version: 1\nbackend: spawn\ntools: { allow: [sandboxed_code_run, WebSearch] }\n");
     let mut client = Connection::open(&stage, Protocol::Initialize);
     let listed = client.request("tools/list", json!({}));
     assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 1);
     assert_eq!(client.call("sandboxed_code.run", json!({ "command": "true" }))["isError"], false);
-    let gone = client.request("tools/call", json!({ "name": "sandbox_list", "arguments": {} }));
-    assert_eq!(gone["error"]["code"], -32602, "{gone}");
+    // One that is left out, ones that there never were, and another program's that the list names.
+    for name in ["sandbox_list", "files_read", "sandboxed_code_runs", "ringfence_run", "", "WebSearch"] {
+        let gone = client.request("tools/call", json!({ "name": name, "arguments": { "command": "touch ran" } }));
+        assert_eq!(gone["error"]["code"], -32602, "{name}: {gone}");
+    }
+    assert_eq!(stage.read("ran"), None);
+    let twin = client.call("sandboxed_code_run", json!({ "command": "touch ran" }));
+    assert!(twin["isError"] == false && stage.read("ran").is_some(), "{twin}");
 }
 
 #[test]

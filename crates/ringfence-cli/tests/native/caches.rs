@@ -65,7 +65,7 @@ fn a_program_without_a_network_uses_the_packages_that_were_fetched() {
 }
 
 #[test]
-fn f08_a_program_cannot_change_a_cache_and_whoever_does_is_found_out() {
+fn a_program_cannot_change_a_cache_and_whoever_does_is_found_out() {
     let Some(stage) = staged() else { return };
     fill(&stage).expect(0, &[]);
     let wheel = cached(&stage);

@@ -218,7 +218,7 @@ fn s02_an_ephemeral_workspace_has_nothing_that_could_come_later() {
 }
 
 #[test]
-fn r06_a_host_that_changes_all_the_time_holds_up_neither_a_look_nor_a_time_limit() {
+fn r09_a_host_that_changes_all_the_time_holds_up_neither_a_look_nor_a_time_limit() {
     let Some(stage) = walled() else { return };
     for number in 0..200 {
         fs::create_dir_all(stage.work().join(format!("tree/{number}/inner"))).unwrap();

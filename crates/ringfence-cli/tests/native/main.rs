@@ -28,10 +28,12 @@ mod kernel;
 mod languages;
 mod later;
 mod leads;
+mod missing;
 mod names;
 mod network;
 #[allow(dead_code, reason = "shared with the tests of engines, which use the rest of it")]
 mod origin;
+mod other_ways;
 mod probe;
 mod resources;
 mod rows;

@@ -9,6 +9,18 @@ use std::time::Duration;
 use ringfence_testkit::canary::{Listener, secret, until};
 
 use crate::probe::{Wall, outside, python, sh, text, walled, walled_with};
+use crate::stage::Stage;
+
+/// Does `act` where there is no way out, and where there is one for a listed host, which has to open nothing else.
+pub(crate) fn with_and_without_a_way_out(act: impl Fn(&Stage)) {
+    for policy in ["", "net: { mode: allowlist, allow: [registry.example] }\n"] {
+        let Some(stage) = walled_with(policy) else { return };
+        let door = "import socket; socket.create_connection(('127.0.0.1', 3128), 10)";
+        let Some(ended) = python(&stage, Wall::Native, door, &[]) else { return };
+        assert_eq!(ended.code == 0, !policy.is_empty(), "whether our proxy can be reached: {ended:?}");
+        act(&stage);
+    }
+}
 
 /// Whether somebody spoke to `listener` meanwhile.
 fn was_reached(listener: &UnixListener) -> bool {
@@ -35,16 +47,15 @@ for name in sys.argv[1:]:
 
 #[test]
 fn n09_an_abstract_socket_of_the_host_is_unreachable() {
-    let Some(stage) = walled() else { return };
-    let name = secret().unwrap();
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-    let argument = format!("@{name}");
-    if python(&stage, Wall::Native, CONNECT, &[&argument]).is_none() {
-        return;
-    }
-    assert!(!was_reached(&listener));
-    python(&stage, Wall::Bare, CONNECT, &[&argument]);
-    assert!(was_reached(&listener), "the probe proves nothing: it fails without a wall too");
+    with_and_without_a_way_out(|stage| {
+        let name = secret().unwrap();
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let argument = format!("@{name}");
+        python(stage, Wall::Native, CONNECT, &[&argument]);
+        assert!(!was_reached(&listener));
+        python(stage, Wall::Bare, CONNECT, &[&argument]);
+        assert!(was_reached(&listener), "the probe proves nothing: it fails without a wall too");
+    });
 }
 
 #[test]

@@ -199,7 +199,10 @@ fn the_receipt_says_what_was_seen_inside() {
         "kernel.filter",
         "proc.hidden",
         "proc.no-core",
+        "proc.file-size",
+        "proc.open-files",
         "fd.clean",
+        "env.clean",
     ] {
         let (strength, text) = evidence(name);
         assert_eq!(strength, "enforced", "{name}");
@@ -210,6 +213,17 @@ fn the_receipt_says_what_was_seen_inside() {
         assert_eq!(strength == "enforced", text.contains("cgroup"), "{name} is {strength} by {text}");
         assert_eq!(strength == "enforced", text.contains("seen inside: in its cgroup"), "{name}: {text}");
     }
+    // What only shows itself later is kept from outside.
+    for name in ["time.limit", "output.limit", "time.prompt-return", "proc.no-survivors", "fs.protect"] {
+        assert!(!evidence(name).1.contains("seen inside"), "{name}");
+    }
+    // The limits are the default policy's, and the variables are those that the program has.
+    assert!(
+        evidence("proc.open-files").1.ends_with("seen inside: 1024, soft and hard, also after an attempt to raise it")
+    );
+    let variables = run(&stage, Wall::Native, &[], &["env"]).run().text().lines().count();
+    let counted = format!("seen inside: execve gets the {variables} listed strings alone");
+    assert!(evidence("env.clean").1.ends_with(&counted), "{}", evidence("env.clean").1);
     assert_eq!(outcome["notEnforced"].as_array().unwrap().len(), 0);
     assert_eq!(outcome["backend"], "native");
     let bare = run(&stage, Wall::Bare, &["--json"], &["true"]).run().json();

@@ -96,8 +96,11 @@ fn a_run_in_a_session_has_input_code_results_and_an_outcome_as_any_other() {
     let outcome = session.exec(&["--json", "--env", "A=b"], &["sh", "-c", "echo $A; echo err >&2"]).run().json();
     assert_eq!((&outcome["stdout"], &outcome["stderr"]), (&"b\n".into(), &"err\n".into()));
     assert_eq!(outcome["backend"], "native");
-    let seen = outcome["enforced"].as_array().unwrap().iter().find(|one| one["guarantee"] == "net.none").unwrap();
-    assert!(seen["evidence"].as_str().unwrap().contains("seen inside"), "{seen}");
+    for (name, when) in [("net.none", ", when the session was opened"), ("env.clean", "the listed strings alone")] {
+        let seen = outcome["enforced"].as_array().unwrap().iter().find(|one| one["guarantee"] == name).unwrap();
+        let evidence = seen["evidence"].as_str().unwrap();
+        assert!(evidence.contains("seen inside") && evidence.ends_with(when), "{seen}");
+    }
     if interpreter().is_some() {
         let flags = ["session", "exec", "work", "--lang", "python", "--code", "print(1)\nraise ValueError('x')"];
         let ended = stage.ringfence(flags).run();
@@ -129,7 +132,7 @@ fn runs_in_the_background_are_waited_for_and_signalled_by_their_id() {
 }
 
 #[test]
-fn r06_a_time_limit_ends_a_run_and_leaves_its_session() {
+fn r09_a_time_limit_ends_a_run_and_leaves_its_session() {
     let Some(stage) = walled() else { return };
     let session = Session::start(&stage, "work", &[]);
     let mark = format!("64{}", std::process::id());

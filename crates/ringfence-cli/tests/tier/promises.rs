@@ -9,7 +9,9 @@ fn s15_the_tier_says_what_it_does_not_enforce_and_proves_what_it_does() {
     let outcome = run(&stage, Wall::Tier, &["--json"], &["true"]).json();
     assert_eq!(outcome["notEnforced"], serde_json::json!(["fs.size", "proc.cpus", "priv.none", "proc.hidden"]));
     let enforced = outcome["enforced"].as_array().unwrap();
-    for name in ["fs.confined", "net.none", "kernel.filter", "priv.no-new"] {
+    let proven =
+        ["fs.confined", "net.none", "kernel.filter", "priv.no-new", "env.clean", "proc.file-size", "proc.open-files"];
+    for name in proven {
         let one = enforced.iter().find(|one| one["guarantee"] == name).unwrap_or_else(|| panic!("no {name}"));
         assert!(one["evidence"].as_str().unwrap().contains("seen inside"), "{one}");
     }

@@ -92,6 +92,17 @@ impl Program {
     }
 }
 
+/// Whether this kernel, as far as we may ask it, can put filters in force that refuse calls.
+pub fn is_known() -> bool {
+    let refuse = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the kernel reads the one integer that is pointed to, which outlives the call, and changes nothing.
+    let known = unsafe {
+        let ask = libc::c_ulong::from(libc::SECCOMP_GET_ACTION_AVAIL);
+        libc::syscall(libc::SYS_seccomp, ask, 0 as libc::c_ulong, &raw const refuse)
+    };
+    known == 0
+}
+
 /// Puts the filter in force for the calling thread and all that it starts, for ever.
 ///
 /// `no_new_privs` must be set already. Other threads of the process are not touched: call it where there is one.

@@ -330,6 +330,30 @@ fn seccomp_allows_by_number_and_architecture_alone_except_where_a_rule_asks_for_
     }
 }
 
+/// Other threads of a caller can change its memory while a call is judged. What it was called with is the kernel's copy.
+#[test]
+fn seccomp_n14_no_decision_rests_on_memory_that_the_caller_can_change() {
+    let answers = [ALLOW, KILL, libc::SECCOMP_RET_ERRNO];
+    let jumps = [libc::BPF_JA, libc::BPF_JEQ | libc::BPF_K, libc::BPF_JGE | libc::BPF_K, libc::BPF_JSET | libc::BPF_K];
+    let size = u32::try_from(size_of::<libc::seccomp_data>()).unwrap();
+    for program in [program(), tier_program()] {
+        for sock_filter { code, k, .. } in &program.instructions {
+            let code = u32::from(*code);
+            let holds = if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS {
+                // The number, the architecture and the arguments, as they were handed over. There is no way from here to memory.
+                k + 4 <= size
+            } else if code == libc::BPF_RET | libc::BPF_K {
+                // Nobody is asked who would have to look at memory first: no listener, no tracer, no signal to a handler.
+                answers.contains(&(k & libc::SECCOMP_RET_ACTION_FULL))
+            } else {
+                code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K
+                    || jumps.iter().any(|jump| code == libc::BPF_JMP | jump)
+            };
+            assert!(holds, "{code:#x} {k:#x}");
+        }
+    }
+}
+
 /// The filter in force, in a child of this process.
 mod in_force {
     use super::*;

@@ -65,6 +65,9 @@ pub(super) fn prove(contained: &Contained, landlock: Option<i32>, company: Compa
         add("fs.confined", read_only_root(contained).and_then(|()| fenced(contained, landlock)))?;
         add("fd.clean", proof::clean_descriptors())?;
         add("proc.no-core", proof::no_core())?;
+        for (name, limit) in proof::limits(&contained.rlimits) {
+            add(name, proof::limited(name, limit))?;
+        }
         return Ok(proofs);
     }
     let unroutable: &[i32] = match contained.kernel {
@@ -76,6 +79,9 @@ pub(super) fn prove(contained: &Contained, landlock: Option<i32>, company: Compa
     add("fs.confined", confined(contained, landlock))?;
     add("fd.clean", proof::clean_descriptors())?;
     add("proc.no-core", proof::no_core())?;
+    for (name, limit) in proof::limits(&contained.rlimits) {
+        add(name, proof::limited(name, limit))?;
+    }
     add("fs.size", limited_size(contained))?;
     for (name, files, most) in
         [("proc.memory", MEMORY, contained.memory), ("proc.processes", PROCESSES, contained.processes)]

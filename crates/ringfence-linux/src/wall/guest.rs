@@ -228,7 +228,8 @@ impl<'a> Behind<'a> {
         self.in_a_process(&mut || {
             self.take_stdio(stdio)?;
             strings.enter_cwd()?;
-            let proofs = self.restrict(company)?;
+            let mut proofs = self.restrict(company)?;
+            proofs.push(strings.prove_environment(program)?);
             if !proven(&proofs) {
                 exit(0);
             }

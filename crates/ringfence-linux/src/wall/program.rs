@@ -1,9 +1,8 @@
 //! A program behind a wall, from its own process on: puts everything in force, proves it, executes.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use libc::c_int;
@@ -13,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::contained::Kernel;
 use super::landlock::Fence;
-use super::proof::{Company, Expected, Proof, prove};
+use super::proof::{self, Company, Expected, Proof, prove};
 use super::{Access, WallLaunch, os_paths};
+use crate::environment::Environment;
 use crate::keeper::{Rlimit, RlimitKind, c_string, null_terminated};
 use crate::keeper_process::CONTROL;
 use crate::program_process::{close_from_on_exec, errno, reset_signals, set_limit};
@@ -105,7 +105,7 @@ pub(super) fn open_terminal(size: TerminalSize, kernel: Kernel) -> io::Result<(O
 pub(super) struct Strings {
     files: Vec<CString>,
     argv: Vec<CString>,
-    env: Vec<CString>,
+    env: Environment,
     cwd: CString,
 }
 
@@ -114,14 +114,10 @@ impl Strings {
         let invalid = |error: crate::keeper::LaunchError| io::Error::new(io::ErrorKind::InvalidInput, error);
         let files = program.files.iter().map(|path| c_string(path.as_os_str(), "program's path"));
         let argv = program.argv.iter().map(|argument| c_string(argument, "argument"));
-        let env = program.env.iter().map(|(name, value)| {
-            let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
-            c_string(OsStr::from_bytes(&entry), "environment")
-        });
         Ok(Self {
             files: files.collect::<Result<_, _>>().map_err(invalid)?,
             argv: argv.collect::<Result<_, _>>().map_err(invalid)?,
-            env: env.collect::<Result<_, _>>().map_err(invalid)?,
+            env: Environment::new(&program.env).map_err(invalid)?,
             cwd: c_string(&program.cwd, "working directory").map_err(invalid)?,
         })
     }
@@ -129,17 +125,21 @@ impl Strings {
     /// Returns only when it could not be executed.
     pub(super) fn execute(&self) -> Failed {
         let argv = null_terminated(&self.argv);
-        let env = null_terminated(&self.env);
         let mut reason = libc::ENOENT;
         for file in &self.files {
             // SAFETY: NUL-terminated strings and null-terminated lists, which live until this process has executed.
-            unsafe { libc::execve(file.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+            unsafe { libc::execve(file.as_ptr(), argv.as_ptr(), self.env.as_ptr()) };
             match errno() {
                 libc::ENOENT | libc::ENOTDIR => {}
                 other => reason = other,
             }
         }
         Failed::Step(Stage::Exec, reason)
+    }
+
+    /// What [`Strings::execute`] will hand over as the environment of `program`, of which these are the strings.
+    pub(super) fn prove_environment(&self, program: &Program) -> Result<Proof, Failed> {
+        proof::clean_environment(self.env.count(&program.env)).map_err(|error| Failed::said(&error))
     }
 
     /// Goes where the program starts.
@@ -201,6 +201,7 @@ pub(super) fn restrict(launch: &WallLaunch, fence: &Fence, company: Company) -> 
     let version = fence.restrict().map_err(|error| Failed::said(&error))?;
     let expected = Expected {
         identity: launch.wall.identity,
+        rlimits: &restrictions.rlimits,
         shown: restrictions.paths.len(),
         landlock: version,
         entries: &launch.wall.entries,

@@ -13,8 +13,10 @@ use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use serde::{Deserialize, Serialize};
 
 use super::{Access, Entry, Identity, Membership};
+use crate::keeper::{Rlimit, RlimitKind};
 use crate::kernel_file;
 use crate::privileges::{self, Status};
+use crate::program_process::{InForce, look_at_limit, read_limit, write_limit};
 
 /// Of denied files, so many are looked for: a start must not wait for all of a large workspace.
 const MOST_DENIED: usize = 8;
@@ -61,6 +63,7 @@ pub(super) enum Unproven {
 #[derive(Debug)]
 pub(super) struct Expected<'a> {
     pub(super) identity: Identity,
+    pub(super) rlimits: &'a [Rlimit],
     pub(super) shown: usize,
     pub(super) landlock: i32,
     pub(super) entries: &'a [Entry],
@@ -94,6 +97,9 @@ pub(super) fn prove(expected: &Expected<'_>) -> Result<Vec<Proof>, Unproven> {
     add("fs.confined", confined(expected))?;
     add("fd.clean", clean_descriptors())?;
     add("proc.no-core", no_core())?;
+    for (name, limit) in limits(expected.rlimits) {
+        add(name, limited(name, limit))?;
+    }
     add("fs.size", limited_size(expected))?;
     // Programs that ran before may have made what looks like the host's in their own layer.
     if expected.company == Company::None {
@@ -105,8 +111,9 @@ pub(super) fn prove(expected: &Expected<'_>) -> Result<Vec<Proof>, Unproven> {
         }
     }
     if let Some(cgroup) = expected.cgroup {
-        for (name, found) in ["proc.memory", "proc.cpus", "proc.processes"].into_iter().zip(counted(cgroup)?) {
-            add(name, Ok(found))?;
+        let found = counted(cgroup, &read("proc.memory", "/proc/self/cgroup")?)?;
+        for name in ["proc.memory", "proc.cpus", "proc.processes"] {
+            add(name, Ok(found.clone()))?;
         }
     }
     Ok(proofs)
@@ -260,23 +267,59 @@ pub(super) fn no_core() -> Result<String, Unproven> {
         // The host's own; it cannot be raised.
         return Ok("RLIMIT_CORE 0".to_owned());
     }
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `none` is valid for reading, and outlives the call. The limit is this process's own.
-    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    let answer = write_limit(RlimitKind::Core, 0);
     match (before, core_limit(name)?) {
         ((1, 1), (1, 1)) => Ok("RLIMIT_CORE 1, also after an attempt to lower it".to_owned()),
-        (before, after) => Err(Unproven::Broken { name, found: format!("RLIMIT_CORE {before:?}, then {after:?}") }),
+        (before, after) => {
+            let found = format!("RLIMIT_CORE {before:?}, then {after:?}, when lowering it was answered by {answer:?}");
+            Err(Unproven::Broken { name, found })
+        }
     }
 }
 
 fn core_limit(name: &'static str) -> Result<(u64, u64), Unproven> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for writing, and outlives the call.
-    let got = unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) };
-    if got < 0 {
-        return Err(Unproven::Unreadable { name, source: io::Error::last_os_error() });
+    read_limit(RlimitKind::Core).map_err(|errno| unreadable(name, errno))
+}
+
+fn unreadable(name: &'static str, errno: i32) -> Unproven {
+    Unproven::Unreadable { name, source: io::Error::from_raw_os_error(errno) }
+}
+
+/// Of limits of each process, those that are guarantees by themselves.
+pub(super) fn limits(all: &[Rlimit]) -> impl Iterator<Item = (&'static str, &Rlimit)> {
+    all.iter().filter_map(|limit| match limit.kind {
+        RlimitKind::FileSize => Some(("proc.file-size", limit)),
+        RlimitKind::OpenFiles => Some(("proc.open-files", limit)),
+        // The first is a part of how memory is watched; the second has a proof of its own.
+        RlimitKind::Data | RlimitKind::Core => None,
+    })
+}
+
+/// What was asked for is in force, and this process may not raise it; nor may what it becomes, which gains no privilege.
+pub(super) fn limited(name: &'static str, limit: &Rlimit) -> Result<String, Unproven> {
+    match look_at_limit(limit).map_err(|errno| unreadable(name, errno))? {
+        InForce::Kept(most) => Ok(format!("{most}, soft and hard, also after an attempt to raise it")),
+        InForce::Otherwise(soft, hard) => {
+            let found = format!("{soft}, and {hard} at most, instead of {}", limit.most);
+            Err(Unproven::Broken { name, found })
+        }
+        InForce::Raised(0) => Err(Unproven::Broken { name, found: "it could be raised".to_owned() }),
+        InForce::Raised(errno) => {
+            let error = io::Error::from_raw_os_error(errno);
+            Err(Unproven::Broken { name, found: format!("unexpected when it was raised: {error}") })
+        }
     }
-    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+/// What `execve` is about to be handed: so many strings, all of them listed, or the place of the first that is not.
+pub(super) fn clean_environment(counted: Result<usize, usize>) -> Result<Proof, Unproven> {
+    let name = "env.clean";
+    match counted {
+        Ok(count) => {
+            Ok(Proof { name: name.to_owned(), found: format!("execve gets the {count} listed strings alone") })
+        }
+        Err(place) => Err(Unproven::Broken { name, found: format!("string {place} is not the listed one") }),
+    }
 }
 
 /// What can be written is a file system of the wanted size.
@@ -334,21 +377,28 @@ fn denied_are_absent(entries: &[Entry]) -> Result<Option<String>, Unproven> {
     Ok((tried > 0).then(|| format!("{tried} denied paths are absent")))
 }
 
-/// We are counted where our limits are; nothing where that cannot be seen from inside.
-fn counted(cgroup: &Membership) -> Result<Vec<String>, Unproven> {
+/// We are counted where our limits are, as far as `text`, which is what the kernel says of our groups, can show it.
+fn counted(cgroup: &Membership, text: &str) -> Result<String, Unproven> {
     let name = "proc.memory";
-    let Membership::PerController(folders) = cgroup else {
-        // Born in it, we see it as the root of all, as we would any other.
-        return Ok(Vec::new());
+    let folders = match cgroup {
+        Membership::PerController(folders) => folders,
+        Membership::Unified(_) => {
+            // Born in it, or not at all. Whoever was put elsewhere since sees a longer path; which group the root is, nobody
+            // sees from inside.
+            let path = text.lines().find_map(|line| line.strip_prefix("0::"));
+            return match path {
+                Some("/") => Ok("in its cgroup: where it was born, the root of all that it sees".to_owned()),
+                _ => Err(Unproven::Broken { name, found: format!("in the cgroup {path:?} instead of its own") }),
+            };
+        }
     };
-    let text = read(name, "/proc/self/cgroup")?;
     let paths: Vec<&str> = text.lines().filter_map(|line| line.rsplit(':').next()).collect();
     let Some(wanted) = folders.first().and_then(|folder| folder.file_name()) else {
         return Err(Unproven::Broken { name, found: "there is no cgroup to be in".to_owned() });
     };
     let joined = paths.iter().filter(|path| Path::new(path).file_name() == Some(wanted)).count();
     if joined >= folders.len() {
-        return Ok(vec![format!("in its cgroup for {joined} controllers"); 3]);
+        return Ok(format!("in its cgroup for {joined} controllers"));
     }
     Err(Unproven::Broken { name, found: format!("in {joined} of {} cgroups", folders.len()) })
 }
@@ -376,4 +426,48 @@ pub(super) fn read(name: &'static str, path: &str) -> Result<String, Unproven> {
     fs::File::open(path)
         .and_then(|file| kernel_file::read_open(file, MOST_TEXT))
         .map_err(|source| Unproven::Unreadable { name, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn n13_who_is_not_in_its_cgroup_is_found() {
+        let check = |cgroup: &Membership, text: &str, expected: bool| {
+            assert_eq!(counted(cgroup, text).is_ok(), expected, "{cgroup:?}: {text}");
+        };
+        let unified = Membership::Unified("/sys/fs/cgroup/ringfence-x".into());
+        check(&unified, "0::/\n", true);
+        check(&unified, "1:name=systemd:/user\n0::/\n", true);
+        // Beside it, above it and in the host's: as the kernel tells of whoever was put there afterwards.
+        check(&unified, "0::/../other\n", false);
+        check(&unified, "0::/..\n", false);
+        check(&unified, "0::/deeper\n", false);
+        check(&unified, "1:name=systemd:/\n", false);
+        check(&unified, "", false);
+        let folders = ["/sys/fs/cgroup/memory/ringfence-x", "/sys/fs/cgroup/pids/ringfence-x"];
+        let split = Membership::PerController(folders.map(Into::into).to_vec());
+        check(&split, "8:pids:/ringfence-x\n4:memory:/a/ringfence-x\n1:cpu:/\n", true);
+        check(&split, "8:pids:/ringfence-x\n4:memory:/\n1:cpu:/\n", false);
+        check(&split, "", false);
+        check(&Membership::PerController(Vec::new()), "8:pids:/\n", false);
+    }
+
+    #[test]
+    fn a_limit_that_is_not_the_one_that_was_asked_for_is_found() {
+        let (soft, hard) = read_limit(RlimitKind::OpenFiles).unwrap();
+        // What is in force here stays: nothing is written before it is found to be as low as was asked for.
+        let limit = Rlimit { kind: RlimitKind::OpenFiles, most: hard.min(soft) - 1 };
+        let found = limited("proc.open-files", &limit).unwrap_err().to_string();
+        assert!(found.starts_with("proc.open-files does not hold: "), "{found}");
+        assert!(found.ends_with(&format!("instead of {}", limit.most)), "{found}");
+    }
+
+    #[test]
+    fn only_limits_that_are_guarantees_by_themselves_are_proven_as_such() {
+        let all = [RlimitKind::Data, RlimitKind::FileSize, RlimitKind::OpenFiles, RlimitKind::Core];
+        let all = all.map(|kind| Rlimit { kind, most: 7 });
+        assert_eq!(limits(&all).map(|(name, _)| name).collect::<Vec<_>>(), ["proc.file-size", "proc.open-files"]);
+    }
 }

@@ -269,7 +269,7 @@ fn a_text_that_is_guessed_at_too_often_is_too_much_with_types_and_unreadable_wit
 }
 
 #[test]
-fn nesting_of_every_kind_is_bounded_before_it_is_parsed() {
+fn r14_nesting_of_every_kind_is_bounded_before_it_is_parsed() {
     let many = |text: &str| text.repeat(200_000 / text.len());
     for source in [
         many("("),

@@ -329,7 +329,7 @@ fn places_are_those_of_the_words() {
 }
 
 #[test]
-fn nesting_of_every_kind_is_bounded_before_it_is_parsed() {
+fn r14_nesting_of_every_kind_is_bounded_before_it_is_parsed() {
     let many = |text: &str| text.repeat(200_000 / text.len());
     for source in [
         many("("),

@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_counted_and_quotes_hide_brackets() {
+    fn r14_nesting_is_counted_and_quotes_hide_brackets() {
         let depth = |text: &str| scan(text, 0, From::Top).map(|scan| scan.depth);
         assert_eq!(depth("a; b"), Ok(1));
         assert_eq!(depth("echo '((((('"), Ok(1));

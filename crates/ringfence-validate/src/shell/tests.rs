@@ -514,7 +514,7 @@ fn values_and_walks_that_grow_without_end_are_bounded() {
 }
 
 #[test]
-fn hostile_nesting_is_refused_before_a_parser_sees_it() {
+fn r14_hostile_nesting_is_refused_before_a_parser_sees_it() {
     for unit in [
         "(",
         "( ",

@@ -8,7 +8,9 @@ use ringfence_guest::{InputFile, Start};
 use ringfence_linux::wall::{self, Program};
 use ringfence_policy::ResolvedPolicy;
 
+use super::guest::Proofs;
 use super::{StartError, WallError};
+use crate::guarantee::Guarantee;
 use crate::plan::Plan;
 use crate::request::{Work, WorkspaceAt};
 
@@ -84,6 +86,13 @@ pub(super) fn env_with_image(plan: &Plan, path_of_image: Option<&str>) -> Vec<(O
         env.push(("PATH".into(), path_of_image.unwrap_or(SEARCH_PATH).into()));
     }
     env
+}
+
+/// What was seen of a place when it was made, with what its guest sees in the own process of each program that it starts; it
+/// executes none otherwise (`wall/guest.rs`).
+pub(super) fn with_each_start(place: &Proofs) -> Proofs {
+    let found = "execve gets the listed strings alone".to_owned();
+    place.iter().cloned().chain([(Guarantee::CleanEnvironment.name().to_owned(), found)]).collect()
 }
 
 /// The files of which one runs the code of `plan`, when it has code.

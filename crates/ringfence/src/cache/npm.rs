@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn s13_nothing_but_what_is_listed_reaches_npm() {
+    fn nothing_but_what_is_listed_reaches_npm() {
         let text = json!({
             "name": "evil", "lockfileVersion": 2, "requires": true, "scripts": { "install": "x" },
             "dependencies": { "a": { "version": "git+file:///ws/evil" } },
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn s13_a_repository_is_not_named_by_any_part_of_a_package() {
+    fn a_repository_is_not_named_by_any_part_of_a_package() {
         let good = json!({ "version": "1.0.0", "resolved": "https://r.test/a.tgz", "integrity": integrity() });
         let with = |key: &str, value: Value| {
             let mut package = good.clone();
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn s13_what_is_said_to_lie_in_an_archive_has_one_around_it() {
+    fn what_is_said_to_lie_in_an_archive_has_one_around_it() {
         let inner = json!({ "version": "1.0.0", "inBundle": true, "resolved": "git+file:///ws/evil" });
         let text = |bundled: Value, place: &str| {
             let outer = json!({ "version": "1.0.0", "resolved": "https://r.test/a.tgz", "integrity": integrity(),
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn s05_an_archive_of_a_host_that_is_no_registry_of_the_user_is_refused() {
+    fn an_archive_of_a_host_that_is_no_registry_of_the_user_is_refused() {
         let package = json!({ "version": "1.0.0", "resolved": "https://r.test/a.tgz", "integrity": integrity() });
         let read = parse(&lock("node_modules/a", &package)).unwrap();
         assert!(judge(&read, &Registries::read("{}")).is_err());

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn s13_a_dependency_that_is_no_range_of_versions_is_refused() {
+    fn a_dependency_that_is_no_range_of_versions_is_refused() {
         for wanted in [
             "git+file:///ws/evil",
             "git+https://h.test/x",

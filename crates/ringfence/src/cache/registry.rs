@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s05_archives_come_from_the_users_own_registries_and_from_nowhere_else() {
+    fn archives_come_from_the_users_own_registries_and_from_nowhere_else() {
         let settings = r#"{ "registry": "http://127.0.0.1:4873/", "@corp:registry": "https://NPM.corp.test:443/api/npm/",
                             "@lab:registry": "https://gitlab.com/api/v4/packages/npm/", "proxy": "https://evil.test/" }"#;
         let registries = Registries::read(settings);

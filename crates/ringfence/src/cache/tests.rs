@@ -107,7 +107,7 @@ fn mounts_of_none(place: &Place) -> Vec<(PathBuf, PathBuf)> {
 }
 
 #[test]
-fn s12_a_cache_that_was_changed_in_any_way_is_refused_and_filled_again() {
+fn a_cache_that_was_changed_in_any_way_is_refused_and_filled_again() {
     let place = Place::new();
     place.fill().unwrap();
     let check = |what: &str, harm: &dyn Fn(&Path)| {
@@ -138,7 +138,7 @@ fn s12_a_cache_that_was_changed_in_any_way_is_refused_and_filled_again() {
 }
 
 #[test]
-fn s12_what_comes_without_the_right_hash_is_not_used_and_leaves_nothing() {
+fn what_comes_without_the_right_hash_is_not_used_and_leaves_nothing() {
     let place = Place::new();
     fs::write(place.wheel(), "evil").unwrap();
     assert!(matches!(place.fill(), Err(CacheError::Fetched { .. })));
@@ -153,7 +153,7 @@ fn s12_what_comes_without_the_right_hash_is_not_used_and_leaves_nothing() {
 }
 
 #[test]
-fn s13_a_tool_of_the_workspace_is_never_started() {
+fn a_tool_of_the_workspace_is_never_started() {
     let place = Place::new();
     let inside = place.path("work/bin");
     fs::create_dir(&inside).unwrap();
@@ -187,7 +187,7 @@ fn npm(place: &Place, archive: &str) {
 }
 
 #[test]
-fn s13_a_lock_file_cannot_make_npm_clone_a_repository_or_execute_anything() {
+fn a_lock_file_cannot_make_npm_clone_a_repository_or_execute_anything() {
     let place = Place::new();
     npm(&place, "an archive");
     fs::write(place.path("work/.npmrc"), "git=/ws/pwn.sh\n").unwrap();
@@ -220,7 +220,7 @@ fn s13_a_lock_file_cannot_make_npm_clone_a_repository_or_execute_anything() {
 }
 
 #[test]
-fn s13_nothing_is_fetched_in_a_folder_below_the_settings_of_the_workspace() {
+fn nothing_is_fetched_in_a_folder_below_the_settings_of_the_workspace() {
     let place = Place::new();
     fs::copy(place.path("work/requirements.txt"), place.path("requirements.txt")).unwrap();
     let tools = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ use rustix::fs::FlockOperation;
 
 use super::CheckError;
 use super::host::secret;
+use crate::state::StateFolder;
 
 /// A variable of the host that no policy passes.
 pub(super) const VARIABLE: &str = "CANARY_OF_THE_HOST";
@@ -29,6 +30,7 @@ pub(super) struct Arena {
 #[derive(Debug, Clone)]
 pub(super) struct Field {
     folder: PathBuf,
+    canary: PathBuf,
 }
 
 impl Arena {
@@ -52,8 +54,9 @@ impl Arena {
         &self.variable
     }
 
-    pub(super) fn field(&self, name: &str) -> Result<Field, CheckError> {
-        let field = Field { folder: self.folder.join(name) };
+    /// One of its fields. What is kept of runs is in `state`.
+    pub(super) fn field(&self, name: &str, state: &StateFolder) -> Result<Field, CheckError> {
+        let field = Field { folder: self.folder.join(name), canary: state.path().join(format!("{PREFIX}{name}")) };
         for folder in [field.folder.clone(), field.workspace(), field.outside()] {
             make_folder(&folder, 0o755)?;
         }
@@ -76,6 +79,13 @@ impl Field {
     /// A folder that everybody on the host may read.
     pub(super) fn outside(&self) -> PathBuf {
         self.folder.join("outside")
+    }
+
+    /// A file beside the ledger, which is not there.
+    pub(super) fn canary(&self) -> Result<PathBuf, CheckError> {
+        // Of a check that was killed it may be.
+        remove_if_there(&self.canary)?;
+        Ok(self.canary.clone())
     }
 
     /// Makes a folder outside that everybody on the host may write. We only ever look at it: somebody else could have put
@@ -122,6 +132,15 @@ fn mounted(policy: &ResolvedPolicy) -> impl Iterator<Item = &Path> {
         Mount::Host { host, .. } if host.as_path().is_relative() => Some(host.as_path()),
         Mount::Host { .. } | Mount::Tmpfs { .. } => None,
     })
+}
+
+/// Removes a file; says whether it was there.
+pub(super) fn remove_if_there(file: &Path) -> Result<bool, CheckError> {
+    match fs::remove_file(file) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(CheckError::io(format!("remove {}", file.display()))(error)),
+    }
 }
 
 fn make_folder(path: &Path, mode: u32) -> Result<(), CheckError> {

@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,6 +20,8 @@ use super::CheckError;
 const LOOK_EVERY: Duration = Duration::from_millis(15);
 /// Read of one file of `/proc`.
 const MOST: u64 = 64 * 1024;
+/// The permissions by which a file is executed as somebody else.
+const SET_ID: u32 = 0o6000;
 
 /// A text that nobody else has.
 pub(super) fn secret() -> Result<String, CheckError> {
@@ -128,6 +130,23 @@ impl Tree {
             (None, None) => None,
         })
     }
+}
+
+/// The first below `folder` that is no plain file, folder or link, or makes whoever executes it somebody else.
+pub(super) fn odd_file(folder: &Path) -> Result<Option<String>, CheckError> {
+    let failed = || format!("look at {}", folder.display());
+    for entry in fs::read_dir(folder).map_err(CheckError::io(failed()))? {
+        let entry = entry.map_err(CheckError::io(failed()))?;
+        let metadata = entry.path().symlink_metadata().map_err(CheckError::io(failed()))?;
+        let name = entry.file_name().display().to_string();
+        if metadata.is_file() && metadata.permissions().mode() & SET_ID != 0 {
+            return Ok(Some(format!("`{name}` makes whoever executes it somebody else")));
+        }
+        if !metadata.is_file() && !metadata.is_dir() && !metadata.is_symlink() {
+            return Ok(Some(format!("`{name}` is a device or a pipe")));
+        }
+    }
+    Ok(None)
 }
 
 fn hash_tree(path: &Path) -> Result<BTreeMap<PathBuf, blake3::Hash>, CheckError> {
@@ -281,6 +300,31 @@ impl LeakedDescriptor {
         Ok(Self { file, secret })
     }
 
+    /// Writes through its number, as a program would that inherited it, and sees that it is seen. What was written is taken
+    /// back.
+    pub(super) fn writable() -> Result<Self, CheckError> {
+        let leaked = Self::open()?;
+        let write = || {
+            fs::write(format!("/proc/self/fd/{}", leaked.number()), "written")?;
+            let was_seen = leaked.content()? == "written";
+            leaked.file.set_len(0)?;
+            leaked.file.write_all_at(leaked.secret.as_bytes(), 0)?;
+            if was_seen { Ok(()) } else { Err(io::Error::other("the descriptor could not be written")) }
+        };
+        write().map_err(CheckError::io("write to a descriptor that is left open"))?;
+        Ok(leaked)
+    }
+
+    /// Whether somebody wrote to it.
+    pub(super) fn was_written(&self) -> Result<bool, CheckError> {
+        let content = self.content().map_err(CheckError::io("look at a descriptor that was left open"))?;
+        Ok(content != self.secret)
+    }
+
+    fn content(&self) -> io::Result<String> {
+        fs::read_to_string(format!("/proc/self/fd/{}", self.number()))
+    }
+
     pub(super) fn number(&self) -> i32 {
         self.file.as_raw_fd()
     }
@@ -339,4 +383,31 @@ fn read(path: &str) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(MOST).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f17_a_file_that_makes_others_somebody_else_and_a_pipe_are_found_and_links_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink("/dev/null", folder.path().join("link")).unwrap();
+        assert_eq!(odd_file(folder.path()).unwrap(), None);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o4755)).unwrap();
+        assert!(odd_file(folder.path()).unwrap().unwrap().starts_with("`file`"));
+        fs::remove_file(&file).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &file, rustix::fs::Mode::RWXU).unwrap();
+        assert!(odd_file(folder.path()).unwrap().unwrap().starts_with("`file`"));
+    }
+
+    #[test]
+    fn s05_what_is_written_to_a_descriptor_that_was_left_open_is_seen() {
+        let leaked = LeakedDescriptor::writable().unwrap();
+        assert!(!leaked.was_written().unwrap(), "what we tried ourselves was taken back");
+        fs::write(format!("/proc/self/fd/{}", leaked.number()), "forged").unwrap();
+        assert!(leaked.was_written().unwrap());
+    }
 }

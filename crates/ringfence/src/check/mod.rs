@@ -99,7 +99,7 @@ impl Check {
     pub fn prepare(mut setup: Setup, only: Option<&str>) -> Result<Self, CheckError> {
         let attacks = choose(&setup.policy, only)?;
         let arena = Arena::create()?;
-        let (walled, bare) = (arena.field("walled")?, arena.field("bare")?);
+        let (walled, bare) = (arena.field("walled", &setup.state)?, arena.field("bare", &setup.state)?);
         for field in [&walled, &bare] {
             field.make_mounted(&setup.policy)?;
         }

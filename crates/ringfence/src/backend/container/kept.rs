@@ -122,7 +122,7 @@ impl Backend for Session {
                 Ok(with_certificates(start, self.standing.trust.as_ref(), plan.policy()))
             };
             let mut sandbox = in_session(plan, &self.standing.guest, start)?;
-            sandbox.proofs = self.proofs.clone();
+            sandbox.proofs = inside::with_each_start(&self.proofs);
             sandbox.live = self.standing.live.clone();
             sandbox.network = self.standing.egress.as_ref().map(Egress::follow);
             sandbox.image = Some(named(&self.standing.prepared.image));

@@ -260,7 +260,8 @@ impl Containers {
         let found = kept::find(&standing, plan).await?;
         let layer = standing.laid.as_ref().map(|laid| laid.layer(crate::workspace::layer::Life::Over)).transpose();
         let layer = layer.map_err(|source| StartError::Io { attempt: "open the private layer", source })?;
-        let (proofs, image, guest) = (standing.proofs.clone(), named(&standing.prepared.image), standing.guest.clone());
+        let (proofs, image, guest) =
+            (inside::with_each_start(&standing.proofs), named(&standing.prepared.image), standing.guest.clone());
         let (counters, from, egress) = (kept::counters(&standing), standing.from, standing.egress.take());
         let (trust, shown, live) = (standing.trust.take(), standing.shown, standing.live.take());
         // Only what is told at the end is of interest: it goes with its layer.

@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 
 use ringfence_linux::fence::{FILES_SINCE, Fence, SIGNALS_SINCE};
 use ringfence_linux::wall::landlock_abi;
-use ringfence_linux::{Launch, Privileges};
+use ringfence_linux::{Launch, Privileges, seccomp};
 use ringfence_policy::{BackendKind, NetMode, ResolvedPolicy, WorkspaceMode, WorkspaceSource};
 
 pub(super) use self::shown::{open, state_below};
@@ -78,6 +78,12 @@ fn needs() -> Result<i32, Unavailable> {
             "use Linux 6.2 or newer with `landlock` in the boot parameter lsm=",
         );
     };
+    if !seccomp::is_known() {
+        return missing(
+            "this kernel has no filters of system calls",
+            "use Linux 4.14 or newer with CONFIG_SECCOMP_FILTER, where nothing around us refuses `seccomp`",
+        );
+    }
     // What cannot be looked at must not count as harmless.
     let has_capabilities = rustix::thread::capabilities(None)
         .map_or(true, |sets| !sets.permitted.is_empty() || !sets.effective.is_empty());
@@ -245,6 +251,9 @@ fn proofs(version: i32) -> Vec<(String, String)> {
         (Guarantee::NetNone, "no socket could be made".to_owned()),
         (Guarantee::KernelFilter, "Seccomp 2, unshare and chmod refused".to_owned()),
         (Guarantee::NoNewPrivileges, "NoNewPrivs 1".to_owned()),
+        (Guarantee::CleanEnvironment, "execve gets the listed strings alone".to_owned()),
+        (Guarantee::FileSize, "soft and hard, also after an attempt to raise it".to_owned()),
+        (Guarantee::OpenFiles, "soft and hard, also after an attempt to raise it".to_owned()),
     ];
     if version >= SIGNALS_SINCE {
         proofs.push((Guarantee::NoSurvivors, "the keeper could not be signalled".to_owned()));

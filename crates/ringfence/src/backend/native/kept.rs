@@ -110,7 +110,7 @@ impl Backend for Standing {
     fn raise<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Sandbox, StartError>> {
         Box::pin(async move {
             let mut sandbox = in_session(plan, &self.guest, |number| self.start(plan, number))?;
-            sandbox.proofs = self.proofs.clone();
+            sandbox.proofs = inside::with_each_start(&self.proofs);
             sandbox.live = self.live.clone();
             sandbox.network = self.egress.as_ref().map(Egress::follow);
             sandbox.image = self.root.as_ref().map(|root| root.name().to_owned());

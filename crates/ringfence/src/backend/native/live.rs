@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn r06_a_look_at_many_names_lets_others_on_the_same_thread_work() {
+    async fn r09_a_look_at_many_names_lets_others_on_the_same_thread_work() {
         let scene = scene(None);
         for number in 0..20_000 {
             fs::File::create(scene.workspace.join(format!("two/{number}"))).unwrap();

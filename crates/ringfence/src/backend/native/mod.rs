@@ -25,10 +25,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use ringfence_guest::Guest;
-use ringfence_linux::RlimitKind;
 use ringfence_linux::cgroup::{self, Cgroup, Hierarchy, Limits};
 use ringfence_linux::launcher::{self, Launcher, Prepares};
 use ringfence_linux::wall::{self, Access, Entry, Membership, Processors, Program, Restrictions, Wall, WallLaunch};
+use ringfence_linux::{RlimitKind, seccomp};
 use ringfence_policy::{BackendChoice, BackendKind, NetMode, ResolvedPolicy};
 
 pub(crate) use self::begun::presume;
@@ -319,6 +319,12 @@ fn needs() -> Result<(), Unavailable> {
         return missing(
             "this kernel has no Landlock",
             "use Linux 5.13 or newer with `landlock` in the boot parameter lsm=",
+        );
+    }
+    if !seccomp::is_known() {
+        return missing(
+            "this kernel has no filters of system calls",
+            "use Linux 4.14 or newer with CONFIG_SECCOMP_FILTER, where nothing around us refuses `seccomp`",
         );
     }
     // Root may, wherever the kernel can.

@@ -1,15 +1,19 @@
 //! Privileges, and the calls that a filtered kernel refuses.
 
+use ringfence_policy::ResolvedPolicy;
+
 use super::super::CheckError;
 use super::super::attack::{Attack, Control, Found, Probe};
 use super::super::host::{Look, Nap, own_status};
 use crate::Guarantee;
 
+/// Either can make any call.
+const INTERPRETERS: &[&str] = &["perl", "python3"];
 const SETS: [&str; 5] = ["CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd"];
 
 /// Calls that do nothing when each argument is -1, also for root, with their numbers on x86_64 and aarch64. Refused, each
 /// answers EPERM or ENOSYS; otherwise it stumbles over its arguments.
-const CALLS: [(&str, u32, u32); 12] = [
+const CALLS: [Named; 12] = [
     ("mount", 165, 40),
     ("ptrace", 101, 117),
     ("bpf", 321, 280),
@@ -24,6 +28,22 @@ const CALLS: [(&str, u32, u32); 12] = [
     ("clone3", 435, 435),
 ];
 const IOCTL: (u32, u32) = (16, 29);
+const SOCKET: (u32, u32) = (41, 198);
+
+/// A call, and its numbers on x86_64 and aarch64.
+type Named = (&'static str, u32, u32);
+
+/// What types into a terminal, and asks the machine's console; the filter has to look at the lower half alone.
+const TO_TERMINALS: [(&str, u64); 3] = [("TIOCSTI", 0x5412), ("high bits", 0x5412 | 1 << 32), ("TIOCLINUX", 0x541C)];
+/// Families of sockets that reach the machine, not a network: family, kind, protocol. The last ones are everybody's without a
+/// filter.
+const FAMILIES: [(&str, [u64; 3]); 5] = [
+    ("vsock", [40, 1, 0]),
+    ("packet", [17, 3, 768]),
+    ("algorithm", [38, 5, 0]),
+    ("generic netlink", [16, 3, 16]),
+    ("uevent netlink", [16, 3, 15]),
+];
 
 pub(super) const ATTACKS: &[Attack] = &[
     Attack {
@@ -83,35 +103,82 @@ pub(super) const ATTACKS: &[Attack] = &[
         guarantee: Guarantee::KernelFilter,
         tries: "mount, trace, load into the kernel, inject keys",
         control: Control::WithoutWall,
-        needs: &["perl", "python3"],
-        applies: |_| cfg!(any(target_arch = "x86_64", target_arch = "aarch64")),
+        needs: INTERPRETERS,
+        applies: is_known_machine,
         set: |_, _, _| {
-            let on = |x86: u32, arm: u32| if cfg!(target_arch = "x86_64") { x86 } else { arm };
-            let calls: Vec<String> =
-                CALLS.iter().map(|(name, x86, arm)| format!("{name}:{}", on(*x86, *arm))).collect();
-            let script = format!(
-                r#"calls='{}'
-                if command -v perl > /dev/null; then
-                    found=$(perl -e 'sub open_ {{ my $r = syscall($_[0], @_[1..6]); !($r == -1 && ($!+0 == 1 || $!+0 == 38)) }}
-                        for (@ARGV) {{ my ($n, $c) = split /:/; print "$n " if open_($c+0, -1, -1, -1, -1, -1, -1) }}
-                        print "ioctl " if open_({ioctl}, 0, 0x5412, 0, 0, 0, 0)' $calls)
-                else
-                    found=$(python3 -c 'import ctypes, sys
-libc = ctypes.CDLL(None, use_errno=True)
-def is_open(*a): return not (libc.syscall(*map(ctypes.c_long, a)) == -1 and ctypes.get_errno() in (1, 38))
-for call in sys.argv[1:]:
-    n, c = call.split(":")
-    if is_open(int(c), -1, -1, -1, -1, -1, -1): print(n, end=" ")
-if is_open({ioctl}, 0, 0x5412, 0, 0, 0, 0): print("ioctl", end=" ")' $calls)
-                fi
-                if [ -n "$found" ]; then sleep $1; fi"#,
-                calls.join(" "),
-                ioctl = on(IOCTL.0, IOCTL.1)
-            );
-            Ok(Probe::for_nap(script, Nap::until_seen()?, "calls that the filter should refuse were answered"))
+            let typed = [("ioctl", IOCTL.0, IOCTL.1, vec![0, 0x5412])];
+            let nonsense = CALLS.map(|(name, x86, arm)| (name, x86, arm, vec![u64::MAX; 6]));
+            answered(&[&nonsense[..], &typed].concat())
         },
     },
+    Attack {
+        id: "N03-clone3",
+        guarantee: Guarantee::KernelFilter,
+        tries: "be root in a user namespace, by the newer call that filters cannot look into",
+        control: Control::WithoutWall,
+        needs: INTERPRETERS,
+        applies: |_| true,
+        set: |_, _, _| {
+            // A new user namespace, and the signal of an ordinary child.
+            let script = r#"if command -v perl > /dev/null; then
+                perl -e 'my $a = pack("Q8", 0x10000000, 0, 0, 0, 17, 0, 0, 0); my $c = syscall(435, $a, 64);
+                    exec "sleep", $ARGV[0] if $c == 0; waitpid($c, 0) if $c > 0' $1
+                else python3 -c 'import ctypes, os, struct, sys
+child = ctypes.CDLL(None).syscall(435, struct.pack("8Q", 0x10000000, 0, 0, 0, 17, 0, 0, 0), 64)
+if child == 0: os.execvp("sleep", ["sleep", sys.argv[1]])
+if child > 0: os.waitpid(child, 0)' $1; fi"#;
+            Ok(Probe::for_nap(script, Nap::until_seen()?, "a user namespace could be made"))
+        },
+    },
+    Attack {
+        id: "N07-terminal",
+        guarantee: Guarantee::KernelFilter,
+        tries: "type into a terminal",
+        control: Control::WithoutWall,
+        needs: INTERPRETERS,
+        applies: is_known_machine,
+        // Of what is no terminal, whoever may ask hears that it is none.
+        set: |_, _, _| answered(&TO_TERMINALS.map(|(name, asked)| (name, IOCTL.0, IOCTL.1, vec![0, asked]))),
+    },
+    Attack {
+        id: "N10-families",
+        guarantee: Guarantee::KernelFilter,
+        tries: "open sockets to the machine, its hypervisor and its packets",
+        control: Control::WithoutWall,
+        needs: INTERPRETERS,
+        applies: is_known_machine,
+        set: |_, _, _| answered(&FAMILIES.map(|(name, asked)| (name, SOCKET.0, SOCKET.1, asked.to_vec()))),
+    },
 ];
+
+fn is_known_machine(_: &ResolvedPolicy) -> bool {
+    cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
+}
+
+/// A probe that sleeps when one of `calls`, each with its numbers and arguments, is not refused. One that gets as far as its
+/// arguments stumbles over them, or makes what ends with it.
+fn answered(calls: &[(&str, u32, u32, Vec<u64>)]) -> Result<Probe, CheckError> {
+    let line = |(name, x86, arm, arguments): &(&str, u32, u32, Vec<u64>)| {
+        let number = if cfg!(target_arch = "x86_64") { x86 } else { arm };
+        let rest = (0..6).map(|place| arguments.get(place).copied().unwrap_or_default().cast_signed().to_string());
+        format!("{name}:{number}:{}", rest.collect::<Vec<_>>().join(":"))
+    };
+    // EPERM, ENOSYS, and what sockets of a family are refused with.
+    let script = r#"if command -v perl > /dev/null; then
+            found=$(perl -e 'for (split /\n/, $ARGV[0]) { my ($n, @c) = split /:/; my $r = syscall($c[0]+0, map { $_+0 } @c[1..6]);
+                print "$n " if !($r == -1 && grep { $!+0 == $_ } (1, 38, 93, 97)) }' "$2")
+        else
+            found=$(python3 -c 'import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+for call in sys.argv[1].split("\n"):
+    name, *numbers = call.split(":")
+    if libc.syscall(*map(ctypes.c_long, map(int, numbers))) != -1 or ctypes.get_errno() not in (1, 38, 93, 97): print(name, end=" ")' "$2")
+        fi
+        if [ -n "$found" ]; then sleep $1; fi"#;
+    let calls: Vec<String> = calls.iter().map(line).collect();
+    let nap = Nap::until_seen()?;
+    Ok(Probe::for_nap(script, nap, "calls that the filter should refuse were answered").with(calls.join("\n")))
+}
 
 /// A probe that lives for a moment, so that the kernel can be asked about it.
 fn looked_at(judge: impl Fn(&Look) -> Option<String> + Send + 'static) -> Result<Probe, CheckError> {

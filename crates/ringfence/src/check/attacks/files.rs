@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use ringfence_policy::{BackendKind, Bytes, ResolvedPolicy, WorkspaceMode};
 
 use super::super::CheckError;
-use super::super::arena::Field;
+use super::super::arena::{Field, remove_if_there};
 use super::super::attack::{Attack, Control, Found, Probe};
-use super::super::host::{Nap, Tree, secret};
+use super::super::host::{Nap, Tree, odd_file, secret};
 use crate::Guarantee;
 use crate::backend::container::has_own_kernel;
 
@@ -75,6 +75,22 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
     },
     Attack {
+        id: "S07-state",
+        guarantee: Guarantee::FsConfined,
+        tries: "make a file beside our ledger",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |_| true,
+        set: |field, _, _| {
+            let canary = field.canary()?;
+            let path = text(&canary);
+            Ok(Probe::new("(echo x > \"$1\")", move |_| {
+                Ok(Found::when(remove_if_there(&canary)?, "a file was made where the ledger is"))
+            })
+            .with(path))
+        },
+    },
+    Attack {
         id: "N15-kernel-files",
         guarantee: Guarantee::FsConfined,
         tries: "find the kernel's log, memory or disks, or write to the kernel's files",
@@ -133,6 +149,19 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
     },
     Attack {
+        id: "F17-set-id",
+        guarantee: Guarantee::FsProtect,
+        tries: "leave a file that makes others somebody else, a device or a pipe",
+        control: Control::WithoutWall,
+        needs: &[],
+        applies: |_| true,
+        set: |field, _, _| {
+            let workspace = field.workspace();
+            let script = "(: > set-id); chmod 6755 set-id; mkfifo pipe; mknod device c 1 3";
+            Ok(Probe::new(script, move |_| Ok(odd_file(&workspace)?.map_or(Found::Stopped, Found::GotThrough))))
+        },
+    },
+    Attack {
         id: "F21-workspace",
         guarantee: Guarantee::FsWorkspaceMode,
         tries: "change, remove and add files in the workspace",
@@ -145,6 +174,24 @@ pub(super) const ATTACKS: &[Attack] = &[
             }
             let tree = Tree::remember(field.workspace())?;
             Ok(Probe::for_change("(echo x > changed); rm -f removed; (echo x > added)", tree))
+        },
+    },
+    Attack {
+        id: "F10-hard-link",
+        guarantee: Guarantee::FsWorkspaceMode,
+        tries: "change a file that may only be read, by another name of it",
+        control: Control::WithoutWall,
+        needs: &[],
+        // Its own workspace has nothing of the host's.
+        applies: |policy| policy.fs.mode.value != WorkspaceMode::Ephemeral,
+        set: |field, _, _| {
+            field.write(&field.workspace().join("read"), "as it was")?;
+            let tree = Tree::remember(field.workspace())?;
+            let script = "for place in /tmp /dev/shm .; do
+                (ln read \"$place/$1\" && echo x >> \"$place/$1\"); rm -f \"$place/$1\"; done";
+            let mut probe = Probe::for_change(script, tree).with(secret()?);
+            probe.limits.fs.mode = Some(WorkspaceMode::ReadOnly);
+            Ok(probe)
         },
     },
     Attack {

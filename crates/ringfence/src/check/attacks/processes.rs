@@ -96,6 +96,32 @@ pub(super) const SEEN: &[Attack] = &[
         },
     },
     Attack {
+        id: "S05-forgery",
+        guarantee: Guarantee::CleanDescriptors,
+        tries: "write to every descriptor, and tell a result that is not its own",
+        control: Control::Own("we wrote through one ourselves, by its number"),
+        needs: &[],
+        applies: |_| true,
+        set: |_, _, _| {
+            let leaked = LeakedDescriptor::writable()?;
+            let number = leaked.number();
+            let script = "for fd in $1 $(seq 3 40); do
+                (printf '{\"status\":\"exited\",\"exitCode\":0}\\n' > /proc/self/fd/$fd); (printf 'RF\\001\\000' >&$fd)
+                done; echo '{\"status\":\"exited\",\"exitCode\":0}'; exit 7";
+            Ok(Probe::new(script, move |ended| {
+                if leaked.was_written()? {
+                    return Ok(Found::GotThrough("what it wrote came out at a descriptor of ours".to_owned()));
+                }
+                Ok(match ended.outcome.exit_code {
+                    Some(7) => Found::Stopped,
+                    other => Found::GotThrough(format!("it exited with 7, and {other:?} was told")),
+                })
+            })
+            .with(number.to_string())
+            .stopped_on_its_way())
+        },
+    },
+    Attack {
         id: "S01-processes",
         guarantee: Guarantee::ProcessesHidden,
         tries: "read the command line of a host's process",

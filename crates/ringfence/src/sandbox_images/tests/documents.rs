@@ -23,7 +23,7 @@ fn plain_instructions_are_read_with_what_they_go_on_from() {
 }
 
 #[test]
-fn s05_what_the_engine_itself_would_fetch_is_refused_in_every_spelling() {
+fn what_the_engine_itself_would_fetch_is_refused_in_every_spelling() {
     for line in [
         "ADD https://x.example/y /y",
         "ADD http:\\\n//127.0.0.1/x /y",
