@@ -28,6 +28,7 @@ mod kernel;
 mod languages;
 mod later;
 mod leads;
+mod left_for_the_host;
 mod names;
 mod network;
 #[allow(dead_code, reason = "shared with the tests of engines, which use the rest of it")]
