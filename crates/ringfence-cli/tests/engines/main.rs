@@ -35,6 +35,8 @@ mod sessions;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
+#[path = "../native/talked_to.rs"]
+mod talked_to;
 #[path = "../native/tls_origin.rs"]
 #[allow(dead_code, reason = "shared with the tests of native, which use the rest of it")]
 mod tls_origin;

@@ -45,6 +45,7 @@ mod sitting;
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
 mod survivors;
+mod talked_to;
 mod tls_origin;
 mod tmux;
 mod unix_sockets;
