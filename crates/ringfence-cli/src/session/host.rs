@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ringfence::approve::Nobody;
 use ringfence::checkpoint::CheckpointError;
@@ -18,6 +19,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::asking::{AtCommand, People};
 use super::store::{Held, Info};
@@ -31,6 +33,8 @@ use crate::{Done, chatter, setup};
 
 /// Outcomes of runs in the background that nobody has fetched.
 const MOST_OUTCOMES: usize = 64;
+/// So long it may take, when the session has ended, to say how its runs did.
+const TELLS: Duration = Duration::from_secs(2);
 
 /// Opens a session and keeps it until it ends.
 pub(super) fn keep(args: &SessionStartArgs) -> Done {
@@ -122,26 +126,32 @@ async fn serve(keeper: Arc<Keeper>, listener: UnixListener) -> Result<(), Sessio
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let user = rustix::process::geteuid().as_raw();
+    let mut answers = JoinSet::new();
     loop {
         let accepted = tokio::select! {
-            _ended = keeper.session.ended() => return Ok(()),
+            _ended = keeper.session.ended() => break,
             accepted = listener.accept() => accepted,
-            _ = interrupt.recv() => { keeper.session.close().await; return Ok(()) }
-            _ = terminate.recv() => { keeper.session.close().await; return Ok(()) }
+            Some(_answered) = answers.join_next() => continue,
+            _ = interrupt.recv() => { keeper.session.close().await; break }
+            _ = terminate.recv() => { keeper.session.close().await; break }
         };
         // One connection that could not be made is no reason to end the others.
         let Ok((stream, _)) = accepted else {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
         if stream.peer_cred().is_ok_and(|peer| peer.uid() == user) {
             let keeper = Arc::clone(&keeper);
-            tokio::spawn(async move {
+            answers.spawn(async move {
                 // Whoever has gone away is told nothing more.
                 keeper.answer(stream).await.ok();
             });
         }
     }
+    // Its runs end with it, and a wall may be gone before all is said of them: the ledger and whoever waits hear how they ended.
+    let all_told = async { while answers.join_next().await.is_some() {} };
+    tokio::time::timeout(TELLS, all_told).await.ok();
+    Ok(())
 }
 
 impl Keeper {

@@ -13,11 +13,14 @@ mod api;
 mod bound;
 mod breakdowns;
 mod calls;
+mod direct;
 mod egress;
 mod files;
 mod inspected;
 #[path = "../native/leads.rs"]
 mod leads;
+#[path = "../native/left_for_the_host.rs"]
+mod left_for_the_host;
 #[path = "../native/origin.rs"]
 mod origin;
 mod processes;
@@ -32,6 +35,8 @@ mod sessions;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
+#[path = "../native/talked_to.rs"]
+mod talked_to;
 #[path = "../native/tls_origin.rs"]
 #[allow(dead_code, reason = "shared with the tests of native, which use the rest of it")]
 mod tls_origin;

@@ -19,15 +19,17 @@ const OWN: [&str; 9] = [
     "envWithheld",
 ];
 
-/// One request: the words after `ringfence run --json`, its standard input, and what else the policy says.
+/// One request: the words after `ringfence run --json`, its standard input, what else the policy says, and what has to be enforced for
+/// it to mean the same everywhere.
 struct Asked {
     words: Vec<&'static str>,
     stdin: &'static str,
     policy: &'static str,
+    needs: Option<&'static str>,
 }
 
 fn requests() -> Vec<Asked> {
-    let plain = |words: &[&'static str]| Asked { words: words.to_vec(), stdin: "", policy: "" };
+    let plain = |words: &[&'static str]| Asked { words: words.to_vec(), stdin: "", policy: "", needs: None };
     let sh = |script: &'static str| plain(&["--", "sh", "-c", script]);
     let line = |line: &'static str| plain(&["--shell", line]);
     let python = |code: &'static str| plain(&["--lang", "python", "--code", code]);
@@ -36,11 +38,19 @@ fn requests() -> Vec<Asked> {
         words: [&["--stdin"], words].concat(),
         stdin,
         policy: "",
+        needs: None,
     };
     let allowlist = |code: &'static str| Asked {
         words: vec!["--lang", "python", "--code", code],
         stdin: "",
         policy: "net: { mode: allowlist, allow: [a.test], localhost: [9] }\n",
+        needs: None,
+    };
+    let limited = |needs: &'static str, flags: &[&'static str], script: &'static str| Asked {
+        words: [flags, &["--", "sh", "-c", script]].concat(),
+        stdin: "",
+        policy: "fs: { size: 16MiB }\n",
+        needs: Some(needs),
     };
     vec![
         plain(&["--", "true"]),
@@ -104,6 +114,22 @@ fn requests() -> Vec<Asked> {
             "import socket\nfor host in ('127.0.0.1', '192.0.2.1'):\n  try: socket.create_connection((host, 7), 5); print('reached')\n  except OSError: print('none')",
         ),
         plain(&["--output", "4KiB", "--", "sh", "-c", "yes | head -c 100000; echo end"]),
+        // A file of the host that is sent, as it is or over the standard input.
+        plain(&["--lang", "python", "code.py"]),
+        plain(&["--lang", "bash", "missing.sh"]),
+        fed("import os; print(__file__.rsplit('/')[-1], os.getcwd())", &["--lang", "python", "-"]),
+        limited("proc.memory", &["--memory", "96MiB"], "exec python3 -c 'x = bytearray(400 << 20); print(len(x))'"),
+        limited("proc.memory", &["--memory", "96MiB"], "python3 -c 'x = bytearray(20 << 20); print(len(x))'"),
+        limited(
+            "proc.processes",
+            &["--processes", "16"],
+            "(for i in $(seq 40); do sleep 1 & done) 2> /dev/null; echo went on",
+        ),
+        limited("proc.processes", &["--processes", "16"], "for i in 1 2 3 4; do sleep 0.1 & done; wait; echo all"),
+        limited("fs.size", &[], "head -c 40000000 /dev/zero > big 2> /dev/null; echo $?; rm big; echo kept > kept"),
+        limited("fs.size", &[], "head -c 40000000 /dev/zero > /tmp/big 2> /dev/null; echo $?"),
+        limited("fs.size", &[], "head -c 4000000 /dev/zero > /tmp/small; echo $?"),
+        limited("proc.open-files", &[], "ulimit -n; ulimit -c; ulimit -f"),
     ]
 }
 
@@ -129,6 +155,7 @@ fn answer(wall: &Wall, asked: &Asked) -> Value {
     let place = Walled::new(wall.clone(), asked.policy);
     place.stage.write("note", "a note\n");
     place.stage.write("sub/inner", "inner\n");
+    place.stage.write("code.py", "print('from a file')\nraise SystemExit(6)\n");
     let script = place.stage.write("script.sh", "#!/bin/sh\necho \"script $# $1\"\n");
     std::fs::set_permissions(script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let invocation = place.ringfence(&[&["run", "--json"], &asked.words[..]].concat());
@@ -136,6 +163,14 @@ fn answer(wall: &Wall, asked: &Asked) -> Value {
     let text = place.stage.neutral(&ended.text());
     let outcome = serde_json::from_str(&text).map_or(Value::Null, neutral);
     serde_json::json!({ "code": ended.code, "outcome": outcome })
+}
+
+/// Whatever is enforced behind a wall, as its own outcome says.
+fn enforced(wall: &Wall) -> Vec<String> {
+    let outcome = Walled::new(wall.clone(), "").outcome(&[], "true");
+    let all = outcome["enforced"].as_array().cloned().unwrap_or_default();
+    let enforced = all.iter().filter(|one| one["strength"] == "enforced");
+    enforced.filter_map(|one| Some(one["guarantee"].as_str()?.to_owned())).collect()
 }
 
 #[test]
@@ -161,19 +196,79 @@ fn fifty_varied_requests_have_the_same_outcome_on_every_wall() {
     let native = Wall::of(BackendKind::Native);
     let expected = std::sync::OnceLock::new();
     for_each_engine("", |place| {
-        let expected: &Vec<Value> =
-            expected.get_or_init(|| requests().iter().map(|one| answer(&native, one)).collect());
+        let (expected, kept): &(Vec<Value>, Vec<String>) =
+            expected.get_or_init(|| (requests().iter().map(|one| answer(&native, one)).collect(), enforced(&native)));
         if expected.iter().all(|one| one["code"] == 125) {
             eprintln!("SKIPPED: native, which the others are compared with, cannot be used here");
             return;
         }
+        let kept_here = enforced(&place.wall);
+        let is_kept = |needs: &str| [kept, &kept_here].iter().all(|kept| kept.iter().any(|it| it == needs));
         let mut different = Vec::new();
         for (asked, expected) in requests().iter().zip(expected) {
+            if let Some(needs) = asked.needs.filter(|needs| !is_kept(needs)) {
+                eprintln!("SKIPPED: {}: {needs} is not enforced on both: {:?}", place.wall, asked.words);
+                continue;
+            }
             let found = answer(&place.wall, asked);
             if found != *expected {
                 different.push(format!("{:?}\n  native {expected}\n  here   {found}", asked.words));
             }
         }
         assert!(different.is_empty(), "on {}:\n{}", place.wall, different.join("\n"));
+    });
+}
+
+/// The words after `ringfence session exec`, but for the session's name, and the standard input.
+const IN_A_SESSION: [(&[&str], &[&str], &str); 9] = [
+    (&[], &["sh", "-c", "echo one > /tmp/kept; echo changed > note; echo new > new; exit 3"], ""),
+    (&[], &["sh", "-c", "cat /tmp/kept note new; pwd; id -u"], ""),
+    (&[], &["sh", "-c", "export A=1; cd sub; kill -9 $$"], ""),
+    (&[], &["sh", "-c", "pwd; echo \"<$A>\"; umask"], ""),
+    (&["-i"], &["cat"], "fed\n"),
+    (&["--env", "A=b", "--cwd", "sub"], &["sh", "-c", "echo $A; cat inner; echo err >&2"], ""),
+    (&["--timeout", "1s"], &["sleep", "30"], ""),
+    (&["--output", "4KiB"], &["sh", "-c", "yes | head -c 100000; echo end"], ""),
+    (&[], &["no-such-program-anywhere"], ""),
+];
+
+/// What a session answers, one run after the other, and what is left of it when it has ended.
+fn session_answers(wall: &Wall) -> Vec<Value> {
+    let place = Walled::new(wall.clone(), "");
+    place.stage.write("note", "a note\n");
+    place.stage.write("sub/inner", "inner\n");
+    let outcome = |ended: &crate::stage::Ended| {
+        let outcome = serde_json::from_str(&place.stage.neutral(&ended.text())).map_or(Value::Null, neutral);
+        serde_json::json!({ "code": ended.code, "outcome": outcome })
+    };
+    let mut answers = vec![place.ringfence(&["session", "start", "work"]).run().code.into()];
+    for (flags, argv, stdin) in IN_A_SESSION {
+        let words = [&["session", "exec", "--json"], flags, &["work", "--"], argv].concat();
+        answers.push(outcome(&place.ringfence(&words).stdin(stdin).run()));
+    }
+    let begun =
+        place.ringfence(&["session", "exec", "--background", "work", "--", "sh", "-c", "echo later; exit 4"]).run();
+    let id = begun.text();
+    answers.push(outcome(&place.ringfence(&["session", "wait", "--json", "work", id.trim()]).run()));
+    let stopped = place.ringfence(&["session", "stop", "work"]).run();
+    let changes = place.ringfence(&["diff", "--name-only"]).run().text();
+    answers.push(serde_json::json!({ "code": stopped.code, "changes": changes }));
+    answers
+}
+
+#[test]
+fn the_runs_of_a_session_have_the_same_outcomes_on_every_wall() {
+    let native = Wall::of(BackendKind::Native);
+    let expected = std::sync::OnceLock::new();
+    for_each_engine("", |place| {
+        let expected: &Vec<Value> = expected.get_or_init(|| session_answers(&native));
+        if expected[0] == 125 {
+            eprintln!("SKIPPED: native, which the others are compared with, cannot be used here");
+            return;
+        }
+        assert_eq!(expected[0], 0, "{expected:#?}");
+        for (number, (expected, found)) in expected.iter().zip(session_answers(&place.wall)).enumerate() {
+            assert_eq!(found, *expected, "on {}, answer {number}", place.wall);
+        }
     });
 }

@@ -93,3 +93,56 @@ except OSError: pass
         assert!(listener.accept().is_ok(), "the probe proves nothing");
     });
 }
+
+/// Speaks to each socket that is named, and says what came.
+const SPEAK: &str = "
+import socket, sys
+for name in sys.argv[1:]:
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        try:
+            with socket.socket(socket.AF_UNIX, kind) as s:
+                s.settimeout(5); s.connect(name); s.sendall(b'GET /_ping HTTP/1.0\\r\\n\\r\\n'); print(s.recv(9))
+        except OSError: pass
+";
+
+#[test]
+fn n16_a_socket_of_the_host_is_unreachable_from_a_container_wherever_it_lies() {
+    for mode in ["review", "read-only"] {
+        for_each_engine(&format!("fs: {{ workspace: {{ mode: {mode} }} }}\n"), |place| {
+            let paths = [place.outside().join("docker.sock"), place.stage.work().join("docker.sock")];
+            let listeners = [&paths[0], &paths[1]].map(|path| UnixListener::bind(path).unwrap());
+            listeners.iter().for_each(|listener| listener.set_nonblocking(true).unwrap());
+            let named =
+                [paths[0].to_str().unwrap(), paths[1].to_str().unwrap(), "docker.sock", "/workspace/docker.sock"];
+            let ended = place.python(SPEAK, &named);
+            assert!(listeners.iter().all(|listener| listener.accept().is_err()), "{mode}: {ended:?}");
+            assert_eq!(ended.expect(0, &[]).text(), "");
+            place.bare_python(&SPEAK.replace("s.recv(9)", "0"), &named[..2]);
+            assert!(listeners.iter().all(|listener| listener.accept().is_ok()), "the probe proves nothing");
+        });
+    }
+}
+
+#[test]
+fn e13_neither_the_engine_nor_any_other_service_of_the_host_answers() {
+    for_each_engine("", |place| {
+        let engine = crate::api::socket(&place.wall);
+        let named = [
+            engine.to_str().unwrap(),
+            "/run/docker.sock",
+            "/var/run/docker.sock",
+            "/run/podman/podman.sock",
+            "/run/containerd/containerd.sock",
+            "/run/dbus/system_bus_socket",
+        ];
+        let ended = place.python(SPEAK, &named).expect(0, &[]);
+        assert_eq!(ended.text(), "", "something answered");
+        let agent = place.outside().join("agent.sock");
+        let listener = UnixListener::bind(&agent).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let script = "test -z \"$SSH_AUTH_SOCK\" && test ! -e \"$1\" && echo none";
+        let ended = place.run(&[], &["sh", "-c", script, "sh", agent.to_str().unwrap()]).env("SSH_AUTH_SOCK", &agent);
+        assert_eq!(ended.run().text(), "none\n");
+        assert!(place.bare_python(SPEAK, &named).text().contains("HTTP/1."), "the probe proves nothing");
+    });
+}

@@ -3,7 +3,9 @@
 use ringfence_testkit::canary::{is_alive, until};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::left_for_the_host::{DIRECT, PLANTS, filled};
 use crate::stage::{Ended, SOON};
+use crate::talked_to;
 use crate::walls::{Walled, for_each_engine};
 
 struct Session<'a> {
@@ -40,6 +42,53 @@ fn a_session_keeps_files_from_run_to_run_and_its_changes_are_listed_at_the_end()
         assert_eq!(place.stage.read("there.txt").as_deref(), Some("as it was\n"));
         place.ringfence(&["session", "stop", "work"]).run().expect(0, &["2 changes (1 added, 1 changed)"]);
         assert!(until(SOON, || place.is_soon_empty()), "a container is left");
+    });
+}
+
+#[test]
+fn a_run_in_a_session_has_its_input_its_code_and_an_outcome_as_any_other() {
+    for_each_engine("", |place| {
+        let _session = Session::start(place);
+        talked_to::a_run_has_input_and_a_code(&|args| place.ringfence(args));
+    });
+}
+
+#[test]
+fn runs_of_a_session_in_the_background_are_waited_for_and_signalled_by_their_id() {
+    for_each_engine("", |place| {
+        let _session = Session::start(place);
+        talked_to::runs_in_the_background_are_waited_for_and_signalled(&|args| place.ringfence(args));
+    });
+}
+
+#[test]
+fn a_program_in_a_session_with_a_terminal_can_be_talked_to() {
+    for_each_engine("", |place| {
+        let _session = Session::start(place);
+        talked_to::a_terminal_is_the_programs_own(&|args| place.ringfence(args));
+    });
+}
+
+#[test]
+fn a_session_ends_with_its_container_when_it_is_idle_or_old_and_not_before() {
+    for_each_engine("", |place| {
+        talked_to::sessions_end_when_they_are_idle_or_old(&|args| place.ringfence(args), &place.stage.ledger());
+        assert!(place.is_soon_empty(), "a container is left");
+    });
+}
+
+#[test]
+fn a_session_that_is_direct_takes_its_changes_to_the_host_when_it_stops() {
+    for_each_engine(DIRECT, |place| {
+        filled(&place.stage);
+        let session = Session::start(place);
+        session.sh(PLANTS).expect(0, &[]);
+        assert_eq!(place.stage.read("new.txt"), None, "not before it stops");
+        place.ringfence(&["session", "stop", "work"]).run().expect(0, &[]);
+        assert_eq!(place.stage.read("new.txt").as_deref(), Some("new\n"));
+        assert_eq!(place.stage.read("kept.txt").as_deref(), Some("kept\n"));
+        assert_eq!(place.stage.read(".mcp.json"), None);
+        assert!(place.is_soon_empty(), "a container is left");
     });
 }
 

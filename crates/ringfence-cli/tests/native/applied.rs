@@ -1,69 +1,32 @@
 //! What a run changed reaches the host: at once where the policy or a flag says so, and otherwise by hand.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 
-use ringfence_testkit::canary::FileCanary;
-
+use crate::left_for_the_host::{self as left, DIRECT, DIRECT_ALONE, PLANTS, filled};
 use crate::probe::{Wall, outside, run, sh, walled, walled_with};
 use crate::stage::{Ended, Stage};
-
-const DIRECT: &str = "fs: { workspace: { mode: direct }, deny: [\"**/.env\"], protect: [\"**/kept.txt\"] }\n";
-/// Every way to make the host execute something later, and two harmless changes.
-const PLANTS: &str = "mkdir -p .git/hooks sub/.vscode .claude; \
-    echo x > .git/hooks/pre-commit; echo x > sub/.vscode/tasks.json; echo {} > .claude/settings.json; \
-    echo x > .mcp.json; echo x > .envrc; echo x > kept.txt; echo x > .env; \
-    echo new > new.txt; echo changed > old.txt; rm gone.txt; chmod 700 tool.sh";
-
-fn filled(stage: &Stage) {
-    stage.write("old.txt", "old\n");
-    stage.write("gone.txt", "gone\n");
-    stage.write("kept.txt", "kept\n");
-    stage.write("tool.sh", "#!/bin/sh\n");
-}
 
 /// Behind the wall, with all that is told.
 fn aloud(stage: &Stage, flags: &[&str], script: &str) -> Ended {
     stage.ringfence([&["run"], flags, &["--", "sh", "-c", script]].concat()).run()
 }
 
-fn mode(stage: &Stage, name: &str) -> u32 {
-    fs::metadata(stage.work().join(name)).unwrap().permissions().mode() & 0o777
+/// Likewise, with arguments.
+fn told<'a>(stage: &'a Stage) -> impl Fn(&str, &[&str]) -> Ended + 'a {
+    |script, arguments| stage.ringfence([&["run", "--", "sh", "-c", script, "sh"], arguments].concat()).run()
 }
 
 #[test]
 fn f06_direct_takes_changes_to_the_host_and_holds_back_what_is_protected_or_denied() {
     let Some(stage) = walled_with(DIRECT) else { return };
-    filled(&stage);
-    stage.write(".env", "SECRET=1\n");
-    let ended = aloud(&stage, &[], PLANTS);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert_eq!(stage.read("new.txt").as_deref(), Some("new\n"), "{ended:?}");
-    assert_eq!(stage.read("old.txt").as_deref(), Some("changed\n"));
-    assert_eq!(stage.read("gone.txt"), None);
-    assert_eq!(mode(&stage, "tool.sh"), 0o700);
-    assert_eq!(stage.read("kept.txt").as_deref(), Some("kept\n"), "a protected file was changed");
-    assert_eq!(stage.read(".env").as_deref(), Some("SECRET=1\n"), "a denied file was changed");
-    for planted in [".git/hooks/pre-commit", "sub/.vscode/tasks.json", ".claude/settings.json", ".mcp.json", ".envrc"] {
-        assert_eq!(stage.read(planted), None, "{planted} reached the host: {ended:?}");
-    }
-    assert!(ended.stderr.contains("held back"), "{ended:?}");
+    left::direct_takes_changes_to_the_host(&stage, &told(&stage));
 }
 
 #[test]
 fn f04_direct_does_not_let_a_folder_with_protected_files_be_moved_away() {
-    let Some(stage) = walled_with("fs: { workspace: { mode: direct } }\n") else { return };
-    stage.write(".git/hooks/pre-commit", "mine\n");
-    stage.write(".git/config", "[core]\n");
-    let script = "mv .git .g2; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit; echo fine > fine.txt";
-    let ended = sh(&stage, Wall::Native, script, &[]);
-    assert_eq!(stage.read(".git/hooks/pre-commit").as_deref(), Some("mine\n"), "{ended:?}");
-    assert_eq!(stage.read(".git/config").as_deref(), Some("[core]\n"), "{ended:?}");
-    assert_eq!(stage.read("fine.txt").as_deref(), Some("fine\n"), "{ended:?}");
-    // The same without a wall.
-    let bare = std::process::Command::new("sh").args(["-c", script]).current_dir(stage.work()).status().unwrap();
-    assert!(bare.success());
-    assert_eq!(stage.read(".git/hooks/pre-commit").as_deref(), Some("evil\n"));
+    let Some(stage) = walled_with(DIRECT_ALONE) else { return };
+    left::direct_does_not_let_a_folder_be_moved_away(&stage, &told(&stage));
 }
 
 #[test]
@@ -97,14 +60,8 @@ fn direct_keeps_nothing_when_all_of_it_was_applied_and_a_failing_program_counts_
 
 #[test]
 fn f01_direct_never_writes_through_a_link() {
-    let Some(stage) = walled_with("fs: { workspace: { mode: direct } }\n") else { return };
-    let canary = FileCanary::set(outside(&stage)).unwrap();
-    symlink(outside(&stage), stage.work().join("out")).unwrap();
-    let target = outside(&stage).display().to_string();
-    let script = "rm out; mkdir out; echo x > out/canary; ln -s \"$1\" in; echo y > in/canary; echo z > fine";
-    let ended = sh(&stage, Wall::Native, script, &[&target]);
-    assert_eq!(canary.change().unwrap(), None, "{ended:?}");
-    assert_eq!(stage.read("fine").as_deref(), Some("z\n"), "{ended:?}");
+    let Some(stage) = walled_with(DIRECT_ALONE) else { return };
+    left::direct_never_writes_through_a_link(&stage, &outside(&stage), &told(&stage));
 }
 
 #[test]
@@ -200,69 +157,20 @@ fn a_session_that_is_direct_takes_its_changes_to_the_host_when_it_stops() {
 
 #[test]
 fn f05_moving_a_folder_above_a_denied_or_protected_file_does_not_free_it() {
-    let policy = "fs: { workspace: { mode: direct }, deny: [\"**/.env\"] }\n";
-    let Some(stage) = walled_with(policy) else { return };
-    let set = || {
-        stage.write("a/b/.env", "SECRET=1\n");
-        stage.write("sub/repo/.git/hooks/pre-commit", "mine\n");
-        stage.write("sub/repo/.git/modules/x/hooks/pre-commit", "mine\n");
-    };
-    set();
-    let script = "mv a moved; mkdir -p a/b; echo evil > a/b/.env; \
-                  mv sub gone; mkdir -p sub/repo/.git/hooks sub/repo/.git/modules/x/hooks; \
-                  echo evil > sub/repo/.git/hooks/pre-commit; echo evil > sub/repo/.git/modules/x/hooks/pre-commit; echo fine > fine";
-    let ended = sh(&stage, Wall::Native, script, &[]);
-    let unchanged = || {
-        [
-            ("a/b/.env", "SECRET=1\n"),
-            ("sub/repo/.git/hooks/pre-commit", "mine\n"),
-            ("sub/repo/.git/modules/x/hooks/pre-commit", "mine\n"),
-        ]
-        .iter()
-        .all(|(path, text)| stage.read(path).as_deref() == Some(*text))
-    };
-    assert!(unchanged(), "{ended:?}");
-    assert_eq!(stage.read("fine").as_deref(), Some("fine\n"), "{ended:?}");
-    assert_eq!(stage.read("moved/b/.env"), None, "a denied file was seen");
-    // The same without a wall.
-    let bare = std::process::Command::new("sh").args(["-c", script]).current_dir(stage.work()).status().unwrap();
-    assert!(bare.success() && !unchanged());
-}
-
-/// Git on the host, in a workspace that a program had.
-fn git(stage: &Stage, folder: &str, words: &[&str]) -> bool {
-    let mut command = std::process::Command::new("git");
-    command.args(["-c", "safe.directory=*"]).args(words).current_dir(stage.work().join(folder));
-    command.env("HOME", stage.path()).env("GIT_CONFIG_NOSYSTEM", "1").output().unwrap().status.success()
+    let Some(stage) = walled_with(DIRECT) else { return };
+    left::moving_a_folder_above_frees_nothing(&stage, &told(&stage));
 }
 
 #[test]
 fn f08_git_on_the_host_executes_nothing_that_was_held_back() {
     let Some(stage) = walled() else { return };
-    if std::process::Command::new("git").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: git is missing");
-        return;
-    }
-    let mark = stage.path().join("executed");
-    assert!(git(&stage, ".", &["init", "-q"]), "git works here");
-    // Written by hand, so that no git is needed behind the wall.
-    let script = "printf '[core]\\n\\tfsmonitor = \"touch %s; false\"\\n' \"$1\" >> .git/config; \
-                  mkdir -p sub/objects sub/refs; echo 'ref: refs/heads/main' > sub/HEAD; \
-                  printf '[core]\\n\\trepositoryformatversion = 0\\n\\tworktree = .\\n\\tfsmonitor = \"touch %s; false\"\\n' \"$1\" > sub/config";
-    let ended = sh(&stage, Wall::Native, script, &[mark.to_str().unwrap()]);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    stage.ringfence(["apply"]).run();
-    git(&stage, ".", &["status"]);
-    fs::create_dir_all(stage.work().join("sub")).unwrap();
-    git(&stage, "sub", &["status"]);
-    assert!(!mark.exists(), "git executed what the program wrote");
-    // Whoever insists gets it.
-    let insisted = stage.ringfence(["apply", "--include-flagged"]).run();
-    git(&stage, ".", &["status"]);
-    assert!(mark.exists(), "the probe does not work: {insisted:?}");
-    fs::remove_file(&mark).unwrap();
-    git(&stage, "sub", &["status"]);
-    assert!(mark.exists(), "the probe of a bare repository does not work");
+    left::git_on_the_host_executes_nothing(&stage, &told(&stage));
+}
+
+#[test]
+fn f21_what_runs_on_the_host_comes_there_only_to_whoever_says_so() {
+    let Some(stage) = walled() else { return };
+    left::what_runs_on_the_host_is_flagged(&stage, &told(&stage));
 }
 
 #[test]
@@ -316,16 +224,9 @@ fn run_with_apply_tells_the_outcome_even_when_nothing_could_be_applied() {
 }
 
 #[test]
-fn direct_holds_back_links_that_lead_to_protected_files_or_out() {
-    let Some(stage) = walled_with("fs: { workspace: { mode: direct } }\n") else { return };
-    stage.write("logs", "x");
-    let script = "ln -s .git/hooks/pre-commit todo.txt; ln -s ../../../etc/cron.d/x notes.md; ln -sf /home logs; ln -s fine good; echo fine > fine";
-    let ended = aloud(&stage, &[], script);
-    for held in ["todo.txt", "notes.md"] {
-        assert!(fs::symlink_metadata(stage.work().join(held)).is_err(), "{held}: {ended:?}");
-    }
-    assert_eq!(stage.read("logs").as_deref(), Some("x"), "{ended:?}");
-    assert_eq!(stage.read("good").as_deref(), Some("fine\n"), "a link inside is fine: {ended:?}");
+fn f01_direct_holds_back_links_that_lead_to_protected_files_or_out() {
+    let Some(stage) = walled_with(DIRECT_ALONE) else { return };
+    left::direct_holds_back_links_that_lead_out(&stage, &told(&stage));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use ringfence_testkit::canary::{FileCanary, LeakedDescriptor, secret, until};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
+use crate::left_for_the_host::names_that_the_host_obeys_stay_inside;
 use crate::probe::{Wall, is_root, outside, python, run, sh, text, walled, walled_with, walled_with_deps};
 use crate::stage::{SOON, Stage};
 
@@ -81,28 +82,8 @@ fn f03_measured_a_folder_and_a_link_that_are_swapped_during_launches_lead_no_wri
 #[test]
 fn f06_f07_names_that_the_host_obeys_can_be_made_inside_and_never_reach_the_host() {
     let Some(stage) = walled() else { return };
-    stage.write(".git/config", "[core]\n");
-    let names = [
-        ".claude/settings.json",
-        ".mcp.json",
-        ".vscode/tasks.json",
-        ".git/hooks/pre-commit",
-        ".envrc",
-        ".git/commondir",
-        ".git/config.worktree",
-        ".git/modules/x/hooks/post-checkout",
-        "deep/er/.git/hooks/post-checkout",
-        "sandbox.policy.yaml",
-    ];
-    let mut script =
-        names.map(|name| format!("mkdir -p $(dirname {name}); echo x > {name} && echo made {name}\n")).concat();
-    script.push_str("mv .git .g2; echo 'gitdir: /tmp/e' > .git && echo made .git");
-    let canary = FileCanary::set(stage.work()).unwrap();
-    let ended = sh(&stage, Wall::Native, &script, &[]);
-    assert_eq!(ended.text().lines().count(), names.len() + 1, "a private layer takes them all: {ended:?}");
-    assert_eq!(canary.change().unwrap(), None);
-    sh(&stage, Wall::Bare, &script, &[]);
-    assert_ne!(canary.change().unwrap(), None, "the probe proves nothing: it fails without a wall too");
+    let sh = |script: &str, arguments: &[&str]| sh(&stage, Wall::Native, script, arguments);
+    names_that_the_host_obeys_stay_inside(&stage, &sh);
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod kernel;
 mod languages;
 mod later;
 mod leads;
+mod left_for_the_host;
 mod missing;
 mod names;
 mod network;
@@ -46,6 +47,7 @@ mod sitting;
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
 mod survivors;
+mod talked_to;
 mod tls_origin;
 mod tmux;
 mod unix_sockets;

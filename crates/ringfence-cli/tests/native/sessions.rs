@@ -1,8 +1,6 @@
 //! Sessions: a wall that is kept, the programs behind it, and attacks by one of them on what keeps them.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
@@ -12,6 +10,7 @@ use serde_json::Value;
 
 use crate::probe::{interpreter, walled, walled_with};
 use crate::stage::{Ended, Invocation, SOON, Stage};
+use crate::talked_to;
 
 /// A session of a stage, stopped when dropped.
 pub(crate) struct Session<'a> {
@@ -87,14 +86,8 @@ fn a_session_keeps_files_and_programs_from_run_to_run_and_nothing_afterwards() {
 fn a_run_in_a_session_has_input_code_results_and_an_outcome_as_any_other() {
     let Some(stage) = walled() else { return };
     let session = Session::start(&stage, "work", &[]);
-    let ended = session.exec(&["-i"], &["cat"]).stdin("typed\n").run().expect(0, &[]);
-    assert_eq!(ended.text(), "typed\n");
-    // Nobody passes it on without being asked.
-    assert_eq!(session.exec(&[], &["cat"]).stdin("typed\n").run().expect(0, &[]).text(), "");
-    session.exec(&[], &["no-such-program"]).run().expect(127, &[]);
-    session.exec(&[], &["sh", "-c", "kill -SEGV $$"]).run().expect(139, &[]);
-    let outcome = session.exec(&["--json", "--env", "A=b"], &["sh", "-c", "echo $A; echo err >&2"]).run().json();
-    assert_eq!((&outcome["stdout"], &outcome["stderr"]), (&"b\n".into(), &"err\n".into()));
+    talked_to::a_run_has_input_and_a_code(&|args| stage.ringfence(args));
+    let outcome = session.exec(&["--json"], &["true"]).run().json();
     assert_eq!(outcome["backend"], "native");
     for (name, when) in [("net.none", ", when the session was opened"), ("env.clean", "the listed strings alone")] {
         let seen = outcome["enforced"].as_array().unwrap().iter().find(|one| one["guarantee"] == name).unwrap();
@@ -113,22 +106,8 @@ fn a_run_in_a_session_has_input_code_results_and_an_outcome_as_any_other() {
 #[test]
 fn runs_in_the_background_are_waited_for_and_signalled_by_their_id() {
     let Some(stage) = walled() else { return };
-    let session = Session::start(&stage, "work", &[]);
-    let begin = |script: &str| {
-        let ended = session.exec(&["--background"], &["sh", "-c", script]).run().expect(0, &[]);
-        ended.text().trim().to_owned()
-    };
-    let first = begin("sleep 0.3; echo first; exit 4");
-    let second = begin("trap 'echo asked; exit 5' USR1; touch /tmp/ready; while :; do sleep 0.05; done");
-    let ended = stage.ringfence(["session", "wait", "work", &first]).run();
-    assert_eq!((ended.code, &*ended.text()), (4, "first\n"), "{ended:?}");
-    session.sh("while [ ! -e /tmp/ready ]; do sleep 0.05; done").expect(0, &[]);
-    stage.ringfence(["session", "signal", "work", &second, "USR1"]).run().expect(0, &[]);
-    let ended = stage.ringfence(["session", "wait", "work", &second, "--json"]).run();
-    assert_eq!((ended.code, &ended.json()["stdout"]), (5, &"asked\n".into()), "{ended:?}");
-    for command in ["wait", "signal"] {
-        stage.ringfence(["session", command, "work", "01arz3ndektsv4rrffq69g5fav"]).run().expect(2, &["no run"]);
-    }
+    let _session = Session::start(&stage, "work", &[]);
+    talked_to::runs_in_the_background_are_waited_for_and_signalled(&|args| stage.ringfence(args));
 }
 
 #[test]
@@ -182,18 +161,7 @@ fn r11_a_session_whose_keeper_is_killed_leaves_nothing_and_its_name_is_free() {
 #[test]
 fn a_session_ends_when_it_is_idle_or_old_and_not_before() {
     let Some(stage) = walled() else { return };
-    let idle = Session::start(&stage, "idle", &["--idle", "1s"]);
-    let busy = Session::start(&stage, "busy", &["--idle", "1s"]);
-    let old = Session::start(&stage, "old", &["--life", "1s"]);
-    let mut child = busy.exec(&[], &["sleep", "3"]).start();
-    let mut killed = old.exec(&["-q"], &["sleep", "100"]).start();
-    assert!(until(SOON, || !is_alive(idle.keeper()) && !is_alive(old.keeper())));
-    assert!(is_alive(busy.keeper()), "a session with a run is not idle");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(killed.wait().unwrap().code(), Some(137));
-    assert!(until(SOON, || !is_alive(busy.keeper())));
-    let log = fs::read_to_string(stage.ledger()).unwrap();
-    assert!(log.contains("\"reason\":\"idle\"") && log.contains("\"reason\":\"life\""), "{log}");
+    talked_to::sessions_end_when_they_are_idle_or_old(&|args| stage.ringfence(args), &stage.ledger());
 }
 
 #[test]
@@ -219,48 +187,11 @@ fn a_name_belongs_to_one_session_and_to_one_user() {
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
 }
 
-/// Both ends of a new terminal.
-fn terminal() -> (OwnedFd, OwnedFd) {
-    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&ours).unwrap();
-    unlockpt(&ours).unwrap();
-    let theirs = ioctl_tiocgptpeer(&ours, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    let size = rustix::termios::Winsize { ws_row: 33, ws_col: 77, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&ours, size).unwrap();
-    (ours, theirs)
-}
-
 #[test]
 fn a_program_with_a_terminal_can_be_talked_to_and_the_hosts_terminal_is_not_it() {
     let Some(stage) = walled() else { return };
-    let session = Session::start(&stage, "work", &[]);
-    session.exec(&["-t"], &["true"]).run().expect(2, &["no terminal"]);
-    let (ours, theirs) = terminal();
-    let script = "tty; stty size; read -r line; echo \"<$line>\"; exit 6";
-    let argv = ["session", "exec", "-t", "work", "--", "sh", "-c", script];
-    let mut child = stage.ringfence(argv).stdin_from(theirs.try_clone().unwrap()).stdout(theirs).start();
-    let mut screen = fs::File::from(ours);
-    let mut seen = String::new();
-    let mut piece = [0u8; 1024];
-    let begin = Instant::now();
-    let mut typed = false;
-    // The terminal is gone, and reading fails, when the command has ended.
-    while let Ok(read @ 1..) = screen.read(&mut piece) {
-        seen.push_str(&String::from_utf8_lossy(&piece[..read]));
-        if seen.contains("33 77") && !typed {
-            typed = true;
-            screen.write_all(b"hello\r").unwrap();
-        }
-        assert!(begin.elapsed() < SOON, "{seen}");
-        if seen.contains("<hello>") {
-            break;
-        }
-    }
-    assert_eq!(child.wait().unwrap().code(), Some(6), "{seen}");
-    assert!(seen.contains("/dev/pts/0") && seen.contains("<hello>"), "{seen}");
-    let mode = rustix::termios::tcgetattr(screen.as_fd()).unwrap();
-    assert!(mode.local_modes.contains(rustix::termios::LocalModes::ECHO), "our terminal is as it was");
+    let _session = Session::start(&stage, "work", &[]);
+    talked_to::a_terminal_is_the_programs_own(&|args| stage.ringfence(args));
 }
 
 #[test]

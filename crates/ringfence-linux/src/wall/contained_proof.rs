@@ -7,10 +7,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access as Ask, OFlags, StatVfsMountFlags};
+use rustix::rand::GetRandomFlags;
 
+use super::Access;
 use super::contained::{Contained, Ground, Kernel};
 use super::proof::{self, Company, Proof, Unproven};
 use crate::privileges::{self, Status};
@@ -20,8 +22,9 @@ const TMPFS: i64 = 0x0102_1994;
 const OVERLAY: i64 = 0x794c_7630;
 /// From this version on Landlock keeps signals inside.
 const LANDLOCK_SIGNALS: i32 = 6;
-/// So many files of a workspace are tried to be written.
+/// So many files of a workspace are tried to be written, among so many entries.
 const MOST_TRIED: usize = 16;
+const MOST_LOOKED_AT: usize = 4096;
 /// No engine has more mounts, or devices, for one container.
 const MOST_MOUNTS: usize = 4096;
 const MOST_DEVICES: usize = 1024;
@@ -186,7 +189,7 @@ fn confined(contained: &Contained, landlock: Option<i32>) -> Result<String, Unpr
             Ok(_) => return broken(format!("{path} could be made")),
         }
     }
-    workspace_closed(contained)?;
+    workspace_closed(contained, landlock)?;
     for path in OF_THE_HOST {
         if can_be_written(Path::new(path)) {
             return broken(format!("{path} can be written"));
@@ -198,37 +201,75 @@ fn confined(contained: &Contained, landlock: Option<i32>) -> Result<String, Unpr
     Ok(format!("root read-only, {mounts} mounts, {devices} devices, {fence}"))
 }
 
-/// A workspace that is none of the places that can be written is tried: to make a file in it, and to write to each that it begins with.
-fn workspace_closed(contained: &Contained) -> Result<(), Unproven> {
+/// A workspace that programs are not to write is tried: to make a folder in it, and to write to the first of those that it has.
+fn workspace_closed(contained: &Contained, landlock: Option<i32>) -> Result<(), Unproven> {
     let (name, workspace) = ("fs.confined", Path::new(&contained.workspace));
-    if contained.writable.iter().any(|place| place.at == contained.workspace) {
+    let unreadable = |source| Unproven::Unreadable { name, source };
+    let mut written = contained.paths.iter().filter(|(_, access)| *access == Access::ReadWrite).map(|(at, _)| at);
+    if written.clone().any(|at| *at == contained.workspace) {
         return Ok(());
     }
-    // That nothing can be written where nothing is proves nothing.
-    let entries = fs::read_dir(workspace).map_err(|source| Unproven::Unreadable { name, source })?;
-    let broken = |path: &Path| Err(Unproven::Broken { name, found: format!("{} can be written", path.display()) });
-    // By a name that nothing there has: of another, it would only be said that it is taken.
-    let make = |probe: &Path| fs::File::options().write(true).create_new(true).open(probe);
-    let free = (0..MOST_TRIED).map(|number| workspace.join(format!(".probe-{number}"))).find_map(|probe| {
-        let made = make(&probe);
-        let is_taken = made.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists);
-        (!is_taken).then(|| (probe, made.is_ok()))
-    });
-    match free {
-        Some((_, false)) => {}
-        Some((probe, true)) => return broken(&probe),
-        None => return broken(workspace),
+    // Landlock's answer counts where it was told to give it.
+    let fence = match landlock {
+        Some(_) if !written.any(|at| workspace.starts_with(at)) => Fenced::Yes,
+        _ => Fenced::No,
+    };
+    // By a name that nobody can have put there: of another it would only be said that it is taken.
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, GetRandomFlags::empty()).map_err(|errno| unreadable(errno.into()))?;
+    let probe = workspace.join(format!(".ringfence-probe-{:016x}", u64::from_ne_bytes(random)));
+    // A folder and no file: of that, every kernel says first that the file system is read-only, whatever else forbids it.
+    let made = fs::create_dir(&probe);
+    if made.is_ok() {
+        // It may be the host's.
+        fs::remove_dir(&probe).map_err(unreadable)?;
     }
-    for entry in entries.take(MOST_TRIED) {
-        let path = entry.map_err(|source| Unproven::Unreadable { name, source })?.path();
-        // Whoever may not even read it is kept from it by its permissions, and by these alone.
-        if path.symlink_metadata().is_ok_and(|found| found.is_file())
-            && fs::File::options().append(true).open(&path).is_ok()
-        {
-            return broken(&path);
+    let mut tried = vec![(workspace.to_owned(), made)];
+    // That nothing can be written where nothing is proves nothing.
+    for entry in fs::read_dir(workspace).map_err(unreadable)?.take(MOST_LOOKED_AT) {
+        let path = entry.map_err(unreadable)?.path();
+        if path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            let written = fs::File::options().append(true).open(&path).map(drop);
+            tried.push((path, written));
+        }
+        if tried.len() > MOST_TRIED {
+            break;
         }
     }
-    Ok(())
+    match all_closed(&tried, fence) {
+        Ok(()) => Ok(()),
+        Err(found) => Err(Unproven::Broken { name, found }),
+    }
+}
+
+/// Whether Landlock was told that nothing there is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fenced {
+    Yes,
+    No,
+}
+
+/// What attempts to write say of a workspace, of which the first was the workspace itself. That whoever tried had no permission says
+/// nothing of the next one who tries: who owns a file can change that.
+fn all_closed(tried: &[(PathBuf, std::io::Result<()>)], fence: Fenced) -> Result<(), String> {
+    const INSTEAD: &str = "use another engine or runtime (`backend`), or `fs.workspace.mode: review`";
+    let closes = |error: &std::io::Error| match error.raw_os_error() {
+        Some(libc::EROFS) => true,
+        Some(libc::EACCES) => fence == Fenced::Yes,
+        _ => false,
+    };
+    let shown = |path: &Path| path.display().to_string();
+    if let Some((path, _)) = tried.iter().find(|(_, written)| written.is_ok()) {
+        return Err(format!("{} can be written, and the workspace is read-only: {INSTEAD}", shown(path)));
+    }
+    let refused = || tried.iter().filter_map(|(path, written)| Some((path, written.as_ref().err()?)));
+    match refused().next() {
+        _ if refused().any(|(_, error)| closes(error)) => Ok(()),
+        Some((path, error)) => {
+            Err(format!("whether {} is read-only cannot be told, as writing says `{error}`: {INSTEAD}", shown(path)))
+        }
+        None => Err(format!("nothing was tried in the workspace: {INSTEAD}")),
+    }
 }
 
 /// Asked and not only tried: Landlock refuses it also on a root that can be written. A kernel of its own has no Landlock, and does
@@ -451,20 +492,69 @@ mod tests {
     use super::*;
     use crate::wall::Writable;
 
-    fn check(line: &str) -> Option<&'static str> {
-        let contained = Contained {
+    fn contained(workspace: &Path, paths: Vec<(OsString, Access)>) -> Contained {
+        Contained {
             uid: 1000,
             gid: 1000,
             kernel: Kernel::Host,
-            workspace: "/workspace".into(),
+            workspace: workspace.into(),
             writable: vec![Writable { at: "/work space".into(), bytes: 1, on: Ground::Memory }],
             rlimits: Vec::new(),
-            paths: Vec::new(),
+            paths,
             memory: Some(1),
             processes: Some(1),
             processors: None,
+        }
+    }
+
+    fn check(line: &str) -> Option<&'static str> {
+        wrong_mount(&contained(Path::new("/workspace"), Vec::new()), &Mount::parse(line).unwrap())
+    }
+
+    #[test]
+    fn only_a_read_only_file_system_or_a_fence_that_was_told_to_closes_a_workspace() {
+        let check = |answers: &[i32], fence, expected: &str| {
+            let answer = |errno: &i32| match errno {
+                0 => Ok(()),
+                errno => Err(std::io::Error::from_raw_os_error(*errno)),
+            };
+            let tried: Vec<_> = answers.iter().map(|errno| (PathBuf::from("/w"), answer(errno))).collect();
+            let found = all_closed(&tried, fence).err().unwrap_or_default();
+            assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{answers:?}: {found}");
+            assert!(found.is_empty() || found.contains("fs.workspace.mode: review"), "{found}");
         };
-        wrong_mount(&contained, &Mount::parse(line).unwrap())
+        check(&[libc::EROFS], Fenced::No, "");
+        check(&[libc::EROFS, libc::EACCES], Fenced::No, "");
+        check(&[libc::EACCES, libc::EROFS], Fenced::No, "");
+        check(&[libc::EACCES, libc::EACCES], Fenced::Yes, "");
+        check(&[libc::EACCES, libc::EACCES], Fenced::No, "cannot be told");
+        check(&[libc::EACCES, 0], Fenced::Yes, "can be written");
+        check(&[libc::EROFS, 0], Fenced::No, "can be written");
+        for other in [libc::EPERM, libc::EEXIST, libc::ENOSPC, libc::EDQUOT, libc::EMFILE, libc::ENOENT] {
+            check(&[other], Fenced::Yes, "cannot be told");
+        }
+        check(&[], Fenced::Yes, "nothing was tried");
+    }
+
+    #[test]
+    fn a_workspace_that_can_be_written_is_found_behind_names_that_were_left_there_and_nothing_stays() {
+        let workspace = tempfile::tempdir().unwrap();
+        for number in 0..MOST_TRIED {
+            fs::write(workspace.path().join(format!(".probe-{number}")), "left").unwrap();
+            fs::create_dir(workspace.path().join(format!("a-{number}"))).unwrap();
+        }
+        let before = fs::read_dir(workspace.path()).unwrap().count();
+        let read_only = vec![("/".into(), Access::ReadOnly)];
+        let found = workspace_closed(&contained(workspace.path(), read_only.clone()), None).unwrap_err();
+        assert!(found.to_string().contains("can be written"), "{found}");
+        assert_eq!(fs::read_dir(workspace.path()).unwrap().count(), before);
+        // Where a folder above it may be written, Landlock was not told to close it.
+        let above = [read_only, vec![(workspace.path().parent().unwrap().into(), Access::ReadWrite)]].concat();
+        assert!(workspace_closed(&contained(workspace.path(), above), Some(6)).is_err());
+        let written = vec![(workspace.path().into(), Access::ReadWrite)];
+        workspace_closed(&contained(workspace.path(), written), None).unwrap();
+        let gone = workspace_closed(&contained(Path::new("/no/such/workspace"), Vec::new()), None);
+        assert!(matches!(gone, Err(Unproven::Unreadable { .. })), "{gone:?}");
     }
 
     #[test]

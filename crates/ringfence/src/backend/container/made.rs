@@ -240,6 +240,9 @@ impl Recipe {
         place: &MadePlace,
     ) -> Result<(Arc<FarLink>, Complaint, Option<FirstProcess>), StartError> {
         let (engine, id) = (&self.engine, &place.id);
+        if let Some(volume) = &place.volume {
+            volume.hand_over().await.map_err(|error| could_not(&error))?;
+        }
         let attached = engine.attach(id).await.map_err(|error| could_not(&error))?;
         engine.start(id).await.map_err(|error| could_not(&error))?;
         let complaint = attached.output.complaint();

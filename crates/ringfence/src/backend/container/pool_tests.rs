@@ -162,6 +162,28 @@ async fn one_that_died_while_it_waited_is_thrown_away() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_does_not_fit_is_thrown_away_and_counted_and_another_made() {
+    let yard: Arc<Mutex<Yard>> = Arc::default();
+    let (pool, wanted) = (Pool::new(2, HOUR), recipe(&yard, 1, 0));
+    pool.fill(Arc::clone(&wanted)).await.unwrap();
+    let refill = pool.refill_later();
+    let Taken { made, dead } = pool.take(&wanted, |made| made.number != 0).await;
+    let taken = made.unwrap();
+    assert_eq!((taken.number, dead), (1, 1));
+    drop(refill);
+    pool.0.until(|shelf| shelf.making == 0 && shelf.ending == 0).await;
+    assert_eq!((ended(&yard), pool.0.shelf().ready.len()), (vec![0], 2));
+    let refill = pool.refill_later();
+    let Taken { made, dead } = pool.take(&wanted, |_| false).await;
+    assert!(made.is_none() && dead == 2, "none fits: a run starts as ever, and says so");
+    drop(refill);
+    pool.0.until(|shelf| shelf.making == 0 && shelf.ending == 0).await;
+    assert_eq!(ended(&yard), [0, 2, 3]);
+    let Taken { made, dead } = pool.take(&wanted, |_| true).await;
+    assert_eq!((made.unwrap().number, dead), (4, 0), "the twin: what was made in their place");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_drains_waits_for_those_that_are_being_ended_and_not_for_those_that_were_to_be_made() {
     let yard: Arc<Mutex<Yard>> = Arc::default();
     let (pool, wanted) = (Pool::new(2, HOUR), recipe(&yard, 1, 0));

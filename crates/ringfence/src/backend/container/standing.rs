@@ -315,7 +315,7 @@ async fn put_into_a_volume(
     let (engine, spec) = (&wanted.prepared.engine, &wanted.recipe.spec);
     let volume = workspace_volume::put(
         engine,
-        (&filling.copied, &wanted.workspace),
+        (filling.copied.folder(), &wanted.workspace),
         spec.user,
         &spec.image,
         (&labels, &containers.volumes),

@@ -16,6 +16,8 @@ use super::workspace_volume::{NAMED, remove};
 const MOST: usize = 10_000;
 /// A container that was never started for so long belongs to nobody who still means to.
 const NEVER_STARTED_SECONDS: u64 = 24 * 60 * 60;
+/// What an engine calls a container that was made and not started.
+const CREATED: &str = "created";
 const LIST: &str = "list the containers";
 
 /// What was removed.
@@ -52,6 +54,18 @@ struct ListedVolume {
     name: String,
     #[serde(default)]
     labels: Option<HashMap<String, String>>,
+    #[serde(default)]
+    created_at: Option<String>,
+}
+
+impl ListedVolume {
+    /// As a container of the same labels: nobody uses it, and whether its container is gone or not there yet only its age says.
+    fn like_a_container(self) -> Listed {
+        // Without a time that can be read, it was made just now.
+        let created = self.created_at.as_deref().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        let created = created.map_or(i64::MAX, jiff::Timestamp::as_second);
+        Listed { id: String::new(), labels: self.labels, state: CREATED.to_owned(), created }
+    }
 }
 
 /// Removes what `owner` left on `engine`. `is_alive` says whether a supervisor, by its label, still runs:
@@ -87,10 +101,9 @@ async fn sweep_workspaces(
     let path = format!("/volumes?filters={}", encoded(&filters));
     let listed: ListedVolumes = engine.get(&path, SHORT, "list the volumes").await?;
     let mut removed = 0;
-    for ListedVolume { name, labels } in listed.volumes.into_iter().flatten().take(MOST) {
-        // Nobody uses it: it is as a container that ended.
-        let like = Listed { id: String::new(), labels, state: "exited".to_owned(), created: 0 };
-        if name.starts_with(NAMED) && is_left(&like, owner, is_alive, now) {
+    for volume in listed.volumes.into_iter().flatten().take(MOST) {
+        let name = volume.name.clone();
+        if name.starts_with(NAMED) && is_left(&volume.like_a_container(), owner, is_alive, now) {
             remove(engine, &name).await?;
             removed += 1;
         }
@@ -129,7 +142,7 @@ fn is_left(container: &Listed, owner: &Owner, is_alive: &(dyn Fn(&str) -> bool +
         // runs, or is about to, is not ours.
         Relation::OtherBoot => match container.state.as_str() {
             "exited" | "dead" => true,
-            "created" => u64::try_from(container.created)
+            CREATED => u64::try_from(container.created)
                 .is_ok_and(|created| now.saturating_sub(created) > NEVER_STARTED_SECONDS),
             _ => false,
         },
@@ -168,5 +181,29 @@ mod tests {
         check(Some(&other_boot), Some("dead"), "created", 999_999, false);
         check(Some(&other_boot), Some("dead"), "created", 100, true);
         check(Some(&other_boot), Some("dead"), "created", -5, false);
+    }
+
+    #[test]
+    fn a_volume_of_another_start_is_left_to_a_machine_that_may_be_about_to_use_it() {
+        let owner = Owner::current().unwrap();
+        let ours = owner.label();
+        let parts: Vec<&str> = ours.split('-').collect();
+        let other_boot = format!("{}-{}-{}", parts[0], "0".repeat(parts[1].len()), parts[2]);
+        let now = u64::try_from("2026-03-04T05:06:07Z".parse::<jiff::Timestamp>().unwrap().as_second()).unwrap();
+        let check = |owner_label: &str, created_at: Option<&str>, expected: bool| {
+            let volume = serde_json::json!({
+                "Name": "x", "Labels": { OWNER: owner_label, SUPERVISOR: "dead" }, "CreatedAt": created_at,
+            });
+            let volume: ListedVolume = serde_json::from_value(volume).unwrap();
+            let is_left = is_left(&volume.like_a_container(), &owner, &|supervisor| supervisor != "dead", now);
+            assert_eq!(is_left, expected, "{owner_label} {created_at:?}");
+        };
+        check(&other_boot, Some("2026-03-04T05:06:00Z"), false);
+        check(&other_boot, Some("2026-03-04T07:06:00.123456789+02:00"), false);
+        check(&other_boot, Some("2026-03-02T05:06:00Z"), true);
+        check(&other_boot, Some("2026-03-02T05:06:00.123456789+02:00"), true);
+        check(&other_boot, Some("yesterday"), false);
+        check(&other_boot, None, false);
+        check(&ours, Some("2026-03-04T05:06:00Z"), true);
     }
 }

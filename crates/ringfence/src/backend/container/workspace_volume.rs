@@ -4,35 +4,40 @@
 //! What a guest fills is its own user's, and so its programs'; only Landlock closes that to them. A kernel of its own may have none. So
 //! the copy is put into the volume before there is a container, through one that is never started, and nobody inside ever has it
 //! otherwise than read-only. One volume belongs to one container, and is removed with it.
+//!
+//! An engine makes an empty volume where a container names one that is gone. So what is never started stays until the container is
+//! made, and until then nobody takes the volume for one that nothing uses; and that it still is the one that was filled is asked.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream;
 use hyper::Method;
 use hyper::body::Bytes;
+use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::engine::{Engine, SHORT, encoded, json};
+use super::engine::{ContainerId, Engine, SHORT, encoded, json};
 use super::failure::{EngineError, EngineFailure};
 use super::guest_volume::courier_body;
-use super::labels::Labels;
+use super::labels::{Labels, OWNER};
 use super::leaving::{Leaving, LeavingOne};
 use super::spec::{GuestPlace, ImageId, ReadOnlyVolume, User};
-use crate::backend::copied::Copied;
 use crate::run_id::RunId;
 
 /// What the names of these volumes begin with.
 pub(super) const NAMED: &str = "ringfence-workspace-";
 const MAKE: &str = "make a volume for the workspace";
 const PUT: &str = "put the workspace into its volume";
+const HAND_OVER: &str = "find the workspace's volume again";
 /// Sent at once, and so many of them wait for the engine.
 const PIECE: usize = 256 * 1024;
 const PIECES: usize = 4;
@@ -53,9 +58,25 @@ pub(super) struct WorkspaceVolume {
 struct Volume {
     engine: Engine,
     name: String,
+    /// What it was filled through, as long as that is there.
+    courier: Mutex<Option<ContainerId>>,
     is_removed: AtomicBool,
     /// It is waited for.
     one: Option<LeavingOne>,
+}
+
+/// What is looked at of a volume.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Found {
+    #[serde(default)]
+    labels: Option<HashMap<String, String>>,
+}
+
+impl Volume {
+    fn courier(&self) -> MutexGuard<'_, Option<ContainerId>> {
+        self.courier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Volume {
@@ -65,9 +86,10 @@ impl Drop for Volume {
             return;
         }
         let (engine, name, one) = (self.engine.clone(), self.name.clone(), self.one.take());
+        let courier = self.courier().take();
         runtime.spawn(async move {
             for _ in 0..TRIES {
-                if remove(&engine, &name).await.is_ok() {
+                if remove_both(&engine, courier.as_ref(), &name).await.is_ok() {
                     break;
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -83,12 +105,40 @@ impl WorkspaceVolume {
         ReadOnlyVolume { name: self.volume.name.clone(), at: self.at.clone() }
     }
 
+    /// Leaves it to its container, which was made by now, once it is sure that what that shows is what was filled.
+    pub(super) async fn hand_over(&self) -> Result<(), EngineError> {
+        let Volume { engine, name, .. } = &*self.volume;
+        let path = format!("/volumes/{}", encoded(name));
+        let found: Found = engine.get(&path, SHORT, HAND_OVER).await?;
+        // One that an engine makes because it is named has no labels of ours.
+        if !found.labels.unwrap_or_default().contains_key(OWNER) {
+            let message = "the volume was removed before its container was made, which would show an empty workspace; \
+                run it again, and prune no volumes meanwhile";
+            return Err(EngineFailure::Absent(message.to_owned()).during(HAND_OVER));
+        }
+        let courier = self.volume.courier().clone();
+        if let Some(courier) = courier {
+            engine.remove(&courier).await?;
+            *self.volume.courier() = None;
+        }
+        Ok(())
+    }
+
     /// Removes it. The container that showed it must be gone.
     pub(super) async fn remove(&self) -> Result<(), EngineError> {
-        remove(&self.volume.engine, &self.volume.name).await?;
+        let courier = self.volume.courier().clone();
+        remove_both(&self.volume.engine, courier.as_ref(), &self.volume.name).await?;
         self.volume.is_removed.store(true, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// Removes a volume, and before it what still uses it.
+async fn remove_both(engine: &Engine, courier: Option<&ContainerId>, name: &str) -> Result<(), EngineError> {
+    if let Some(courier) = courier {
+        engine.remove(courier).await?;
+    }
+    remove(engine, name).await
 }
 
 /// Removes a volume. One that is gone is as good as removed.
@@ -100,27 +150,29 @@ pub(super) async fn remove(engine: &Engine, name: &str) -> Result<(), EngineErro
     }
 }
 
-/// Has the engine make a volume with what is in `copied`, as files of `user`, for a container that shows it at `at`. `image` is any
+/// Has the engine make a volume with what is in `folder`, as files of `user`, for a container that shows it at `at`. `image` is any
 /// image that it has: nothing of it is run. The labels are those of a courier, and say whose the volume is.
 pub(super) async fn put(
     engine: &Engine,
-    (copied, at): (&Copied, &Path),
+    (folder, at): (BorrowedFd<'_>, &Path),
     user: User,
     image: &ImageId,
     (labels, all): (&Labels, &Leaving),
 ) -> Result<WorkspaceVolume, EngineError> {
     let lost = |error: &dyn std::fmt::Display| EngineFailure::Lost(error.to_string());
     let unique = RunId::generate().map_err(|error| lost(&error).during(MAKE))?;
-    let name = format!("{NAMED}{unique}");
-    let body = serde_json::json!({ "Name": name, "Driver": "local", "Labels": labels.as_map() }).to_string();
-    engine.call(Method::POST, "/volumes/create", json(body.into_bytes()), SHORT, MAKE).await?;
-    let one = Some(all.one());
-    let volume = Arc::new(Volume { engine: engine.clone(), name, is_removed: AtomicBool::new(false), one });
-    let volume = WorkspaceVolume { volume, at: at.to_owned() };
+    let volume = Volume {
+        engine: engine.clone(),
+        name: format!("{NAMED}{unique}"),
+        courier: Mutex::new(None),
+        is_removed: AtomicBool::new(false),
+        one: Some(all.one()),
+    };
+    let volume = WorkspaceVolume { volume: Arc::new(volume), at: at.to_owned() };
     // By what is held: the copy lies where nobody else comes.
-    let folder = copied.folder().try_clone_to_owned().map_err(|error| lost(&error).during(PUT))?;
-    let filled = fill(volume.clone(), folder, user, image.clone(), labels.clone());
-    // By itself: also for somebody who does not wait any more, what was made for it is removed.
+    let folder = folder.try_clone_to_owned().map_err(|error| lost(&error).during(PUT))?;
+    let filled = make_and_fill(volume.clone(), folder, user, image.clone(), labels.clone());
+    // By itself: also for somebody who does not wait any more, what was made for it is removed, and not before it was made.
     if let Err(error) = tokio::spawn(filled).await.map_err(|error| lost(&error).during(PUT)).flatten() {
         // The first failure is the one to tell; what is left is found by its labels.
         volume.remove().await.ok();
@@ -129,8 +181,8 @@ pub(super) async fn put(
     Ok(volume)
 }
 
-/// Fills `volume` through a container that is never started, and that is gone afterwards.
-async fn fill(
+/// Has the engine make `volume`, and fills it through a container that is never started.
+async fn make_and_fill(
     volume: WorkspaceVolume,
     folder: OwnedFd,
     user: User,
@@ -139,8 +191,11 @@ async fn fill(
 ) -> Result<(), EngineError> {
     let lost = |error: &dyn std::fmt::Display| EngineFailure::Lost(error.to_string());
     let Volume { engine, name, .. } = &*volume.volume;
+    let body = serde_json::json!({ "Name": name, "Driver": "local", "Labels": labels.as_map() }).to_string();
+    engine.call(Method::POST, "/volumes/create", json(body.into_bytes()), SHORT, MAKE).await?;
     let place = GuestPlace::new().map_err(|error| lost(&error).during(PUT))?;
     let courier = engine.create_courier(&courier_body(&image, name, &place, &labels)).await?;
+    *volume.volume.courier() = Some(courier.clone());
     let path = format!("/containers/{}/archive?path={}", courier.as_str(), encoded(place.as_str()));
     let (sender, pieces) = mpsc::channel(PIECES);
     let packing = tokio::task::spawn_blocking(move || {
@@ -152,8 +207,7 @@ async fn fill(
     let sent = engine.send_archive(&path, pieces, PUT).await;
     // An archive that broke off may look to an engine like one that came to its end.
     let packed = packing.await.map_err(|error| lost(&error).during(PUT))?.map_err(|error| lost(&error).during(PUT));
-    let removed = engine.remove(&courier).await;
-    sent.and(packed).and(removed)
+    sent.and(packed)
 }
 
 /// What is written is sent in pieces.

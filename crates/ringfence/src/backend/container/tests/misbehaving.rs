@@ -24,13 +24,15 @@ const VERSION: &str = r#"{"Version":"28.0.0","ApiVersion":"1.41","Components":[{
 /// What a false engine does with a request: the bytes that it answers, and whether it then keeps the connection.
 type Answer = dyn Fn(&str) -> Reply + Send + Sync;
 
-enum Reply {
+pub(super) enum Reply {
     Bytes(Vec<u8>),
+    /// So much later.
+    After(Duration, Vec<u8>),
     Endless,
     Nothing,
 }
 
-struct FalseEngine {
+pub(super) struct FalseEngine {
     _folder: TempDir,
     path: PathBuf,
 }
@@ -56,10 +58,23 @@ async fn serve(mut stream: UnixStream, answer: Arc<Answer>) {
             _ => return,
         }
     }
+    // What is sent meanwhile is taken to its end: an engine answers after that.
+    let is_sent_in_pieces =
+        String::from_utf8_lossy(&request).to_ascii_lowercase().contains("transfer-encoding: chunked");
+    while is_sent_in_pieces && !request.ends_with(b"0\r\n\r\n") {
+        match stream.read(&mut piece).await {
+            Ok(read) if read > 0 => request.extend_from_slice(&piece[..read]),
+            _ => return,
+        }
+    }
     let first = String::from_utf8_lossy(&request).lines().next().unwrap_or_default().to_owned();
     match answer(&first) {
         Reply::Bytes(bytes) => {
             // A client that has heard enough closes.
+            stream.write_all(&bytes).await.ok();
+        }
+        Reply::After(pause, bytes) => {
+            tokio::time::sleep(pause).await;
             stream.write_all(&bytes).await.ok();
         }
         Reply::Endless => {
@@ -71,8 +86,12 @@ async fn serve(mut stream: UnixStream, answer: Arc<Answer>) {
     }
 }
 
-fn http(status: u16, body: &str) -> Reply {
-    Reply::Bytes(format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
+pub(super) fn http(status: u16, body: &str) -> Reply {
+    Reply::Bytes(written(status, body))
+}
+
+pub(super) fn written(status: u16, body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 async fn refused(answer: Arc<Answer>) -> Unavailable {
@@ -86,7 +105,7 @@ async fn refused(answer: Arc<Answer>) -> Unavailable {
 }
 
 /// An engine that says what it is, and does `more` with everything else.
-async fn connected(more: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (FalseEngine, Engine) {
+pub(super) async fn connected(more: impl Fn(&str) -> Reply + Send + Sync + 'static) -> (FalseEngine, Engine) {
     let answer = move |first: &str| {
         if first.starts_with("GET /_ping ") { Reply::Bytes(GREETING.to_vec()) } else { more(first) }
     };

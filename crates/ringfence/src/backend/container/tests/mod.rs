@@ -2,6 +2,7 @@
 
 mod misbehaving;
 mod real;
+mod volumes;
 
 use std::path::Path;
 
