@@ -13,11 +13,14 @@ mod api;
 mod bound;
 mod breakdowns;
 mod calls;
+mod direct;
 mod egress;
 mod files;
 mod inspected;
 #[path = "../native/leads.rs"]
 mod leads;
+#[path = "../native/named.rs"]
+mod named;
 #[path = "../native/origin.rs"]
 mod origin;
 mod processes;

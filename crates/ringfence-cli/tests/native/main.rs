@@ -28,6 +28,8 @@ mod kernel;
 mod languages;
 mod later;
 mod leads;
+#[allow(dead_code, reason = "shared with the tests of engines, which use the rest of it")]
+mod named;
 mod names;
 mod network;
 #[allow(dead_code, reason = "shared with the tests of engines, which use the rest of it")]
