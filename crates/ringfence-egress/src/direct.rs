@@ -3,24 +3,25 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::denial::Reason;
 use crate::dns::{self, ADDRESS_4, ADDRESS_6, Code, LONGEST_MESSAGE, Question};
 use crate::host::{Host, Loopback};
-use crate::listener::send_at_once;
+use crate::listener::{Listener, send_at_once};
 use crate::names::{Named, Names};
 use crate::proxy::{Proxy, Shared, is_passing};
 use crate::record::{Record, Via};
+use crate::stream::Stream;
 use crate::tunnel::{Greeting, Tunnel};
 
 /// Where such programs are met. Whatever arrives here is taken for the sandbox of the proxy.
@@ -29,11 +30,38 @@ pub struct Direct {
     /// The names, which must be those of the sockets.
     pub names: Arc<Names>,
     /// Questions for names, one by one.
-    pub questions: UdpSocket,
+    pub questions: Questions,
     /// Questions over connections.
-    pub long_questions: TcpListener,
+    pub long_questions: Listener,
     /// Connections to names, and to this machine.
-    pub connections: Vec<TcpListener>,
+    pub connections: Arrivals,
+}
+
+/// Where single questions for names arrive.
+#[derive(Debug)]
+pub enum Questions {
+    /// At a socket in the sandbox's own network namespace.
+    Socket(UdpSocket),
+    /// As somebody relays them.
+    Relayed(mpsc::Receiver<RelayedQuestion>),
+}
+
+/// A question that somebody relays. Without an answer, nobody is answered.
+#[derive(Debug)]
+pub struct RelayedQuestion {
+    /// The message, as it was sent.
+    pub message: Vec<u8>,
+    /// Where its answer goes.
+    pub answer: oneshot::Sender<Vec<u8>>,
+}
+
+/// Where connections arrive whose target is known by the address that they were made to.
+#[derive(Debug)]
+pub enum Arrivals {
+    /// At sockets in the sandbox's own network namespace.
+    Sockets(Vec<TcpListener>),
+    /// As somebody relays them, each with that address.
+    Relayed(mpsc::Receiver<(Stream, SocketAddrV4)>),
 }
 
 /// The most connections at the same time that only ask for names.
@@ -44,16 +72,28 @@ const ASKING: Duration = Duration::from_secs(5);
 impl Proxy {
     /// Serves programs that know nothing of proxies, until a listener fails. Dropping the future ends all of their connections.
     pub async fn serve_direct(&self, direct: Direct) -> io::Error {
-        let Direct { names, questions, long_questions, connections } = direct;
+        let Direct { names, mut questions, mut long_questions, mut connections } = direct;
         self.shared().use_names(&names);
         tokio::select! {
-            error = self.answer_questions(&questions, &names) => error,
-            error = self.answer_connections(&long_questions, &names) => error,
-            error = self.serve_places(&connections, &names) => error,
+            error = self.answer_questions(&mut questions, &names) => error,
+            error = self.answer_connections(&mut long_questions, &names) => error,
+            error = self.serve_places(&mut connections, &names) => error,
         }
     }
 
-    async fn answer_questions(&self, socket: &UdpSocket, names: &Names) -> io::Error {
+    async fn answer_questions(&self, questions: &mut Questions, names: &Names) -> io::Error {
+        let socket = match questions {
+            Questions::Socket(socket) => socket,
+            Questions::Relayed(relayed) => {
+                while let Some(RelayedQuestion { message, answer }) = relayed.recv().await {
+                    if let Some(told) = self.shared().tell_name(&message, names) {
+                        // Who relays may be gone, and then nobody waits for it.
+                        answer.send(told).ok();
+                    }
+                }
+                return io::ErrorKind::BrokenPipe.into();
+            }
+        };
         // One that is longer is cut, and none.
         let mut message = [0; LONGEST_MESSAGE + 1];
         loop {
@@ -71,7 +111,7 @@ impl Proxy {
         }
     }
 
-    async fn answer_connections(&self, listener: &TcpListener, names: &Arc<Names>) -> io::Error {
+    async fn answer_connections(&self, listener: &mut Listener, names: &Arc<Names>) -> io::Error {
         let mut asking = JoinSet::new();
         loop {
             if asking.len() >= MOST_ASKING {
@@ -83,7 +123,7 @@ impl Proxy {
                 Some(_) = asking.join_next() => continue,
             };
             match accepted {
-                Ok((stream, _)) => {
+                Ok(stream) => {
                     let (proxy, names) = (self.clone(), Arc::clone(names));
                     asking.spawn(async move { drop(proxy.answer_stream(stream, &names).await) });
                 }
@@ -94,7 +134,7 @@ impl Proxy {
     }
 
     /// Answers one question after the other, each with its length before it.
-    async fn answer_stream(&self, mut stream: TcpStream, names: &Names) -> io::Result<()> {
+    async fn answer_stream(&self, mut stream: Stream, names: &Names) -> io::Result<()> {
         loop {
             let turn = async {
                 let length = usize::from(stream.read_u16().await?);
@@ -111,35 +151,25 @@ impl Proxy {
         }
     }
 
-    /// Like [`Proxy::serve`], for all of `listeners` together: one that nobody connects to holds no permit.
-    async fn serve_places(&self, listeners: &[TcpListener], names: &Arc<Names>) -> io::Error {
-        if listeners.is_empty() {
+    /// Like [`Proxy::serve`], for all that arrives there together: a place that nobody connects to holds no permit.
+    async fn serve_places(&self, arrivals: &mut Arrivals, names: &Arc<Names>) -> io::Error {
+        if let Err(error) = arrivals.prepare() {
+            return error;
+        }
+        if arrivals.is_nowhere() {
             // A permit that waits here would be one less for others.
             return std::future::pending().await;
-        }
-        if let Err(error) = listeners.iter().try_for_each(send_at_once) {
-            return error;
         }
         let mut connections = JoinSet::new();
         let mut first = 0;
         loop {
             let permit = self.permit().await;
-            let accept = poll_fn(|context| {
-                // Not always in the same order: a place that is always busy must not starve the others.
-                for at in (0..listeners.len()).map(|at| (first + at) % listeners.len()) {
-                    if let Some(Poll::Ready(accepted)) = listeners.get(at).map(|one| one.poll_accept(context)) {
-                        first = at + 1;
-                        return Poll::Ready(accepted);
-                    }
-                }
-                Poll::Pending
-            });
-            let accepted = accept.await;
+            let arrived = arrivals.next(&mut first).await;
             while connections.try_join_next().is_some() {}
-            match accepted {
-                Ok((stream, _)) => {
+            match arrived {
+                Ok((stream, to)) => {
                     let (proxy, names) = (self.clone(), Arc::clone(names));
-                    connections.spawn(async move { proxy.serve_place(stream, &names, permit).await });
+                    connections.spawn(async move { proxy.serve_place(stream, to, &names, permit).await });
                 }
                 Err(error) if is_passing(&error) => tokio::time::sleep(Duration::from_millis(20)).await,
                 Err(error) => return error,
@@ -147,12 +177,10 @@ impl Proxy {
         }
     }
 
-    async fn serve_place(&self, stream: TcpStream, names: &Names, permit: Arc<OwnedSemaphorePermit>) {
-        let Ok(at) = stream.local_addr() else { return };
-        let host = match at {
-            // An address that nobody was told is judged as what it is, and named by no rule.
-            SocketAddr::V4(v4) => names.host_at(*v4.ip()).unwrap_or_else(|| Host::of_address(at.ip())),
-            SocketAddr::V6(_) => Host::of_address(at.ip()),
+    async fn serve_place(&self, stream: Stream, to: SocketAddr, names: &Names, permit: Arc<OwnedSemaphorePermit>) {
+        let host = match to {
+            SocketAddr::V4(v4) => names.host_at(*v4.ip()),
+            SocketAddr::V6(_) => Host::of_address(to.ip()),
         };
         // Which of this machine's loopback addresses is meant is not said by one of the sandbox's.
         let host = match host {
@@ -161,13 +189,55 @@ impl Proxy {
         };
         let tunnel = Tunnel {
             shared: Arc::clone(self.shared()),
-            stream: stream.into(),
+            stream,
             before: Vec::new(),
             via: Via::Transparent,
             greeting: Greeting::None,
             permit,
         };
-        tunnel.open(host, at.port()).await;
+        tunnel.open(host, to.port()).await;
+    }
+}
+
+impl Arrivals {
+    fn is_nowhere(&self) -> bool {
+        matches!(self, Self::Sockets(listeners) if listeners.is_empty())
+    }
+
+    /// Called once before the first is taken.
+    fn prepare(&self) -> io::Result<()> {
+        match self {
+            Self::Sockets(listeners) => listeners.iter().try_for_each(send_at_once),
+            Self::Relayed(_) => Ok(()),
+        }
+    }
+
+    /// The next connection, and where it was made to. Sockets are asked from `first` on: one that is always busy must not starve the others.
+    async fn next(&mut self, first: &mut usize) -> io::Result<(Stream, SocketAddr)> {
+        match self {
+            Self::Relayed(relayed) => {
+                let (stream, to) = relayed.recv().await.ok_or(io::ErrorKind::BrokenPipe)?;
+                Ok((stream, to.into()))
+            }
+            Self::Sockets(listeners) => {
+                let mut accept = |context: &mut Context<'_>| {
+                    for at in (0..listeners.len()).map(|at| (*first + at) % listeners.len()) {
+                        if let Some(Poll::Ready(accepted)) = listeners.get(at).map(|one| one.poll_accept(context)) {
+                            *first = at + 1;
+                            return Poll::Ready(accepted);
+                        }
+                    }
+                    Poll::Pending
+                };
+                loop {
+                    let (stream, _) = poll_fn(&mut accept).await?;
+                    // One that leads to nobody knows where is dropped, and its place serves others.
+                    if let Ok(to) = stream.local_addr() {
+                        return Ok((stream.into(), to));
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! and connects to it: so the name is known from the address. Nothing is looked up outside when a name is asked for inside.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,8 +13,32 @@ use crate::denial::{Denied, Reason};
 use crate::host::Host;
 use crate::rules::{Rule, Rules};
 
-/// The first address, and the bits that all have in common. The range is for measuring networks: no host has one of them.
-pub const NAMED_ADDRESSES: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 1), 15);
+/// Addresses that are made up for names: the first of them, and how many bits all have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedAddresses {
+    /// The first.
+    pub first: Ipv4Addr,
+    /// How many of its bits the others have, too.
+    pub bits: u8,
+}
+
+impl NamedAddresses {
+    /// For measuring networks: no host has one of them. Somebody with power over the sandbox's network has to give them to it.
+    pub const OF_NO_HOST: Self = Self { first: Ipv4Addr::new(198, 18, 0, 1), bits: 15 };
+    /// Of every loopback, without anybody's help.
+    pub const OF_A_LOOPBACK: Self = Self { first: Ipv4Addr::new(127, 198, 0, 1), bits: 15 };
+
+    fn contain(self, address: Ipv4Addr) -> bool {
+        (address.to_bits() ^ self.first.to_bits()) >> (32 - u32::from(self.bits)) == 0
+    }
+}
+
+impl fmt::Display for NamedAddresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.first, self.bits)
+    }
+}
+
 /// Where names are asked for inside.
 pub const NAME_SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 53);
 
@@ -29,8 +54,9 @@ const SHARED: usize = 8;
 const MOST_FOUND: usize = 4096;
 
 /// Where connections to names arrive: the sockets that have to be there before the first program runs.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
+    addresses: NamedAddresses,
     sockets: Vec<SocketAddrV4>,
     /// Names with sockets of their own.
     own: Vec<(Box<str>, Ipv4Addr)>,
@@ -40,16 +66,21 @@ pub struct Places {
 }
 
 impl Places {
-    /// Places for what `policy` allows; at the ports of this sandbox's loopback in `taken` somebody else listens.
+    /// Nowhere: what is told of names leads to no socket yet.
+    pub fn none(addresses: NamedAddresses) -> Self {
+        Self { addresses, sockets: Vec::new(), own: Vec::new(), shared: Vec::new(), omitted: 0 }
+    }
+
+    /// Places for what `policy` allows, at `addresses`; at the ports of this sandbox's loopback in `taken` somebody else listens.
     ///
     /// For a low port one socket serves every address. Higher ones belong to programs, who may listen there themselves: for those each
     /// name has sockets at its own address. What has no place can be reached through the proxy alone.
-    pub fn of_policy(policy: &NetPolicy, taken: &[u16]) -> Self {
+    pub fn of_policy(policy: &NetPolicy, addresses: NamedAddresses, taken: &[u16]) -> Self {
         let names = || policy.allow.iter().filter(|rule| !matches!(rule.value.host, HostPattern::Address(_)));
         let ports = |ports: &[u16]| if ports.is_empty() { WEB.to_vec() } else { ports.to_vec() };
         let is_low = |port: &u16| *port < FIRST_FREE_PORT && *port != NAME_SERVER.port() && *port != 0;
         let is_high = |port: &u16| *port >= FIRST_FREE_PORT;
-        let mut places = Self::default();
+        let mut places = Self::none(addresses);
         let low: BTreeSet<u16> = names().flat_map(|rule| ports(&rule.value.ports)).filter(is_low).collect();
         for port in &low {
             places.listen(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, *port));
@@ -60,7 +91,7 @@ impl Places {
         for port in loopback.into_iter().filter(|port| !is_taken(port)) {
             places.listen(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
         }
-        let mut next = NAMED_ADDRESSES.0.to_bits() + 1;
+        let mut next = addresses.first.to_bits() + 1;
         let mut below: BTreeSet<u16> = BTreeSet::new();
         let mut own: HashMap<&str, Ipv4Addr> = HashMap::new();
         for rule in names() {
@@ -102,6 +133,11 @@ impl Places {
         &self.sockets
     }
 
+    /// Which addresses names have.
+    pub fn addresses(&self) -> NamedAddresses {
+        self.addresses
+    }
+
     /// How many places there was no room for.
     pub fn omitted(&self) -> usize {
         self.omitted
@@ -114,6 +150,7 @@ pub struct Names(Mutex<Table>);
 
 #[derive(Debug)]
 struct Table {
+    among: NamedAddresses,
     addresses: HashMap<Box<str>, Ipv4Addr>,
     names: HashMap<Ipv4Addr, Box<str>>,
     shared: Vec<Ipv4Addr>,
@@ -141,10 +178,11 @@ impl Names {
         let given = places.own.iter().map(|(_, address)| address).chain(&places.shared);
         let next = given.map(|address| address.to_bits()).max();
         Self(Mutex::new(Table {
+            among: places.addresses,
             addresses: known.clone().collect(),
             names: known.map(|(name, address)| (address, name)).collect(),
             shared: places.shared.clone(),
-            next: next.unwrap_or(NAMED_ADDRESSES.0.to_bits()) + 1,
+            next: next.unwrap_or(places.addresses.first.to_bits()) + 1,
             found: 0,
         }))
     }
@@ -167,7 +205,7 @@ impl Names {
         let has_high_port = |rule: &Rule| rule.net.ports.iter().any(|port| *port >= FIRST_FREE_PORT);
         let shared = if rules.allowing(host).any(has_high_port) { table.shared.pop() } else { None };
         let address = shared.unwrap_or_else(|| Ipv4Addr::from_bits(table.next));
-        if !is_ours(address) {
+        if !table.among.contain(address) {
             return Named::Full;
         }
         table.next += u32::from(shared.is_none());
@@ -177,17 +215,22 @@ impl Names {
         Named::Address(address)
     }
 
-    /// The host that a connection to `address` means; nothing when nobody was told that address.
-    pub(crate) fn host_at(&self, address: Ipv4Addr) -> Option<Host> {
+    /// The name that `address` was told for; nothing when nobody was told that address.
+    pub(crate) fn name_at(&self, address: Ipv4Addr) -> Option<Host> {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.names.get(&address).map(|name| Host::Name(name.as_ref().to_owned()))
     }
-}
 
-/// Whether `address` is one that we make up.
-pub(crate) fn is_ours(address: Ipv4Addr) -> bool {
-    let (first, bits) = NAMED_ADDRESSES;
-    (address.to_bits() ^ first.to_bits()) >> (32 - u32::from(bits)) == 0
+    /// The host that a connection to `address` means. One that we make up and nobody was told is judged as what it is, and named by no
+    /// rule; it is never this machine, also where it looks like its loopback.
+    pub(crate) fn host_at(&self, address: Ipv4Addr) -> Host {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match table.names.get(&address) {
+            Some(name) => Host::Name(name.as_ref().to_owned()),
+            None if table.among.contain(address) => Host::Address(address.into()),
+            None => Host::of_address(address.into()),
+        }
+    }
 }
 
 /// Why no port of `host` may be reached; nothing when some may. A rule that looks at requests may allow some of them, which is judged

@@ -15,7 +15,7 @@ use crate::budget::{Account, Budgets};
 use crate::credential::{Credential, Credentials};
 use crate::decide::{Access, Decision, Target, decide, deny_because};
 use crate::denial::{Denied, Reason};
-use crate::host::Host;
+use crate::host::{Host, Loopback};
 use crate::inspect::{Inspector, Version};
 use crate::limits::Limits;
 use crate::listener::Listener;
@@ -454,7 +454,11 @@ impl Shared {
     /// The name that an address stands for which programs were told instead; some look names up first, and then ask for the address.
     pub(crate) fn named(&self, host: Host) -> Host {
         let named = match (&host, self.names.get()) {
-            (Host::Address(IpAddr::V4(address)), Some(names)) => names.host_at(*address),
+            // In some sandboxes they are addresses of the loopback.
+            (
+                Host::Address(IpAddr::V4(address)) | Host::ThisMachine(Loopback::Address(IpAddr::V4(address))),
+                Some(names),
+            ) => names.name_at(*address),
             _ => None,
         };
         named.unwrap_or(host)

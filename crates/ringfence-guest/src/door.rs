@@ -1,10 +1,10 @@
-//! The door of a far guest: a socket on the container's own loopback, and what programs and the host say to each other through it.
+//! The door of a far guest: sockets on the container's own loopback, and what programs and the host say to each other through them.
 //!
 //! Nothing here waits, and nothing is decided here: every connection is the host's to judge. Of each one only so much is held as its
 //! window says; over the bound, programs wait in the kernel's queue.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,10 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::far::{FarReport, PIECE};
 use crate::programs::said;
-use crate::relay::{CONNECTION_WINDOW, ConnectionNumber, FarDoor, OfConnection, TOLD_FROM, ToConnection};
+use crate::questions::Questions;
+use crate::relay::{
+    CONNECTION_WINDOW, ConnectionNumber, FarDoor, OfConnection, QuestionNumber, TOLD_FROM, To, ToConnection,
+};
 use crate::streams::{OutOfTurn, TellFar};
 
 /// Accepted before others get their turn.
@@ -26,10 +29,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long what the host sent last may wait for its program.
 const LINGERS: Duration = Duration::from_secs(10);
 
-/// The socket, and what came through it.
+/// The sockets, and what came through them.
 #[derive(Debug)]
 pub(crate) struct Door {
-    listener: OwnedFd,
+    listeners: Vec<Listener>,
+    questions: Questions,
     most: usize,
     /// The number of the last one.
     last: ConnectionNumber,
@@ -38,6 +42,22 @@ pub(crate) struct Door {
     paused: Option<Instant>,
     /// Those from here on are looked at first: each has its turn.
     turn: ConnectionNumber,
+}
+
+/// A socket, and what those mean that connect to it.
+#[derive(Debug)]
+struct Listener {
+    socket: OwnedFd,
+    meant: Meant,
+}
+
+/// What is meant by a connection.
+#[derive(Debug, Clone, Copy)]
+enum Meant {
+    Proxy,
+    Names,
+    /// What its address says.
+    Address,
 }
 
 #[derive(Debug)]
@@ -78,33 +98,37 @@ enum Goes {
 /// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtTheDoor {
-    Somebody,
+    /// At the listener with this number.
+    Somebody(usize),
+    Question,
     Connection(ConnectionNumber),
 }
 
 impl Door {
     /// Listens. Before the first program runs, so none can take its place.
-    pub(crate) fn open(wanted: FarDoor) -> Result<Self, Failed> {
-        let at = SocketAddrV4::new(Ipv4Addr::LOCALHOST, wanted.port);
-        let listener = open_door(&wall::Door::Stream(at)).map_err(|errno| {
-            said("listen on the container's loopback, which its engine has to bring up", &errno.into())
-        })?;
+    pub(crate) fn open(wanted: &FarDoor) -> Result<Self, Failed> {
+        let fixed = [(Meant::Proxy, wanted.proxy()), (Meant::Names, wanted.names)];
+        let places = wanted.places.iter().map(|at| (Meant::Address, *at));
+        let listeners: Result<Vec<_>, Failed> = fixed.into_iter().chain(places).map(Listener::open).collect();
+        let (listeners, questions) = (listeners?, Questions::open(wanted.names)?);
         // Programs need descriptors of ours too: their pipes and terminals.
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
         let most = u64::from(wanted.connections).min(descriptors).max(1);
         let most = usize::try_from(most).unwrap_or(1);
-        Ok(Self { listener, most, last: 0, connections: BTreeMap::new(), paused: None, turn: 0 })
+        Ok(Self { listeners, questions, most, last: 0, connections: BTreeMap::new(), paused: None, turn: 0 })
     }
 
     /// What to wait for, each with what it is; those whose turn it is come first.
     pub(crate) fn waits(&self) -> impl Iterator<Item = (AtTheDoor, BorrowedFd<'_>, PollFlags)> {
         let takes = self.paused.is_none() && self.connections.len() < self.most;
-        let somebody = takes.then(|| (AtTheDoor::Somebody, self.listener.as_fd(), PollFlags::IN));
+        let listeners = self.listeners.iter().enumerate().filter(move |_| takes);
+        let somebody = listeners.map(|(at, one)| (AtTheDoor::Somebody(at), one.socket.as_fd(), PollFlags::IN));
+        let question = self.questions.waits().map(|(socket, flags)| (AtTheDoor::Question, socket, flags));
         let connections = self.connections.range(self.turn..).chain(self.connections.range(..self.turn));
         let connections = connections.filter_map(|(number, connection)| {
             Some((AtTheDoor::Connection(*number), connection.socket.as_fd(), connection.waits_for()?))
         });
-        somebody.into_iter().chain(connections)
+        question.into_iter().chain(somebody).chain(connections)
     }
 
     /// When somebody has to look again although nothing came.
@@ -128,7 +152,8 @@ impl Door {
     /// Does what can be done now that a wait for `what` ended with `found`.
     pub(crate) fn go_on(&mut self, what: AtTheDoor, found: PollFlags, tell: TellFar<'_>) {
         match what {
-            AtTheDoor::Somebody => self.accept(tell),
+            AtTheDoor::Somebody(at) => self.accept(at, tell),
+            AtTheDoor::Question => self.questions.pass_on(tell),
             AtTheDoor::Connection(number) => {
                 self.turn = number.saturating_add(1);
                 self.with(number, tell, |connection, tell| Ok(connection.go_on(found, tell))).ok();
@@ -154,6 +179,11 @@ impl Door {
         })
     }
 
+    /// Sends the host's answer to who asked for a name.
+    pub(crate) fn answer(&mut self, question: QuestionNumber, message: &[u8]) -> Result<(), OutOfTurn> {
+        self.questions.answer(question, message)
+    }
+
     /// Acts on a connection that is still there, and closes it if that was its end.
     fn with(
         &mut self,
@@ -169,18 +199,21 @@ impl Door {
         Ok(())
     }
 
-    fn accept(&mut self, tell: TellFar<'_>) {
+    fn accept(&mut self, at: usize, tell: TellFar<'_>) {
+        let Some(listener) = self.listeners.get(at) else { return };
         for _ in 0..ACCEPTED_AT_ONCE {
             if self.connections.len() >= self.most {
                 return;
             }
-            match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            match rustix::net::accept_with(&listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => {
+                    // One that leads to nobody knows where is closed.
+                    let Some(to) = listener.meant.by(&socket) else { continue };
                     // Only a matter of speed.
                     rustix::net::sockopt::set_tcp_nodelay(&socket, true).ok();
                     self.last += 1;
                     let connection = Connection::new(self.last, socket);
-                    connection.tell(OfConnection::Opened, tell);
+                    connection.tell(OfConnection::Opened(to), tell);
                     self.connections.insert(self.last, connection);
                 }
                 Err(Errno::AGAIN) => return,
@@ -193,6 +226,38 @@ impl Door {
                 }
             }
         }
+    }
+}
+
+impl Listener {
+    fn open((meant, at): (Meant, SocketAddrV4)) -> Result<Self, Failed> {
+        let socket = open_door(&wall::Door::Stream(at)).map_err(listening(at))?;
+        Ok(Self { socket, meant })
+    }
+}
+
+impl Meant {
+    /// What a connection was made to.
+    fn by(self, connection: &OwnedFd) -> Option<To> {
+        match self {
+            Self::Proxy => Some(To::Proxy),
+            Self::Names => Some(To::Names),
+            Self::Address => {
+                let at = rustix::net::getsockname(connection).ok()?;
+                SocketAddrV4::try_from(at).ok().map(To::Place)
+            }
+        }
+    }
+}
+
+/// Why nobody listens at `at`.
+pub(crate) fn listening(at: SocketAddrV4) -> impl Fn(Errno) -> Failed {
+    move |errno| match errno {
+        Errno::ACCESS => Failed::Said(format!(
+            "could not listen at {at}: the container's engine was asked to let ordinary users listen at low ports \
+             (net.ipv4.ip_unprivileged_port_start), and it does not; choose another runtime or engine, or `--backend native`"
+        )),
+        errno => said("listen on the container's loopback, which its engine has to bring up", &errno.into()),
     }
 }
 

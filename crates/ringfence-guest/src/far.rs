@@ -10,7 +10,7 @@ use ringfence_linux::wall::{Contained, TerminalSize};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{MOST_ORDER, MOST_WORDS, Message, Order, ProgramNumber, Report, shorten};
-use crate::relay::{ConnectionNumber, FarDoor, OfConnection, ToConnection};
+use crate::relay::{ConnectionNumber, FarDoor, LONGEST_QUESTION, OfConnection, QuestionNumber, ToConnection};
 use crate::seal::FrameKey;
 
 /// The first argument of our binary that makes it live as a far guest.
@@ -100,6 +100,14 @@ pub enum FarOrder {
     Meet {
         /// Its path inside.
         at: OsString,
+    },
+    /// The answer to a question.
+    Answer {
+        /// Which one.
+        question: QuestionNumber,
+        /// At most [`LONGEST_QUESTION`] of them; none when it gets no answer.
+        #[serde(with = "ringfence_linux::bytes")]
+        message: Vec<u8>,
     },
 }
 
@@ -196,6 +204,14 @@ pub enum FarReport {
         /// What became of it.
         what: OfConnection,
     },
+    /// A program asked for a name. Every question is answered.
+    Question {
+        /// Its number.
+        question: QuestionNumber,
+        /// What was sent, at most [`LONGEST_QUESTION`] of it.
+        #[serde(with = "ringfence_linux::bytes")]
+        message: Vec<u8>,
+    },
 }
 
 /// A file, folder or link of the workspace.
@@ -276,6 +292,7 @@ impl Message for FarOrder {
             Self::Make(nodes) => fit(nodes),
             Self::Connection { what, .. } => what.fits(),
             Self::Meet { at } => at.len() <= MOST_PATH,
+            Self::Answer { message, .. } => message.len() <= LONGEST_QUESTION,
             _ => true,
         };
         fits.then_some(self)
@@ -295,6 +312,7 @@ impl Message for FarReport {
             Self::Found(found) if found.len() > MOST_FILES => return None,
             Self::Differs(nodes) if !fit(&nodes) => return None,
             Self::Connection { what, .. } if !what.fits() => return None,
+            Self::Question { message, .. } if message.len() > LONGEST_QUESTION => return None,
             other => other,
         })
     }
@@ -316,11 +334,16 @@ fn fit(nodes: &[Node]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, SocketAddrV4};
+
     use proptest::prelude::*;
     use ringfence_linux::{Layer, Room, Usage};
 
     use super::*;
     use crate::protocol::{BadFrame, HEADER, Reader, VERSION, Why, encode};
+    use crate::relay::To;
+
+    const PLACE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 198, 0, 2), 8080);
 
     fn reports() -> Vec<FarReport> {
         let file = What::File { mode: 0o644, modified: (-1, 2), bytes: vec![3; 100] };
@@ -344,7 +367,10 @@ mod tests {
                 node("e", What::Gone),
             ]),
             FarReport::Collected(Ok(())),
-            FarReport::Connection { connection: 1, what: OfConnection::Opened },
+            FarReport::Connection { connection: 1, what: OfConnection::Opened(To::Proxy) },
+            FarReport::Connection { connection: 2, what: OfConnection::Opened(To::Names) },
+            FarReport::Connection { connection: 3, what: OfConnection::Opened(To::Place(PLACE)) },
+            FarReport::Question { question: 1, message: vec![6; LONGEST_QUESTION] },
             FarReport::Connection { connection: u64::MAX, what: OfConnection::Bytes(vec![5; PIECE]) },
             FarReport::Connection { connection: 1, what: OfConnection::End },
             FarReport::Connection { connection: 1, what: OfConnection::Taken(u32::MAX) },
@@ -380,6 +406,7 @@ mod tests {
         let differs = |count| FarReport::Differs(vec![node("a".to_owned()); count]);
         let long = |length| FarReport::Differs(vec![node("a".repeat(length))]);
         let up = |length| FarReport::Connection { connection: 1, what: OfConnection::Bytes(vec![0; length]) };
+        let question = |length| FarReport::Question { question: 1, message: vec![0; length] };
         let output = |length| FarReport::Output { program: 1, stream: Stream::Output, bytes: vec![0; length] };
         for (fits, too_much) in [
             (found(MOST_FILES), found(MOST_FILES + 1)),
@@ -387,6 +414,7 @@ mod tests {
             (long(MOST_PATH), long(MOST_PATH + 1)),
             (output(PIECE), output(PIECE + 1)),
             (up(PIECE), up(PIECE + 1)),
+            (question(LONGEST_QUESTION), question(LONGEST_QUESTION + 1)),
         ] {
             let frame = encode(&fits, MOST_FAR_REPORT).unwrap();
             assert_eq!(read(&frame, frame.len()), Ok(vec![fits]));

@@ -71,7 +71,7 @@ fn live(mut process: ProcessOne, voice: &mut Voice) -> Option<Failed> {
         Err(failed) => return Some(failed),
     };
     // Before any program is there that could listen in its place.
-    let door = match begin.door.map(Door::open).transpose() {
+    let door = match begin.door.as_ref().map(Door::open).transpose() {
         Ok(door) => door,
         Err(failed) => return Some(failed),
     };
@@ -275,6 +275,10 @@ impl FarLife<'_> {
             }
             FarOrder::Connection { connection, what } => match &mut self.door {
                 Some(door) => door.obey(connection, what, tell),
+                None => Err(OutOfTurn),
+            },
+            FarOrder::Answer { question, message } => match &mut self.door {
+                Some(door) => door.answer(question, &message),
                 None => Err(OutOfTurn),
             },
             FarOrder::Prove => return self.prove(),

@@ -14,6 +14,7 @@ mod life;
 pub mod nodes;
 mod programs;
 pub mod protocol;
+mod questions;
 pub mod relay;
 pub mod seal;
 mod streams;

@@ -6,6 +6,7 @@ ip link set lo up
 mount --bind / "$root"
 mount -o remount,bind,ro "$root"
 mount -t proc proc "$root/proc"
+echo 53 > "$root/proc/sys/net/ipv4/ip_unprivileged_port_start"
 mount -t tmpfs -o size=64k,mode=755 dev "$root/dev"
 for device in null:3 zero:5 full:7 random:8 urandom:9; do
     mknod -m 666 "$root/dev/${device%:*}" c 1 "${device#*:}"

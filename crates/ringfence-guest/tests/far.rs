@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use ringfence_guest::far::{Begin, FarOrder, FarReport, FarWorkspace, PIECE, Stream, WINDOW};
 use ringfence_guest::protocol::{MOST_ORDER, ProgramNumber, Reader, encode};
-use ringfence_guest::relay::{CONNECTION_WINDOW, ConnectionNumber, FarDoor, OfConnection, ToConnection};
+use ringfence_guest::relay::{
+    CONNECTION_WINDOW, ConnectionNumber, FarDoor, LONGEST_QUESTION, MOST_QUESTIONS, OfConnection, To, ToConnection,
+};
 use ringfence_guest::seal::{Direction, FrameKey, Seal};
 use ringfence_guest::{InputFile, Order, Report, Start, Why};
 use ringfence_linux::keeper::{Rlimit, RlimitKind};
@@ -26,6 +29,9 @@ const GUEST: &str = env!("CARGO_BIN_EXE_ringfence-far-guest");
 const LIMIT: Duration = Duration::from_secs(20);
 /// Where the doors of these tests are.
 const DOOR: u16 = 3128;
+/// Where names are asked for there, and where programs connect to that know of no proxy.
+const NAMES: &str = "127.0.0.1:53";
+const PLACES: [&str; 2] = ["0.0.0.0:80", "127.198.0.2:8080"];
 
 fn kernel() -> Kernel {
     match std::env::var("RINGFENCE_TEST_FAR_KERNEL") {
@@ -139,7 +145,8 @@ impl Host {
     /// A guest that has opened a door for so many connections, and proven its wall.
     fn with_a_door(connections: u32) -> Option<Self> {
         let mut host = Self::bare()?;
-        let door = Some(FarDoor { port: DOOR, connections });
+        let places = PLACES.iter().map(|at| at.parse().unwrap()).collect();
+        let door = Some(FarDoor { port: DOOR, names: NAMES.parse().unwrap(), places, connections });
         host.begin_as(Begin { contained: contained(), workspace: FarWorkspace::AsItIs, door });
         assert_eq!(host.next(), FarReport::Report(Report::Door));
         assert!(matches!(host.next(), FarReport::Report(Report::Proven(_))));
@@ -816,7 +823,7 @@ fn a_door_carries_bytes_both_ways_and_its_ends() {
     let Some(mut host) = Host::with_a_door(4) else { return };
     // Its last process holds the connection only to read it, and so the shell has written all when it is told what comes.
     host.start(1, "exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; echo hello >&3; cat <&3; echo over'", None);
-    assert_eq!(host.next_of_connections(), (1, OfConnection::Opened));
+    assert_eq!(host.next_of_connections(), (1, OfConnection::Opened(To::Proxy)));
     assert_eq!(host.next_of_connections(), (1, OfConnection::Bytes(b"hello\n".to_vec())));
     host.connection(1, ToConnection::Taken(6));
     let big = vec![b'b'; PIECE];
@@ -869,7 +876,7 @@ fn at_its_bound_a_door_takes_nobody_and_later_everybody() {
     assert!(host.reports.recv_timeout(Duration::from_millis(300)).is_err(), "a third is taken");
     host.connection(1, ToConnection::Close);
     assert_eq!(host.next_of_connections(), (1, OfConnection::Closed));
-    assert_eq!(host.next_of_connections(), (3, OfConnection::Opened));
+    assert_eq!(host.next_of_connections(), (3, OfConnection::Opened(To::Proxy)));
     assert_eq!(host.next_of_connections(), (3, OfConnection::Bytes(b"3\n".to_vec())));
     // With its program, what it held is closed.
     host.order(Order::Kill { program: 1 });
@@ -890,7 +897,7 @@ fn at_its_bound_a_door_takes_nobody_and_later_everybody() {
 fn orders_about_connections_that_make_no_sense_end_the_guest() {
     let opened = |host: &mut Host| {
         host.start(1, "exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; sleep 100'", None);
-        assert_eq!(host.next_of_connections(), (1, OfConnection::Opened));
+        assert_eq!(host.next_of_connections(), (1, OfConnection::Opened(To::Proxy)));
     };
     let bytes = || ToConnection::Bytes(vec![0; PIECE]);
     let orders: [(&str, Vec<(ConnectionNumber, ToConnection)>); 5] = [
@@ -922,4 +929,97 @@ fn orders_about_connections_that_make_no_sense_end_the_guest() {
     let Some(mut host) = Host::begun() else { return };
     host.connection(1, ToConnection::Close);
     assert!(host.is_gone());
+}
+
+#[test]
+fn a_connection_is_told_with_what_it_was_made_to() {
+    let Some(mut host) = Host::with_a_door(8) else { return };
+    for (number, (to, expected)) in [
+        ("127.198.3.4/80", To::Place("127.198.3.4:80".parse().unwrap())),
+        ("127.0.0.1/80", To::Place("127.0.0.1:80".parse().unwrap())),
+        ("127.198.0.2/8080", To::Place("127.198.0.2:8080".parse().unwrap())),
+        ("127.0.0.1/53", To::Names),
+        ("127.0.0.1/3128", To::Proxy),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let number = ProgramNumber::try_from(number).unwrap() + 1;
+        host.start(number, &format!("exec bash -c 'exec 3<>/dev/tcp/{to}; sleep 100'"), None);
+        assert_eq!(host.next_of_connections(), (number.into(), OfConnection::Opened(expected)), "{to}");
+    }
+    // Where nobody listens there is nobody, and what was taken is not to be had.
+    let script = "bash -c 'exec 3<>/dev/tcp/127.198.0.3/8080' 2>/dev/null || echo none";
+    assert_eq!(host.run(9, script).output, b"none\n");
+}
+
+impl Host {
+    /// The next question for a name.
+    #[track_caller]
+    fn next_question(&self) -> (u64, Vec<u8>) {
+        loop {
+            if let FarReport::Question { question, message } = self.next() {
+                return (question, message);
+            }
+        }
+    }
+
+    fn answer(&mut self, question: u64, message: &[u8]) {
+        self.send(&FarOrder::Answer { question, message: message.to_vec() });
+    }
+}
+
+#[test]
+fn a_question_for_a_name_is_passed_on_and_its_answer_comes_to_who_asked() {
+    let Some(mut host) = Host::with_a_door(4) else { return };
+    let ask = |word: &str| format!("exec bash -c 'exec 3<>/dev/udp/127.0.0.1/53; printf {word} >&3; head -c 3 <&3'");
+    host.start(1, &ask("one"), None);
+    assert_eq!(host.next_question(), (1, b"one".to_vec()));
+    host.start(2, &ask("two"), None);
+    assert_eq!(host.next_question(), (2, b"two".to_vec()));
+    host.answer(2, b"TWO");
+    host.answer(1, b"ONE");
+    let mut output = BTreeMap::new();
+    while output.len() < 2 {
+        if let FarReport::Output { program, bytes, .. } = host.next() {
+            output.insert(program, bytes);
+        }
+    }
+    assert_eq!(output, BTreeMap::from([(1, b"ONE".to_vec()), (2, b"TWO".to_vec())]));
+}
+
+#[test]
+fn only_so_many_questions_are_on_their_way_and_one_that_is_too_long_is_none() {
+    let Some(mut host) = Host::with_a_door(4) else { return };
+    let script = format!(
+        "exec bash -c 'exec 3<>/dev/udp/127.0.0.1/53; head -c {} /dev/zero >&3; for n in {{1..40}}; do printf $n >&3; done; sleep 100'",
+        LONGEST_QUESTION + 1
+    );
+    host.start(1, &script, None);
+    let most = u64::try_from(MOST_QUESTIONS).unwrap();
+    for number in 1..=most {
+        assert_eq!(host.next_question(), (number, number.to_string().into_bytes()));
+    }
+    assert!(host.reports.recv_timeout(Duration::from_millis(300)).is_err(), "one more is taken");
+    // One that gets no answer makes room as well.
+    host.answer(7, b"");
+    assert_eq!(host.next_question(), (most + 1, (most + 1).to_string().into_bytes()));
+}
+
+#[test]
+fn answers_that_nobody_asked_for_end_the_guest() {
+    for answers in [vec![1], vec![0], vec![u64::MAX]] {
+        let Some(mut host) = Host::with_a_door(4) else { return };
+        answers.into_iter().for_each(|number| host.answer(number, b"x"));
+        assert!(host.is_gone());
+    }
+    let Some(mut host) = Host::with_a_door(4) else { return };
+    host.start(1, "exec bash -c 'exec 3<>/dev/udp/127.0.0.1/53; printf x >&3; sleep 100'", None);
+    assert_eq!(host.next_question().0, 1);
+    host.answer(1, b"once");
+    host.answer(1, b"twice");
+    assert!(host.is_gone());
+    let Some(mut host) = Host::begun() else { return };
+    host.answer(1, b"x");
+    assert!(host.is_gone(), "without a door");
 }

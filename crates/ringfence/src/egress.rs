@@ -213,12 +213,7 @@ impl Egress {
         let serve = || {
             let (listener, direct) = doors.listen()?;
             Ok(async move {
-                let directly = async {
-                    if let Some(direct) = direct {
-                        drop(proxy.serve_direct(direct).await);
-                    }
-                };
-                drop(tokio::join!(proxy.serve(listener), directly));
+                drop(tokio::join!(proxy.serve(listener), proxy.serve_direct(direct)));
             })
         };
         let serving = match threads {

@@ -21,6 +21,8 @@ const RECIPE: &[&str] = &[
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-exclude=/usr/share/man/*",
     "--dpkgopt=path-exclude=/usr/share/locale/*",
+    // As in images of ours and of others: what the host wrote there is about itself.
+    r#"--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname""#,
 ];
 
 /// The archive with the image's files; made when it is not there yet.

@@ -42,11 +42,11 @@ const ALL: &str = "binary(engines) + (binary(conformance) & test(engine)) + bina
 
 /// Those that the ordinary user runs: where a wall's way differs for it, and the whole conformance suite. All others would ask
 /// the same of the same code.
-const CHOSEN: &str = "(binary(engines) & test(/^(runs|workspace|direct|sessions|secrets)::/)) + (binary(conformance) & test(engine)) + binary(warm)";
+const CHOSEN: &str = "(binary(engines) & test(/^(runs|workspace|applied|sessions|secrets)::/)) + (binary(conformance) & test(engine)) + binary(warm)";
 
 /// Those that are run once more in gVisor, whose containers start slower: the whole conformance suite, and what differs with a kernel
 /// of its own.
-const IN_GVISOR: &str = "(binary(engines) & test(/^(runs|processes|workspace|direct::f06_direct|secrets|sessions::checkpoints)/)) + (binary(conformance) & test(engine)) + binary(warm)";
+const IN_GVISOR: &str = "(binary(engines) & test(/^(runs|processes|workspace|applied::f06_direct|secrets|sessions::checkpoints)/)) + (binary(conformance) & test(engine)) + binary(warm)";
 /// What leads tests to gVisor, which is a runtime of an engine.
 const GVISOR_HOST: &str = "RINGFENCE_TEST_GVISOR_HOST";
 const GVISOR_ENGINE: &str = "docker";

@@ -1,99 +1,182 @@
-//! What a program wrote in a container and the host has afterwards: by itself where the workspace is `direct`, and otherwise by an apply.
+//! Programs in a container that know nothing of proxies: allowed names have an address, and connections to it reach the host through the
+//! guest and our proxy; nothing else does, and no question leaves. What decides is what decides behind `native`.
 
-use ringfence_testkit::canary::FileCanary;
-
-use crate::left_for_the_host::{self as left, DIRECT, DIRECT_ALONE, PLANTS, filled};
+use crate::named::{GET, HOSTILE, on_such_a_host, questions, spy};
+use crate::origin::Origin;
 use crate::stage::Ended;
-use crate::walls::{Walled, for_each_engine};
+use crate::walls::{Walled, for_each_engine, has_violation};
 
-/// A script in a container, with all that is told.
-fn told(place: &Walled) -> impl Fn(&str, &[&str]) -> Ended + '_ {
-    |script, arguments| place.ringfence(&[&["run", "--", "sh", "-c", script, "sh"], arguments].concat()).run()
+/// A run of Python that no variable tells of the proxy, on a host that knows names.
+fn python(place: &Walled, flags: &[&str], code: &str, arguments: &[&str]) -> Ended {
+    let code = format!(
+        "import os\nfor name in list(os.environ):\n    if name.lower().endswith('proxy'): del os.environ[name]\n{code}"
+    );
+    let argv = [&["python3", "-c", &code], arguments].concat();
+    on_such_a_host(&place.stage, place.run(flags, &argv)).run()
+}
+
+/// The twin without a wall.
+fn bare_python(place: &Walled, code: &str, arguments: &[&str]) -> Ended {
+    let argv = [&["run", "-q", "--backend", "spawn", "--", "/usr/bin/python3", "-c", code], arguments].concat();
+    on_such_a_host(place.bare(), place.bare().ringfence(argv)).run()
+}
+
+/// A policy that lets programs reach `origin` by its name, and by its port of the host.
+fn by_name(origin: &Origin) -> String {
+    let port = origin.port;
+    format!("net: {{ mode: allowlist, localhost: [{port}], allow: [{{ host: origin.test, ports: [{port}] }}] }}\n")
 }
 
 #[test]
-fn f06_direct_takes_changes_of_a_container_to_the_host_and_holds_back_the_rest() {
-    for_each_engine(DIRECT, |place| left::direct_takes_changes_to_the_host(&place.stage, &told(place)));
-}
-
-#[test]
-fn f04_direct_does_not_let_a_folder_of_a_container_be_moved_away() {
-    for_each_engine(DIRECT_ALONE, |place| left::direct_does_not_let_a_folder_be_moved_away(&place.stage, &told(place)));
-}
-
-#[test]
-fn f05_moving_a_folder_in_a_container_frees_nothing_below_it() {
-    for_each_engine(DIRECT, |place| left::moving_a_folder_above_frees_nothing(&place.stage, &told(place)));
-}
-
-#[test]
-fn f01_direct_in_a_container_never_writes_through_a_link() {
-    for_each_engine(DIRECT_ALONE, |place| {
-        left::direct_never_writes_through_a_link(&place.stage, &place.outside(), &told(place));
-    });
-    for_each_engine(DIRECT_ALONE, |place| left::direct_holds_back_links_that_lead_out(&place.stage, &told(place)));
-}
-
-#[test]
-fn f06_f07_names_that_the_host_obeys_stay_in_a_container() {
-    for_each_engine("", |place| left::names_that_the_host_obeys_stay_inside(&place.stage, &told(place)));
-}
-
-#[test]
-fn f08_git_on_the_host_executes_nothing_that_a_container_left() {
-    for_each_engine("", |place| left::git_on_the_host_executes_nothing(&place.stage, &told(place)));
-}
-
-#[test]
-fn f21_what_a_container_left_to_run_on_the_host_comes_there_only_to_whoever_says_so() {
-    for_each_engine("", |place| left::what_runs_on_the_host_is_flagged(&place.stage, &told(place)));
-}
-
-#[test]
-fn direct_changes_of_a_container_are_said_in_the_outcome_and_can_be_taken_back() {
-    for_each_engine(DIRECT, |place| {
-        filled(&place.stage);
-        let outcome = place.outcome(&[], &format!("{PLANTS}; exit 7"));
-        assert_eq!((&outcome["status"], &outcome["exitCode"]), (&"exited".into(), &7.into()), "{outcome:#}");
-        assert!(outcome["applied"]["applied"].as_u64().unwrap() >= 4, "{outcome:#}");
-        assert!(outcome["applied"]["left"].as_u64().unwrap() >= 6, "{outcome:#}");
-        let violations = outcome["violations"].to_string();
-        assert!(violations.contains("fs.protect") && violations.contains("fs.deny"), "{outcome:#}");
-        assert_eq!(place.stage.read("old.txt").as_deref(), Some("changed\n"), "a program that failed counts too");
-        place.ringfence(&["undo", "--yes"]).run().expect(0, &[]);
-        assert_eq!(place.stage.read("old.txt").as_deref(), Some("old\n"));
-        assert_eq!(place.stage.read("gone.txt").as_deref(), Some("gone\n"));
-        assert_eq!(place.stage.read("new.txt"), None);
-        place.ringfence(&["log", "verify"]).run().expect(0, &[]);
+fn e14_in_a_container_a_program_that_ignores_proxies_reaches_an_allowed_name_and_a_listed_port_and_no_other() {
+    let origin = Origin::start();
+    let port = origin.port.to_string();
+    let words = ["origin.test", &port, "a.pool.test", &port, "localhost", &port];
+    for_each_engine(&by_name(&origin), |place| {
+        origin.forget();
+        let ended = python(place, &["--json"], GET, &words);
+        let outcome = ended.json();
+        assert_eq!(
+            outcome["stdout"], "origin.test 127.198 hello\na.pool.test gaierror\nlocalhost 127.0 hello\n",
+            "{outcome:#} {}",
+            ended.stderr
+        );
+        assert_eq!(origin.asked(), ["GET /origin.test 0", "GET /localhost 0"]);
+        let network = outcome["network"].as_array().unwrap();
+        let ways: Vec<_> =
+            network.iter().map(|one| (one["host"].as_str().unwrap(), one["via"].as_str().unwrap())).collect();
+        assert!(ways.contains(&("origin.test", "direct")) && ways.contains(&("a.pool.test", "lookup")), "{ways:?}");
+        assert!(has_violation(&outcome, "net.allowlist"), "{outcome:#}");
+        let enforced = outcome["enforced"].as_array().unwrap();
+        let evidence = enforced.iter().find(|one| one["guarantee"] == "net.allowlist").unwrap()["evidence"].to_string();
+        assert!(
+            evidence.contains("only lo, no route") && evidence.contains("127.198.0.1/15 for allowed names"),
+            "{evidence}"
+        );
+        // Without a wall each of them is reached.
+        origin.forget();
+        bare_python(place, GET, &words);
+        assert_eq!(origin.asked(), ["GET /origin.test 0", "GET /a.pool.test 0", "GET /localhost 0"]);
     });
 }
 
 #[test]
-fn s07_the_policy_the_ledger_and_the_binary_are_the_hosts_own_in_review_and_direct() {
-    // Into each in turn, under the name that it has here and the one that it would have inside.
-    let script = "for file in sandbox.policy.yaml /workspace/sandbox.policy.yaml \"$1/ledger.jsonl\" \"$2\"; do \
-        echo 'backend: none' > \"$file\"; rm -f \"$file\"; done; rm -rf \"$1\"; mkdir -p \"$1\"; echo x > \"$1/ledger.jsonl\"; echo fine > fine; :";
-    for more in ["", DIRECT_ALONE] {
-        for_each_engine(more, |place| {
-            place.sh("true", &[]).expect(0, &[]);
-            let before = std::fs::read(place.stage.ledger()).unwrap();
-            let binary = place.outside().join("ringfence");
-            std::fs::copy(crate::stage::binary(), &binary).unwrap();
-            let canaries = [place.stage.work().join("sandbox.policy.yaml"), binary.clone()]
-                .map(|path| FileCanary::set(path).unwrap());
-            let changes = || canaries.each_ref().map(|canary| canary.change().unwrap().is_some());
-            let state = place.stage.state();
-            let arguments = [state.to_str().unwrap(), binary.to_str().unwrap()];
-            let ended = place.sh(script, &arguments);
-            assert_eq!(place.stage.read("fine").is_some(), !more.is_empty(), "{ended:?}");
-            assert_eq!(changes(), [false, false], "{ended:?}");
-            // It grows by what we write ourselves.
-            let is_ours = || std::fs::read(place.stage.ledger()).is_ok_and(|now| now.starts_with(&before));
-            assert!(is_ours(), "the ledger was changed");
-            place.ringfence(&["log", "verify"]).run().expect(0, &[]);
-            let mut twin = std::process::Command::new("sh");
-            twin.args(["-c", script, "sh"]).args(arguments).current_dir(place.stage.work()).output().unwrap();
-            assert!(changes() == [true, true] && !is_ours(), "the probe proves nothing");
-        });
-    }
+fn e11_in_a_container_whatever_is_asked_no_question_leaves_and_the_next_one_is_answered() {
+    let spy = spy();
+    for_each_engine("net: { mode: allowlist, allow: [origin.test, unknown.test] }\n", |place| {
+        let ended = python(place, &[], HOSTILE, &[]);
+        assert_eq!(ended.text(), "0 7fc6\n0 7fc6\n", "{ended:?}");
+        let exists = "
+import socket
+for name in ('origin.test', 'c2VjcmV0.evil.test', 'a.pool.test'):
+    try: print(name, socket.getaddrinfo(name, 80)[0][4][0].rsplit('.', 2)[0])
+    except OSError: print(name, 'none')
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    try: s.sendto(b'\\0' * 32, ('192.0.2.53', 53)); print('sent')
+    except OSError: print('no way')
+";
+        let ended = python(place, &[], exists, &[]);
+        let expected = "origin.test 127.198\nc2VjcmV0.evil.test none\na.pool.test none\nno way\n";
+        assert_eq!(ended.text(), expected, "{ended:?}");
+        let Some(spy) = &spy else { return };
+        assert_eq!(questions(spy), 0);
+        // When an allowed name is connected to, it is looked up, and the spy would have seen the others.
+        python(place, &[], "import socket; socket.create_connection(('unknown.test', 443), 5).recv(1)", &[]);
+        assert!(questions(spy) > 0, "the probe proves nothing");
+    });
+}
+
+#[test]
+fn e12_in_a_container_made_up_addresses_that_nobody_was_told_lead_nowhere() {
+    let origin = Origin::start();
+    let port = origin.port.to_string();
+    let code = "
+import socket, sys
+for host in ('127.198.77.77', '127.199.255.254', '127.0.0.1', '127.9.9.9'):
+    with socket.create_connection((host, 443), 5) as s:
+        s.sendall(b'GET / HTTP/1.1\\r\\nHost: origin.test\\r\\n\\r\\n'); print(host, s.recv(12))
+for host, port in (('127.198.77.77', 8443), ('127.198.77.77', int(sys.argv[1])), ('127.0.0.2', int(sys.argv[1]))):
+    try: socket.create_connection((host, port), 5); print('reached', host, port)
+    except OSError: print('none')
+";
+    let policy = format!("net: {{ mode: allowlist, localhost: [{port}], allow: [origin.test] }}\n");
+    for_each_engine(&policy, |place| {
+        origin.forget();
+        let outcome = python(place, &["--json"], code, &[&port]).json();
+        let denied = "b'HTTP/1.1 403'";
+        let expected = format!(
+            "127.198.77.77 {denied}\n127.199.255.254 {denied}\n127.0.0.1 {denied}\n127.9.9.9 {denied}\nnone\nnone\nnone\n"
+        );
+        assert_eq!(outcome["stdout"], expected, "{outcome:#}");
+        let network = outcome["network"].as_array().unwrap();
+        assert!(network.iter().all(|one| one["allowed"] == false) && network.len() == 3, "{outcome:#}");
+        assert!(origin.asked().is_empty());
+        let twin = python(place, &[], GET, &["localhost", &port]);
+        assert_eq!(twin.text(), "localhost 127.0 hello\n", "the probe proves nothing: {twin:?}");
+    });
+}
+
+#[test]
+fn in_a_container_names_below_a_wildcard_are_reached_and_a_programs_own_servers_are_in_nobodys_way() {
+    let origin = Origin::start();
+    let port = origin.port.to_string();
+    let code = format!(
+        "import socket
+for own in (('127.0.0.1', 8080), ('0.0.0.0', 8081)):
+    server = socket.create_server(own)
+    client = socket.create_connection(('127.0.0.1', own[1]), 5)
+    there, _ = server.accept(); there.send(b'own'); print(client.recv(3).decode())
+{GET}"
+    );
+    let policy = format!(
+        "net: {{ mode: allowlist, localhost: [{port}], allow: [{{ host: \"*.pool.test\", ports: [{port}, 8080] }}] }}\n"
+    );
+    for_each_engine(&policy, |place| {
+        let ended = python(place, &[], &code, &["a.pool.test", &port, "b.pool.test", &port, "pool.test", &port]);
+        let expected = "own\nown\na.pool.test 127.198 hello\nb.pool.test 127.198 hello\npool.test gaierror\n";
+        assert_eq!(ended.text(), expected, "{ended:?}");
+    });
+}
+
+#[test]
+fn e19_in_a_container_many_connections_to_names_hold_up_nobody_and_end_with_the_run() {
+    let origin = Origin::start();
+    let port = origin.port.to_string();
+    let code = format!(
+        "
+import socket, sys
+held = []
+for _ in range(700):
+    try: held.append(socket.create_connection(('origin.test', int(sys.argv[2])), 1))
+    except OSError: break
+print(len(held) >= 100)
+for s in held: s.close()
+{GET}"
+    );
+    for_each_engine(&by_name(&origin), |place| {
+        let ended = python(place, &[], &code, &["origin.test", &port]);
+        assert_eq!(ended.text(), "True\norigin.test 127.198 hello\n", "{ended:?}");
+    });
+}
+
+#[test]
+fn in_a_session_in_a_container_a_name_keeps_its_address() {
+    let origin = Origin::start();
+    let port = origin.port.to_string();
+    for_each_engine(&by_name(&origin), |place| {
+        let start = on_such_a_host(&place.stage, place.ringfence(&["session", "start", "direct"]));
+        start.run().expect(0, &[]);
+        let exec = |code: &str, arguments: &[&str]| {
+            let words = ["session", "exec", "--json", "direct", "--", "python3", "-c", code];
+            place.ringfence(&[words.as_slice(), arguments].concat()).run().json()
+        };
+        let address = "import socket; print(socket.gethostbyname('origin.test'))";
+        let (one, two) = (exec(address, &[]), exec(address, &[]));
+        let three = exec(GET, &["origin.test", &port, "evil.test", "80"]);
+        place.ringfence(&["session", "stop", "direct"]).run();
+        assert!(one["stdout"].as_str().unwrap().starts_with("127.198."), "{one:#}");
+        assert_eq!(one["stdout"], two["stdout"]);
+        assert_eq!(three["stdout"], "origin.test 127.198 hello\nevil.test gaierror\n", "{three:#}");
+        assert!(three["network"].as_array().unwrap().iter().any(|one| one["via"] == "lookup"), "{three:#}");
+    });
 }

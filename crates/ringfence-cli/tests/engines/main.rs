@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on says so by a panic")]
 
 mod api;
+mod applied;
 #[path = "../native/bound.rs"]
 mod bound;
 mod breakdowns;
@@ -21,6 +22,8 @@ mod inspected;
 mod leads;
 #[path = "../native/left_for_the_host.rs"]
 mod left_for_the_host;
+#[path = "../native/named.rs"]
+mod named;
 #[path = "../native/origin.rs"]
 mod origin;
 mod processes;

@@ -2,32 +2,20 @@
 //! the proxy; nothing else does, and no question leaves.
 
 use std::io::Read;
-use std::net::{TcpListener, UdpSocket};
+use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use crate::egress::VARIABLES;
+use crate::named::{GET, HOSTILE, SHOW, host_files, questions, spy};
 use crate::origin::Origin;
 use crate::probe::{Wall, is_root, run, sh, walled_with};
 use crate::stage::{Ended, Stage, binary};
 
-/// Shows other files than the host's at `/etc/hosts` and `/etc/resolv.conf`, and goes on. In mounts of its own.
-const SHOW: &str = "
-import ctypes, os, sys
-libc = ctypes.CDLL(None, use_errno=True)
-for name in ('hosts', 'resolv.conf'):
-    if libc.mount(f'{sys.argv[1]}/{name}'.encode(), f'/etc/{name}'.encode(), None, 4096, None) != 0:
-        sys.exit(f'could not show {name}: {os.strerror(ctypes.get_errno())}')
-os.execv(sys.argv[2], sys.argv[2:])
-";
-
 /// `ringfence ARGS…` on a host that knows `origin.test` and all of its names below `pool.test` as itself, and otherwise asks the server
 /// at 127.77.0.53.
 fn ringfence(stage: &Stage, args: &[&str]) -> Ended {
-    let folder = stage.path().join("etc");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("hosts"), "127.0.0.1 localhost origin.test a.pool.test b.pool.test\n").unwrap();
-    std::fs::write(folder.join("resolv.conf"), "nameserver 127.77.0.53\noptions timeout:1 attempts:1\n").unwrap();
+    let folder = host_files(stage);
     let mut command = Command::new("unshare");
     if !is_root() {
         command.args(["--user", "--map-current-user", "--keep-caps"]);
@@ -56,18 +44,6 @@ fn stage(net: &str) -> Option<Stage> {
     }
     walled_with(&format!("net: {{ mode: allowlist, {net} }}\n"))
 }
-
-/// Asks over a plain connection to a name and a port, one pair after the other.
-const GET: &str = "
-import http.client, socket, sys
-for name, port in zip(sys.argv[1::2], sys.argv[2::2]):
-    try:
-        address = socket.getaddrinfo(name, int(port), socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
-        connection = http.client.HTTPConnection(name, int(port), timeout=10)
-        connection.request('GET', '/' + name)
-        print(name, address.rsplit('.', 2)[0], connection.getresponse().read().decode().strip())
-    except OSError as error: print(name, type(error).__name__)
-";
 
 #[test]
 fn a_program_that_ignores_proxies_reaches_an_allowed_name_and_no_other() {
@@ -186,55 +162,6 @@ except ConnectionRefusedError: print('refused')
     let denied = outcome["network"].as_array().unwrap().iter().filter(|one| one["allowed"] == false).count();
     assert_eq!(denied, 3, "{outcome:#}");
 }
-
-/// A server of names on the host that answers nothing and counts.
-fn spy() -> Option<UdpSocket> {
-    let socket = UdpSocket::bind("127.77.0.53:53").ok();
-    if socket.is_none() {
-        eprintln!("SKIPPED: the spy among the servers of names: only root may listen there");
-    }
-    let socket = socket?;
-    socket.set_nonblocking(true).unwrap();
-    Some(socket)
-}
-
-fn questions(spy: &UdpSocket) -> usize {
-    let mut bytes = [0; 1024];
-    std::iter::from_fn(|| spy.recv(&mut bytes).ok()).count()
-}
-
-/// Asks in every way, also in ways that are none. Says at the end what is told of an allowed name, over both kinds of sockets.
-const HOSTILE: &str = r"
-import os, random, socket, struct
-def head(flags=0x0100, counts=(1, 0, 0, 0)): return struct.pack('>HH4H', 0x1234, flags, *counts)
-def name(text): return b''.join(bytes([len(label)]) + label.encode() for label in text.split('.') if label) + b'\0'
-def question(text, kind=1, group=1): return head() + name(text) + struct.pack('>HH', kind, group)
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.settimeout(5); udp.connect(('127.0.0.1', 53))
-bad = [b'', b'\0' * 11, head(), head(0x8180) + name('origin.test') + b'\0\1\0\1', head() + b'\xc0\x0c\0\1\0\1', head() + b'\xc0\x0e\xc0\x0c\0\1\0\1',
-    head() + b'\x3f' + b'a' * 20, head() + b'\x01a' * 2000, head() + b'\xff' * 60000, head(counts=(65535,) * 4) + name('x.test'), head(0x2900) + name('origin.test'),
-    question('origin.test', 255, 255), question('origin.test', 252), question('a' * 63 + '.evil.test', 16), question('origin.test', group=3)]
-bad += [question(''.join(random.choice('abcdef') for _ in range(30)) + '.evil.test', random.choice([1, 2, 5, 16, 28, 255])) for _ in range(200)]
-bad += [os.urandom(random.randrange(600)) for _ in range(300)]
-for message in bad:
-    try: udp.send(message)
-    except OSError: pass
-held = []
-for message in (b'', b'\0', b'\xff\xff', b'\0\x05abc'):
-    for _ in range(5):
-        s = socket.create_connection(('127.0.0.1', 53), 5); s.send(message); held.append(s)
-for s in held: s.close()
-udp.close()
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.settimeout(5); udp.connect(('127.0.0.1', 53))
-for _ in range(9):
-    # What came too fast was lost, and so may be this one; everybody asks again.
-    udp.settimeout(2); udp.send(question('origin.test'))
-    try: told = udp.recv(600); break
-    except TimeoutError: pass
-print(told[3] & 15, told[-4:-2].hex())
-with socket.create_connection(('127.0.0.1', 53), 5) as s:
-    message = question('origin.test'); s.sendall(struct.pack('>H', len(message)) + message)
-    told = s.recv(600); print(told[5] & 15, told[-4:-2].hex())
-";
 
 #[test]
 fn e11_whatever_is_asked_inside_no_question_leaves_and_the_next_one_is_answered() {

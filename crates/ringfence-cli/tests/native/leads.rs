@@ -36,9 +36,9 @@ for way, name in zip(sys.argv[1::2], sys.argv[2::2]):
 print('done')
 ";
 
-/// How a name is reached: in three ways by the proxy, and by an address that is made up for it, which is there behind `native` alone.
-pub(crate) const WAYS: [&str; 4] = ["plain", "tunnel", "socks", "direct"];
-pub(crate) const BY_PROXY: &[&str] = WAYS.split_at(3).0;
+/// How a name is reached: in three ways by the proxy, and by an address that is made up for it.
+const WAYS: [&str; 4] = ["plain", "tunnel", "socks", "direct"];
+const BY_PROXY: &[&str] = WAYS.split_at(3).0;
 
 /// Names of the host that lead where only a rule that names the address lets one go, and where that is.
 const INSIDE: [(&str, &str); 14] = [
@@ -74,8 +74,8 @@ fn reached(told: &Told) -> BTreeSet<&str> {
     told.seen("reached").into_iter().collect()
 }
 
-/// E09: an allowed name that leads inside is looked up, and nobody is reached; one that leads outside is reached in each of `ways`.
-pub(crate) fn check_e09(run: Run<'_>, ways: &[&str]) {
+/// E09: an allowed name that leads inside is looked up, and nobody is reached; one that leads outside is reached in each way.
+pub(crate) fn check_e09(run: Run<'_>) {
     let mut world = World::default().name("mixed.names.test", &[&[OUTSIDE[0].1, "10.0.0.7"]]);
     for (name, address) in INSIDE.into_iter().chain(OUTSIDE) {
         world = world.name(&in_full(name), &[&[address]]);
@@ -90,7 +90,7 @@ pub(crate) fn check_e09(run: Run<'_>, ways: &[&str]) {
     let outside = OUTSIDE.map(|(_, address)| format!("there {address}"));
     assert_eq!(reached(&told), outside.iter().map(String::as_str).collect(), "{told:?}");
     let mut expected: Vec<String> =
-        outside.iter().flat_map(|at| ways.iter().map(move |way| format!("{at} GET /{way} HTTP/1.1"))).collect();
+        outside.iter().flat_map(|at| WAYS.iter().map(move |way| format!("{at} GET /{way} HTTP/1.1"))).collect();
     expected.sort_unstable();
     assert_eq!(told.seen("asked"), expected, "each way is one: {told:?}");
     let looked_up: BTreeSet<&str> = told.seen("name").into_iter().collect();
@@ -129,7 +129,7 @@ pub(crate) fn check_e09(run: Run<'_>, ways: &[&str]) {
 }
 
 /// E10: a name whose answer is another one each time is looked up once for each connection, and that answer is dialled or refused.
-pub(crate) fn check_e10(run: Run<'_>, ways: &[&str]) {
+pub(crate) fn check_e10(run: Run<'_>) {
     let turns: &[&[&str]] = &[&["93.184.216.34"], &["10.0.0.7"], &["127.0.0.1"]];
     let world = WAYS.iter().fold(World::default(), |world, way| world.name(&in_full(way), turns));
     let arguments: Vec<String> = WAYS.iter().flat_map(|way| pairs(&[*way; 3], [*way].into_iter())).collect();
@@ -140,12 +140,12 @@ pub(crate) fn check_e10(run: Run<'_>, ways: &[&str]) {
     let rules = "net: { mode: allowlist, allow: [\"*.names.test\"] }\n";
     let Some(told) = attempt(rules, Side::Walled) else { return };
     assert_eq!(reached(&told), ["there 93.184.216.34"].into(), "{told:?}");
-    let mut expected: Vec<String> = ways.iter().map(|way| format!("there 93.184.216.34 GET /{way} HTTP/1.1")).collect();
+    let mut expected: Vec<String> = WAYS.iter().map(|way| format!("there 93.184.216.34 GET /{way} HTTP/1.1")).collect();
     expected.sort_unstable();
     assert_eq!(told.seen("asked"), expected, "the first connection of each way, and no other: {told:?}");
     for kind in ["A", "AAAA"] {
         let mut expected: Vec<String> =
-            ways.iter().flat_map(|way| [(); 3].map(|()| format!("{kind} {}", in_full(way)))).collect();
+            WAYS.iter().flat_map(|way| [(); 3].map(|()| format!("{kind} {}", in_full(way)))).collect();
         expected.sort_unstable();
         let questions: Vec<&str> =
             told.seen("name").into_iter().filter(|line| line.starts_with(&format!("{kind} "))).collect();
@@ -161,7 +161,7 @@ pub(crate) fn check_e10(run: Run<'_>, ways: &[&str]) {
 }
 
 /// E23: a placeholder as a part of a name, which a rule with a wildcard allows, is not looked up and reaches nobody.
-pub(crate) fn check_e23_names(run: Run<'_>, ways: &[&str]) {
+pub(crate) fn check_e23_names(run: Run<'_>) {
     let world = [PLACEHOLDER, "other"]
         .iter()
         .fold(World::default(), |world, name| world.name(&in_full(name), &[&["93.184.216.34"]]));
@@ -175,10 +175,10 @@ pub(crate) fn check_e23_names(run: Run<'_>, ways: &[&str]) {
     reached(&told);
     let names = told.seen("name");
     assert!(!names.iter().any(|line| line.contains(PLACEHOLDER)), "{told:?}");
-    assert_eq!(told.seen("asked").len(), ways.len(), "{told:?}");
+    assert_eq!(told.seen("asked").len(), WAYS.len(), "{told:?}");
     assert!(!format!("{told:?}").contains(SECRET));
     // The twin: where nothing stands for a secret, it is a name like any other.
     let Some(told) = attempt("net: { mode: allowlist, allow: [\"*.names.test\"] }\n", None) else { return };
     reached(&told);
-    assert_eq!(told.seen("asked").len(), 3 * ways.len(), "the probe proves nothing: {told:?}");
+    assert_eq!(told.seen("asked").len(), 3 * WAYS.len(), "the probe proves nothing: {told:?}");
 }

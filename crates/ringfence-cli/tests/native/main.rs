@@ -30,6 +30,8 @@ mod later;
 mod leads;
 mod left_for_the_host;
 mod missing;
+#[allow(dead_code, reason = "shared with the tests of engines, which use the rest of it")]
+mod named;
 mod names;
 mod network;
 #[allow(dead_code, reason = "shared with the tests of engines, which use the rest of it")]

@@ -1,11 +1,15 @@
 //! Programs that know nothing of proxies: what they are told of names, and where their connections lead.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
-use ringfence_egress::{Direct, Identity, Names as Told, Places, Proxy, Resolve, Rules, Sink, Via};
+use ringfence_egress::{
+    Arrivals, Direct, Identity, NamedAddresses, Names as Told, Places, Proxy, Questions, RelayedQuestion, Resolve,
+    Rules, Sink, Stream, Via,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::stage::{Book, Names, Origin, PATIENCE, get_direct, read_to_end, rule};
 
@@ -38,8 +42,13 @@ impl Met {
             book,
             names,
         };
-        let told = Arc::new(Told::new(&Places::default()));
-        let direct = Direct { names: told, questions, long_questions, connections: vec![connections] };
+        let told = Arc::new(Told::new(&Places::none(NamedAddresses::OF_NO_HOST)));
+        let direct = Direct {
+            names: told,
+            questions: Questions::Socket(questions),
+            long_questions: long_questions.into(),
+            connections: Arrivals::Sockets(vec![connections]),
+        };
         let both = proxy.clone();
         tokio::spawn(async move { proxy.serve_direct(direct).await });
         tokio::spawn(async move { both.serve(listener).await });
@@ -177,4 +186,102 @@ async fn an_address_that_somebody_was_told_is_the_name_also_for_the_proxy() {
     assert!(read_to_end(&mut stream).await.contains("GET /x"));
     assert_eq!(met.names.asked(), ["a.test"], "once, when it was dialled");
     assert_eq!(socks(&[198, 18, 99, 99]).await.0, 2, "nobody was told that one");
+}
+
+/// What somebody relays to a proxy in four ways.
+struct Relaying {
+    questions: mpsc::Sender<RelayedQuestion>,
+    long_questions: mpsc::Sender<Stream>,
+    connections: mpsc::Sender<(Stream, SocketAddrV4)>,
+    proxy: mpsc::Sender<Stream>,
+    book: Arc<Book>,
+}
+
+impl Relaying {
+    fn new(rules: Rules) -> Self {
+        let book = Arc::new(Book::default());
+        let proxy = Proxy::builder(Identity::new("sandbox-a", "run-1"), rules)
+            .resolver(Names::of(&[]) as Arc<dyn Resolve>)
+            .sink(Arc::clone(&book) as Arc<dyn Sink>)
+            .build();
+        let (questions, questions_come) = mpsc::channel(4);
+        let (long_questions, long_questions_come) = mpsc::channel::<Stream>(4);
+        let (connections, connections_come) = mpsc::channel(4);
+        let (to_proxy, come) = mpsc::channel::<Stream>(4);
+        let direct = Direct {
+            names: Arc::new(Told::new(&Places::none(NamedAddresses::OF_A_LOOPBACK))),
+            questions: Questions::Relayed(questions_come),
+            long_questions: long_questions_come.into(),
+            connections: Arrivals::Relayed(connections_come),
+        };
+        tokio::spawn(async move { tokio::join!(proxy.serve(come), proxy.serve_direct(direct)) });
+        Self { questions, long_questions, connections, proxy: to_proxy, book }
+    }
+
+    /// The answer to a message, if there is one.
+    async fn ask(&self, message: Vec<u8>) -> Option<Vec<u8>> {
+        let (answer, answered) = oneshot::channel();
+        self.questions.send(RelayedQuestion { message, answer }).await.unwrap();
+        tokio::time::timeout(PATIENCE, answered).await.unwrap().ok()
+    }
+
+    async fn address_of(&self, name: &str) -> Option<Ipv4Addr> {
+        let message = question(name, A);
+        let answer = self.ask(message.clone()).await.unwrap();
+        let record: Option<[u8; 4]> = answer.get(message.len() + 12..).and_then(|record| record.try_into().ok());
+        record.map(Ipv4Addr::from)
+    }
+
+    /// What comes back of a request to `to`.
+    async fn request(&self, to: SocketAddrV4, request: String) -> String {
+        let (mut inside, relayed) = tokio::io::duplex(4096);
+        self.connections.send((Stream::Relayed(Box::new(relayed)), to)).await.unwrap();
+        inside.write_all(request.as_bytes()).await.unwrap();
+        read_to_end(&mut inside).await
+    }
+}
+
+#[tokio::test]
+async fn what_is_relayed_is_judged_as_what_comes_to_sockets_is() {
+    let origin = Origin::plain().await;
+    let rules = Rules::none().allow(rule(format!("a.test:{}", origin.port))).localhost(origin.port);
+    let relaying = Relaying::new(rules);
+    let address = relaying.address_of("a.test").await.unwrap();
+    assert_eq!(address.octets()[..2], [127, 198], "{address}");
+    assert_eq!((relaying.address_of("evil.test").await, relaying.address_of("a.test").await), (None, Some(address)));
+    assert_eq!(relaying.ask(vec![0; 3]).await, None, "that is no question");
+    let at = |address: Ipv4Addr, port: u16| SocketAddrV4::new(address, port);
+    let named = get_direct(&format!("a.test:{}", origin.port), "/name");
+    assert!(relaying.request(at(address, origin.port), named.clone()).await.contains("GET /name"));
+    let here = get_direct(&format!("localhost:{}", origin.port), "/here");
+    assert!(relaying.request(at(Ipv4Addr::LOCALHOST, origin.port), here).await.contains("GET /here"));
+    // Another port of it, and an address that nobody was told, although this machine would be reached at that port.
+    let nobodys = Ipv4Addr::new(127, 198, 77, 77);
+    for to in [at(address, 1), at(nobodys, origin.port)] {
+        let answer = relaying.request(to, named.clone()).await;
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{to}: {answer}");
+    }
+    assert_eq!(relaying.book.denials(), ["net.not-listed", "net.port", "net.not-listed"]);
+    // Who looks names up first and then asks the proxy for the address means the name.
+    let (mut inside, relayed) = tokio::io::duplex(4096);
+    relaying.proxy.send(Stream::Relayed(Box::new(relayed))).await.unwrap();
+    let connect = format!("CONNECT {address}:{} HTTP/1.1\r\n\r\n", origin.port);
+    inside.write_all(connect.as_bytes()).await.unwrap();
+    let mut head = [0; 12];
+    inside.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    assert_eq!(relaying.book.decided.lock().unwrap().last().unwrap().host, "a.test");
+}
+
+#[tokio::test]
+async fn questions_over_a_relayed_connection_are_answered() {
+    let relaying = Relaying::new(Rules::none().allow(rule("a.test")));
+    let (mut inside, relayed) = tokio::io::duplex(4096);
+    relaying.long_questions.send(Stream::Relayed(Box::new(relayed))).await.unwrap();
+    let message = question("a.test", A);
+    inside.write_all(&[&[0, u8::try_from(message.len()).unwrap()], message.as_slice()].concat()).await.unwrap();
+    let length = usize::from(inside.read_u16().await.unwrap());
+    let mut answer = vec![0; length];
+    inside.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer[answer.len() - 4..][..2], [127, 198]);
 }

@@ -4,6 +4,9 @@
 use bollard::models::ContainerCreateBody;
 use serde_json::Value;
 
+/// The only setting of a kernel that a container is made with: of its own network, in which there is nothing but its loopback.
+pub(super) const PORTS_FROM: &str = "net.ipv4.ip_unprivileged_port_start";
+
 /// Options that are not a wall's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{key}` is {value}")]
@@ -131,6 +134,10 @@ fn is_permitted_for_host(key: &str, value: &Value) -> bool {
             })
         }),
         "Tmpfs" => value.as_object().is_some_and(|all| all.iter().all(|(at, options)| is_tmpfs(at, options))),
+        "Sysctls" => value.as_object().is_some_and(|settings| {
+            let is_port = |value: &Value| value.as_str().is_some_and(|port| port.parse::<u16>().is_ok());
+            settings.iter().all(|(name, value)| name == PORTS_FROM && is_port(value))
+        }),
         "Mounts" => value.as_array().is_some_and(|mounts| mounts.iter().all(is_mount)),
         "Runtime" => value
             .as_str()

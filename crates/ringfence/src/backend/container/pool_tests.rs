@@ -294,15 +294,22 @@ fn the_key_knows_of_everything_inside_and_of_no_run() {
         Spec { image_variables: vec!["X".to_owned()], ..spec() },
         Spec { seccomp: None, ..spec() },
         Spec { hostname: "other".to_owned(), ..spec() },
+        Spec { ports_from: None, ..spec() },
         Spec { engine_socket: None, ..spec() },
     ];
     for other in others {
         assert_ne!(of(&plain), of(&other), "{other:?}");
     }
     assert_ne!(of(&plain), hash(&plain, &told, Way::Laid, &[]).unwrap());
-    let door = Some(FarDoor { port: 3128, connections: 1 });
-    let with_a_door = Begin { door, ..begin(1000, FarWorkspace::Kept) };
-    for told in [begin(1001, FarWorkspace::Kept), begin(1000, FarWorkspace::Forgotten), with_a_door] {
+    let names = "127.0.0.1:53".parse().unwrap();
+    let with_a_door = |places: &[&str]| {
+        let places = places.iter().map(|at| at.parse().unwrap()).collect();
+        let door = Some(FarDoor { port: 3128, names, places, connections: 1 });
+        Begin { door, ..begin(1000, FarWorkspace::Kept) }
+    };
+    let (one, other) = (with_a_door(&[]), with_a_door(&["127.0.0.1:5432"]));
+    assert_ne!(hash(&plain, &one, Way::Filled, &[]).unwrap(), hash(&plain, &other, Way::Filled, &[]).unwrap());
+    for told in [begin(1001, FarWorkspace::Kept), begin(1000, FarWorkspace::Forgotten), one] {
         assert_ne!(of(&plain), hash(&plain, &told, Way::Filled, &[]).unwrap(), "{told:?}");
     }
 }

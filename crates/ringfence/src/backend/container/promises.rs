@@ -96,7 +96,7 @@ pub(super) fn kept(
         (
             Guarantee::NetAllowlist,
             Strength::Enforced,
-            "the engine's network `none`, and on its loopback one socket of the guest, which relays to our proxy",
+            "the engine's network `none`, and on its loopback sockets of the guest, which relays to our proxy",
         ),
         (Guarantee::FileSize, Strength::Enforced, "RLIMIT_FSIZE"),
         (Guarantee::OpenFiles, Strength::Enforced, "RLIMIT_NOFILE"),

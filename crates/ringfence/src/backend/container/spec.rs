@@ -106,6 +106,9 @@ pub(crate) struct Spec {
     pub(crate) labels: Labels,
     /// Its name for itself.
     pub(crate) hostname: String,
+    /// The first port of its loopback at which somebody without privileges, as everybody inside is, may listen, where the guest has to
+    /// listen at low ones; otherwise it is for the engine to say.
+    pub(crate) ports_from: Option<u16>,
     /// Where the engine listens, when that is on this machine: it is never shown inside.
     pub(crate) engine_socket: Option<PathBuf>,
 }
@@ -264,6 +267,7 @@ impl Spec {
             ulimits: Some(self.ulimits(kind)?),
             tmpfs: Some(self.tmpfs_options(kind)?),
             mounts: Some(mounts),
+            sysctls: self.ports_from.map(|port| HashMap::from([(guard::PORTS_FROM.to_owned(), port.to_string())])),
             runtime: self.runtime.clone(),
             ..HostConfig::default()
         };

@@ -29,6 +29,7 @@ pub(in crate::backend::container) fn spec() -> Spec {
         runtime: Some("runsc".into()),
         labels: Labels::fixed(),
         hostname: "sandbox".into(),
+        ports_from: Some(53),
         engine_socket: Some("/somewhere/engine.sock".into()),
     }
 }
@@ -219,6 +220,8 @@ fn the_guard_refuses_every_option_that_opens_a_wall() {
         ("DeviceCgroupRules", json!(["a *:* rwm"])),
         ("DeviceRequests", json!([{ "Driver": "nvidia" }])),
         ("Sysctls", json!({ "net.ipv4.ip_forward": "1" })),
+        ("Sysctls", json!({ "net.ipv4.ip_unprivileged_port_start": "53", "kernel.msgmax": "1" })),
+        ("Sysctls", json!({ "net.ipv4.ip_unprivileged_port_start": "53 1" })),
         ("GroupAdd", json!(["0"])),
         ("Memory", json!(0)),
         ("MemorySwap", json!(-1)),

@@ -23,6 +23,7 @@ use super::ways::{Way, in_a_volume};
 use super::workspace_volume::{self, WorkspaceVolume};
 use super::{Containers, Prepared, could_not};
 use crate::backend::copied::{self, Copied};
+use crate::backend::door::Doors;
 use crate::backend::far::FarLink;
 use crate::backend::guest::{Kept, Link, Proofs};
 use crate::backend::inside::{Scene, workspace_at};
@@ -224,7 +225,10 @@ async fn furnish(
             false => made.far.proven(begin).await,
         };
         let (proofs, egress) = match proven {
-            Ok((proofs, doors)) => lead_out(proofs, doors, way_out, plan).await?,
+            Ok((proofs, arriving)) => {
+                let doors = arriving.map(|arriving| Doors::relayed(arriving, &plan.policy().net));
+                lead_out(proofs, doors, way_out, plan).await?
+            }
             Err(error) => return Err(complaining(error, &made.complaint, &made.place).await),
         };
         if let Some(from) = from {

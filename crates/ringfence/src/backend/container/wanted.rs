@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringfence_guest::far::{Begin, FarWorkspace};
-use ringfence_guest::relay::{FarDoor, MOST_CONNECTIONS};
+use ringfence_guest::relay::FarDoor;
 use ringfence_linux::RlimitKind;
 use ringfence_linux::wall::{Access, Contained, Ground, Writable};
-use ringfence_policy::{Mount, NetMode, WorkspaceMode};
+use ringfence_policy::{Mount, WorkspaceMode};
 
 use super::ahead::{Ahead, can_stand, laid_by};
 use super::cgroup_view::cgroup_view;
@@ -26,7 +26,6 @@ use crate::backend::StartError;
 use crate::backend::door;
 use crate::backend::inside::workspace_at;
 use crate::backend::spawn::rlimits;
-use crate::egress::most_connections;
 use crate::plan::Plan;
 
 /// The name of the machine inside, as behind every wall.
@@ -156,6 +155,7 @@ fn spec(
         runtime: plan.policy().backend.runtime.as_ref().map(|runtime| runtime.value.to_string()),
         labels,
         hostname: HOSTNAME.to_owned(),
+        ports_from: door::wanted_of_a_far_guest(&plan.policy().net).as_ref().map(FarDoor::lowest_port),
         engine_socket: prepared.engine.socket().map(Path::to_owned),
     }
 }
@@ -221,10 +221,6 @@ fn begin(plan: &Plan, prepared: &Prepared, workspace: &Path, places: &[Place], m
             (Way::Filled, WorkspaceMode::Review | WorkspaceMode::Direct) => FarWorkspace::Kept,
             (Way::Filled, WorkspaceMode::ReadOnly) => FarWorkspace::Forgotten,
         },
-        door: (plan.policy().net.mode.value == NetMode::Allowlist).then(|| FarDoor {
-            port: door::PORT,
-            // More could not be served here.
-            connections: u32::try_from(most_connections()).unwrap_or(u32::MAX).min(MOST_CONNECTIONS),
-        }),
+        door: door::wanted_of_a_far_guest(&plan.policy().net),
     }
 }

@@ -26,7 +26,7 @@ use self::relay::Relay;
 use self::turn::{Begun, Ends, Last, Program, Step, Turns, said_by_the_guest};
 use self::wire::{Ear, Frame, Heard, Voice};
 use super::StartError;
-use super::door::Doors;
+use super::door::Arriving;
 use super::guest::{Proofs, start_error};
 use crate::BoxFuture;
 use crate::request::TerminalSize;
@@ -175,10 +175,10 @@ impl FarLink {
     }
 
     /// Has the guest raise its wall, and waits until it has proven it; with its door, when it is to open one.
-    pub(super) async fn proven(&self, begin: Begin) -> Result<(Proofs, Option<Doors>), StartError> {
+    pub(super) async fn proven(&self, begin: Begin) -> Result<(Proofs, Option<Arriving>), StartError> {
         let watch = |source| StartError::Io { attempt: "watch the guest", source };
         let (sender, proven) = oneshot::channel();
-        let (relay, door) = begin.door.map(Relay::new).unzip();
+        let (relay, arriving) = begin.door.clone().map(|door| Relay::new(door, self.shared.voice.clone())).unzip();
         {
             let mut turns = self.shared.turns();
             if !matches!(turns.begun, Begun::NotYet) {
@@ -192,7 +192,7 @@ impl FarLink {
         self.shared.key.set(key.clone()).map_err(|_| watch(gone()))?;
         self.shared.order(&FarOrder::Begin { begin: Box::new(begin), key }).map_err(watch)?;
         match self.shared.answer(PROVES, proven).await.map_err(watch)? {
-            Ok(proofs) => Ok((named(proofs), door.map(Doors::Relayed))),
+            Ok(proofs) => Ok((named(proofs), arriving)),
             Err(why) => Err(start_error(why)),
         }
     }

@@ -4,39 +4,105 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddrV4;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use ringfence_egress::Stream;
+use ringfence_egress::{RelayedQuestion, Stream};
 use ringfence_guest::far::{FarOrder, PIECE};
-use ringfence_guest::relay::{CONNECTION_WINDOW, ConnectionNumber, FarDoor, OfConnection, TOLD_FROM, ToConnection};
+use ringfence_guest::relay::{
+    CONNECTION_WINDOW, ConnectionNumber, FarDoor, LONGEST_QUESTION, MOST_QUESTIONS, OfConnection, QuestionNumber,
+    TOLD_FROM, To, ToConnection,
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::OutOfTurn;
 use super::wire::Voice;
+use crate::backend::door::Arriving;
 
 /// The door of a guest, as its host sees it.
 #[derive(Debug)]
 pub(super) struct Relay {
     /// The guest said that it listens.
     pub(super) is_open: bool,
+    /// What it was told to open.
+    door: FarDoor,
     most: usize,
     /// The number of the last one.
     last: ConnectionNumber,
     /// Those that the guest has not closed.
     connections: BTreeMap<ConnectionNumber, Arc<Connection>>,
-    /// Who serves them.
-    served: mpsc::Sender<Stream>,
+    /// The number of the last question.
+    last_question: QuestionNumber,
+    /// Those whose answers the guest waits for, in their turn.
+    asked: mpsc::Sender<(QuestionNumber, oneshot::Receiver<Vec<u8>>)>,
+    serving: Serving,
+}
+
+/// Who serves what comes.
+#[derive(Debug)]
+struct Serving {
+    proxy: mpsc::Sender<Stream>,
+    questions: mpsc::Sender<RelayedQuestion>,
+    long_questions: mpsc::Sender<Stream>,
+    connections: mpsc::Sender<(Stream, SocketAddrV4)>,
+}
+
+impl Serving {
+    /// Hands a connection over. Where nobody serves, or more wait than may be there at once, it is dropped, and so closed inside.
+    fn hand_over(&self, stream: Stream, to: To) {
+        match to {
+            To::Proxy => self.proxy.try_send(stream).ok(),
+            To::Names => self.long_questions.try_send(stream).ok(),
+            To::Place(at) => self.connections.try_send((stream, at)).ok(),
+        };
+    }
 }
 
 impl Relay {
-    /// What comes through `door`, and where it arrives.
-    pub(super) fn new(door: FarDoor) -> (Self, mpsc::Receiver<Stream>) {
+    /// What comes through `door`, and where it arrives. To be called in a runtime; answers go out by `voice`.
+    pub(super) fn new(door: FarDoor, voice: Voice) -> (Self, Arriving) {
         let most = usize::try_from(door.connections).unwrap_or(1).max(1);
-        let (served, arrives) = mpsc::channel(most);
-        (Self { is_open: false, most, last: 0, connections: BTreeMap::new(), served }, arrives)
+        let (proxy, to_proxy) = mpsc::channel(most);
+        let (long_questions, to_long_questions) = mpsc::channel(most);
+        let (connections, to_connections) = mpsc::channel(most);
+        let (questions, to_questions) = mpsc::channel(MOST_QUESTIONS);
+        let (asked, waiting) = mpsc::channel(MOST_QUESTIONS);
+        tokio::spawn(answer(waiting, voice));
+        let relay = Self {
+            is_open: false,
+            door,
+            most,
+            last: 0,
+            connections: BTreeMap::new(),
+            last_question: 0,
+            asked,
+            serving: Serving { proxy, questions, long_questions, connections },
+        };
+        let arriving = Arriving {
+            proxy: to_proxy,
+            questions: to_questions,
+            long_questions: to_long_questions,
+            connections: to_connections,
+        };
+        (relay, arriving)
+    }
+
+    /// Judges a question that a guest passed on, and passes it on to who answers.
+    pub(super) fn ask(&mut self, number: QuestionNumber, message: Vec<u8>) -> Result<(), OutOfTurn> {
+        // Nothing at all is no message, and would be a frame that costs its sender nothing.
+        if number != self.last_question.saturating_add(1) || message.is_empty() || message.len() > LONGEST_QUESTION {
+            return Err(OutOfTurn);
+        }
+        self.last_question = number;
+        let (answer, answered) = oneshot::channel();
+        // As many as may wait are in it, and more than that is more than may be asked at once.
+        self.asked.try_send((number, answered)).map_err(|_| OutOfTurn)?;
+        // Where nobody serves it is dropped, and so gets no answer.
+        self.serving.questions.try_send(RelayedQuestion { message, answer }).ok();
+        Ok(())
     }
 
     /// Judges what a guest said of a connection.
@@ -46,12 +112,12 @@ impl Relay {
         what: OfConnection,
         voice: &Voice,
     ) -> Result<(), OutOfTurn> {
-        if what == OfConnection::Opened {
-            return self.opened(number, voice);
+        if let OfConnection::Opened(to) = what {
+            return self.opened(number, to, voice);
         }
         let connection = self.connections.get(&number).ok_or(OutOfTurn)?;
         match what {
-            OfConnection::Opened => return Err(OutOfTurn),
+            OfConnection::Opened(_) => return Err(OutOfTurn),
             OfConnection::Bytes(bytes) => connection.push(&bytes)?,
             OfConnection::End => connection.end()?,
             OfConnection::Taken(bytes) => connection.taken(bytes)?,
@@ -63,16 +129,17 @@ impl Relay {
         Ok(())
     }
 
-    fn opened(&mut self, number: ConnectionNumber, voice: &Voice) -> Result<(), OutOfTurn> {
-        if number != self.last.saturating_add(1) || self.connections.len() >= self.most {
+    fn opened(&mut self, number: ConnectionNumber, to: To, voice: &Voice) -> Result<(), OutOfTurn> {
+        let is_next = number == self.last.saturating_add(1) && self.connections.len() < self.most;
+        // Where nobody was told to listen, nobody can have connected to.
+        if !is_next || !self.door.leads(to) {
             return Err(OutOfTurn);
         }
         self.last = number;
         let connection = Arc::new(Connection::default());
         self.connections.insert(number, Arc::clone(&connection));
         tokio::spawn(Arc::clone(&connection).speak(number, voice.clone()));
-        // Where nobody serves, or more wait than may be there at once, it is dropped, and so closed inside.
-        self.served.try_send(Stream::Relayed(Box::new(End(connection)))).ok();
+        self.serving.hand_over(Stream::Relayed(Box::new(End(connection))), to);
         Ok(())
     }
 
@@ -80,6 +147,15 @@ impl Relay {
     pub(super) fn cut(&mut self) {
         self.connections.values().for_each(|connection| connection.cut());
         self.connections.clear();
+    }
+}
+
+/// Says to the guest what its questions come to, in their turn, until nothing more is to be heard of it.
+async fn answer(mut waiting: mpsc::Receiver<(QuestionNumber, oneshot::Receiver<Vec<u8>>)>, voice: Voice) {
+    // Taken from those that wait before the guest can know of it: however it hurries, there are never too many.
+    while let Some((question, answered)) = waiting.recv().await {
+        let message = answered.await.unwrap_or_default();
+        voice.say(&FarOrder::Answer { question, message }).await;
     }
 }
 

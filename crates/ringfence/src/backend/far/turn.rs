@@ -259,6 +259,9 @@ impl Turns {
             FarReport::Connection { connection, what } => {
                 self.relay.as_mut().ok_or(OutOfTurn)?.take(connection, what, &self.voice)?;
             }
+            FarReport::Question { question, message } => {
+                self.relay.as_mut().ok_or(OutOfTurn)?.ask(question, message)?;
+            }
         }
         Ok(Step::Nothing)
     }
