@@ -232,6 +232,23 @@ impl Plan {
         self.anew
     }
 
+    /// The same behind the wall that `capabilities` describe, or why it cannot be. It was cleared before it was planned, and stays so.
+    pub(crate) fn behind(
+        self,
+        cleared: &Cleared,
+        capabilities: &Capabilities,
+        environment: &[(OsString, OsString)],
+    ) -> Result<Self, Refusal> {
+        let mut request = Request::new(self.work);
+        request.workspace_at = self.workspace_at;
+        request.cwd = self.cwd;
+        request.stdin = self.stdin;
+        request.files = self.files;
+        request.terminal = self.terminal;
+        let host = Host { workspace: &self.workspace, environment, in_session: false, approver: &self.approver };
+        plan(self.run_id, request, cleared, self.policy, capabilities, host)
+    }
+
     /// Who hears how far something is that has to be made first: every step of it, and none of the words of tools.
     pub(crate) fn listener(&self) -> Listener {
         // Whoever makes something may outlive a run that was cancelled, whose events end with it.
