@@ -296,6 +296,7 @@ impl Inner {
                     show(&events, Event::Started { run_id: run_id.clone(), backend }).await;
                     outcome.prove(sandbox.proofs());
                     outcome.name_image(sandbox.image());
+                    outcome.interpreter = plan.run_by().map(str::to_owned);
                     outcome.container = sandbox.container;
                     let mut watched = monitor::watch(sandbox, &plan, events, caller, started).await;
                     let layer = std::mem::replace(&mut watched.layer, Ok(None));
