@@ -294,6 +294,9 @@ pub(crate) struct WorkArgs {
     /// Code in a language: bash, python, javascript or typescript
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) lang: Option<Language>,
+    /// What runs the code, such as python3.11: a name on the PATH inside, or an absolute path inside
+    #[arg(long, value_name = "PROGRAM", requires = "lang")]
+    pub(crate) interpreter: Option<String>,
     /// The code itself
     #[arg(long, value_name = "SOURCE", requires = "lang")]
     pub(crate) code: Option<OsString>,

@@ -103,7 +103,8 @@ fn describe_engine(engine: &EngineReport) -> String {
 fn describe(kind: BackendKind, result: &Result<Capabilities, Unavailable>) -> String {
     match result {
         Err(unavailable) => {
-            format!("  {:<11} no   {}\n{:19}fix: {}\n", kind.to_string(), unavailable.reason, "", unavailable.fix)
+            let start = format!("  {:<11} no   ", kind.to_string());
+            wrap(&start, &unavailable.reason) + &wrap(&format!("{}fix: ", " ".repeat(INDENT)), &unavailable.fix)
         }
         Ok(capabilities) => {
             let names = |strength: Option<Strength>| -> String {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use ringfence::analysis::surroundings;
 use ringfence::explain::request::{Foreseen, command_line, foresee as foresee_work};
+use ringfence::language::UnknownInterpreter;
 use ringfence::{Request, Work};
 use ringfence_policy::Verdict;
 
@@ -22,6 +23,8 @@ enum ForeseeFailure {
     File { path: PathBuf, source: io::Error },
     #[error("{} is longer than 4 MiB, and not read", .0.display())]
     TooLong(PathBuf),
+    #[error(transparent)]
+    Interpreter(#[from] UnknownInterpreter),
     #[error("could not write the answer as JSON")]
     Json(#[from] serde_json::Error),
     #[error("could not write to standard output")]
@@ -30,7 +33,10 @@ enum ForeseeFailure {
 
 impl Fatal for ForeseeFailure {
     fn exit_code(&self) -> u8 {
-        crate::OUR_FAILURE
+        match self {
+            Self::Interpreter(_) => 2,
+            Self::File { .. } | Self::TooLong(_) | Self::Json(_) | Self::Output(_) => crate::OUR_FAILURE,
+        }
     }
 }
 
@@ -73,7 +79,8 @@ fn work(args: &ExplainArgs) -> Result<Work, ForeseeFailure> {
         }
         (None, None) => Vec::new(),
     };
-    Ok(Work::Code { language, source, name: None })
+    let interpreter = args.interpreter.as_deref().map(|program| language.interpreter(program)).transpose()?;
+    Ok(Work::Code { language, source, name: None, interpreter })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 
+use ringfence::language::UnknownInterpreter;
 use ringfence::launcher::Launcher;
 use ringfence::request::{MOST_CODE_BYTES, WorkspaceAt};
 use ringfence::run_id::NoRandomness;
@@ -43,6 +44,8 @@ pub(crate) enum RunFailure {
     NoCode,
     #[error("standard input cannot be both the code and the program's input; give the code as a file or with --code")]
     StdinTwice,
+    #[error(transparent)]
+    Interpreter(#[from] UnknownInterpreter),
     #[error("could not pass on standard input")]
     Stdin(#[source] io::Error),
     #[error("could not listen for signals")]
@@ -70,6 +73,7 @@ impl Fatal for RunFailure {
         match self {
             Self::NoCode
             | Self::StdinTwice
+            | Self::Interpreter(_)
             | Self::NotText(_)
             | Self::LongCode { .. }
             | Self::Cwd { .. }
@@ -158,6 +162,7 @@ pub(crate) fn work(args: &WorkArgs, passes_stdin: bool) -> Result<Work, RunFailu
         return Ok(Work::Shell(line.to_owned()));
     }
     let Some(language) = args.lang else { return Ok(Work::Argv(args.command.clone())) };
+    let interpreter = args.interpreter.as_deref().map(|program| language.interpreter(program)).transpose()?;
     let (source, name) = match (&args.code, &args.file) {
         (Some(code), _) => (OsString::clone(code).into_encoded_bytes(), None),
         (None, Some(path)) if path == Path::new("-") => {
@@ -173,7 +178,7 @@ pub(crate) fn work(args: &WorkArgs, passes_stdin: bool) -> Result<Work, RunFailu
         }
         (None, None) => return Err(RunFailure::NoCode),
     };
-    Ok(Work::Code { language, source, name })
+    Ok(Work::Code { language, source, name, interpreter })
 }
 
 fn read_code(from: impl Read, path: &Path) -> Result<Vec<u8>, RunFailure> {
@@ -292,7 +297,10 @@ fn describe_work(work: &Work) -> String {
             words.join(" ")
         }
         Work::Shell(line) => format!("shell line {line:?}"),
-        Work::Code { language, source, .. } => format!("{} bytes of {language}", source.len()),
+        Work::Code { language, source, interpreter, .. } => match interpreter {
+            Some(named) => format!("{} bytes of {language}, by {:?}", source.len(), named.program()),
+            None => format!("{} bytes of {language}", source.len()),
+        },
         Work::Place => "nothing".to_owned(),
     }
 }

@@ -76,8 +76,18 @@ pub(crate) fn clone_process(arguments: CloneArguments) -> io::Result<Forked> {
     };
     // SAFETY: without CLONE_VM this is a fork: the child gets a copy of our memory, and `arguments` and `pidfd` outlive
     // the call. What the child may do is for the callers to keep to.
-    let pid =
+    let mut pid =
         unsafe { libc::syscall(libc::SYS_clone3, std::ptr::from_mut(&mut arguments), size_of::<CloneArguments>()) };
+    // The filter of a container engine lets nobody use a call whose flags it cannot read, and says that there is none. The
+    // older call would pass flags over that it does not know, such as the control group to be born in.
+    if pid < 0 && errno() == libc::ENOSYS && arguments.flags <= u64::from(u32::MAX) {
+        // SAFETY: a fork as above. It has no stack of its own; the third argument, the same everywhere, is where the kernel
+        // writes the descriptor of the process. What the last two are for is not asked.
+        pid = unsafe {
+            let none = 0usize;
+            libc::syscall(libc::SYS_clone, arguments.flags, none, std::ptr::from_mut(&mut pidfd), none, none)
+        };
+    }
     match i32::try_from(pid) {
         Ok(0) => Ok(Forked::Child),
         Ok(pid @ 1..) => Ok(Forked::Parent(pid, own(pidfd))),

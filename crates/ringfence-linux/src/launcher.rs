@@ -19,7 +19,9 @@ use serde::de::DeserializeOwned;
 use crate::keeper::{message_sockets, stream_sockets};
 use crate::orphans::add_keeper;
 use crate::passing::{receive, send};
-use crate::wall::{self, LaidOut, Laying, Life, Raised, Spare, Wall, WallDescriptors, WallLaunch, WholeWall};
+use crate::wall::{
+    self, Identity, LaidOut, Laying, Life, Raised, Refused, Spare, Wall, WallDescriptors, WallLaunch, WholeWall,
+};
 
 /// Code and files travel in a request.
 const MOST_REQUEST: u64 = 128 * 1024 * 1024;
@@ -35,6 +37,9 @@ const RAISE: &[u8] = b"raise";
 const GROUPED: &[u8] = b"grouped";
 const NO_GROUPS: &[u8] = b"no groups";
 const LAY: &[u8] = b"lay";
+const ATTEMPT: &[u8] = b"attempt";
+/// What follows [`ATTEMPT`] where it could not be tried: no need's number, and the error's.
+const NOT_TRIED: i32 = -1;
 
 /// Who raises the walls of this process.
 #[derive(Debug)]
@@ -196,6 +201,27 @@ impl Launcher {
         }
     }
 
+    /// What this host refuses of a wall for a program of `identity`; see [`wall::attempt`].
+    pub fn attempt(&self, identity: Identity) -> io::Result<Option<Refused>> {
+        match &self.raiser {
+            Raiser::Here(_) => wall::attempt(identity),
+            Raiser::Process(socket) => {
+                let request = request(&identity)?;
+                let socket = lock(socket);
+                send(socket.as_fd(), ATTEMPT, &[request.as_fd()])?;
+                let mut answer = [0u8; ANSWER];
+                let (length, _) = receive(socket.as_fd(), &mut answer)?;
+                match answer.split_at(4) {
+                    (kind, errno) if length == ANSWER && kind == NOT_TRIED.to_le_bytes() => {
+                        let errno = errno.try_into().map_or(libc::EINVAL, i32::from_le_bytes);
+                        Err(io::Error::from_raw_os_error(errno))
+                    }
+                    _ => Refused::decode(answer.get(..length).unwrap_or_default()),
+                }
+            }
+        }
+    }
+
     /// Raises the wall of `launch`, in which process 1 lives `life`; see [`wall::start`]. A launcher of its own process was
     /// told which life when it began to serve. `make_groups` makes the groups that the launch names, and is called once: while a
     /// guest that waited goes on, or before. Returns process 1 and our end of its control socket. A launch that is a whole wall
@@ -333,6 +359,15 @@ pub fn serve(life: Life) -> io::Result<()> {
                 reap_all();
                 continue;
             }
+            ATTEMPT => {
+                let request = descriptors.pop().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
+                let answer = match request.and_then(read).and_then(wall::attempt) {
+                    Ok(found) => Refused::encode(found),
+                    Err(error) => encode(NOT_TRIED, error.raw_os_error().unwrap_or(libc::EINVAL)),
+                };
+                send(socket.as_fd(), &answer, &[])?;
+                continue;
+            }
             RAISE => {
                 let mut grouped = Grouped { socket: &socket, heard: None };
                 let raised = raise_for_another(&mut spare, descriptors, life, || grouped.hear());
@@ -346,13 +381,18 @@ pub fn serve(life: Life) -> io::Result<()> {
             Ok(raised) => (1i32, raised.pid()),
             Err(error) => (2i32, error.raw_os_error().unwrap_or(libc::EINVAL)),
         };
-        let mut answer = [0u8; ANSWER];
-        answer[..4].copy_from_slice(&kind.to_le_bytes());
-        answer[4..].copy_from_slice(&value.to_le_bytes());
+        let answer = encode(kind, value);
         let pidfd = raised.ok().map(Raised::into_pidfd);
         let sent: Vec<BorrowedFd<'_>> = pidfd.iter().map(AsFd::as_fd).collect();
         send(socket.as_fd(), &answer, &sent)?;
     }
+}
+
+fn encode(kind: i32, value: i32) -> [u8; ANSWER] {
+    let mut answer = [0u8; ANSWER];
+    answer[..4].copy_from_slice(&kind.to_le_bytes());
+    answer[4..].copy_from_slice(&value.to_le_bytes());
+    answer
 }
 
 fn begin(request: OwnedFd, life: Life) -> io::Result<Spare> {

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 pub use ringfence_validate::{Analysis, Does, Step, Surroundings};
-use ringfence_validate::{Contact, Fact, Language as Read, Limits, Subject};
+use ringfence_validate::{Contact, Fact, Language as Read, Limits, Span, Subject, Text};
 
-use crate::language::Language;
+use crate::language::{Language, NamedInterpreter};
 use crate::request::{Request, Work, WorkspaceAt};
 
 /// Where walls show the workspace unless somebody says otherwise.
@@ -22,17 +22,29 @@ pub fn analyse(work: &Work, surroundings: &Surroundings) -> Analysis {
         }
         Work::Shell(line) => read(Subject::Shell(line)),
         // Bytes that are not text become marks that no language has.
-        Work::Code { language, source, .. } => {
+        Work::Code { language, source, interpreter, name } => {
             let source = String::from_utf8_lossy(source);
-            read(match language {
+            let code = read(match language {
                 Language::Bash => Subject::Shell(&source),
                 Language::Python => Subject::Code { language: Read::Python, source: &source },
                 Language::Javascript => Subject::Code { language: Read::JavaScript, source: &source },
                 Language::Typescript => Subject::Code { language: Read::TypeScript, source: &source },
-            })
+            });
+            let file = name.as_deref().unwrap_or(language.default_file_name());
+            match interpreter {
+                Some(interpreter) => started_by(interpreter, file, code),
+                None => code,
+            }
         }
         Work::Place => Analysis::default(),
     }
+}
+
+/// What `code` does when the interpreter that was named for it runs it: a command like any other, which rules can speak of.
+fn started_by(interpreter: &NamedInterpreter, file: &str, code: Analysis) -> Analysis {
+    let argv = interpreter.words(file).map(Text::known).collect();
+    let does = Does::Command { argv };
+    Analysis { steps: vec![Step { span: Span::default(), does, facts: Vec::new(), inner: code.steps }] }
 }
 
 /// Where a request would run: the same words mean the same files inside and outside.
@@ -102,6 +114,27 @@ mod tests {
         assert_eq!(commands(&Work::Shell("make && rm -rf build".to_owned())), ["make", "rm -rf build"]);
         let wrapped = Work::Argv(["/bin/bash", "-ec", "rm -rf /"].map(Into::into).to_vec());
         assert_eq!(commands(&wrapped), ["/bin/bash -ec rm -rf /", "rm -rf /"]);
+    }
+
+    #[test]
+    fn an_interpreter_that_is_named_is_a_command_and_its_code_is_read_all_the_same() {
+        let work = |language: Language, program: Option<&str>, source: &str| Work::Code {
+            language,
+            source: source.into(),
+            name: None,
+            interpreter: program.map(|program| language.interpreter(program).unwrap()),
+        };
+        let code = "import os; os.remove('/etc/passwd')";
+        let named = work(Language::Python, Some("/opt/bin/python3.11"), code);
+        assert_eq!(commands(&named), ["/opt/bin/python3.11 main.py"]);
+        assert_eq!(commands(&work(Language::Typescript, Some("deno"), "1")), ["deno run main.ts"]);
+        assert_eq!(commands(&work(Language::Bash, Some("dash"), "rm -rf /")), ["dash main.sh", "rm -rf /"]);
+        let facts = |work: &Work| analyse(work, &Surroundings::default()).facts().count();
+        assert_eq!(
+            (facts(&named), commands(&work(Language::Python, None, code)).len()),
+            (facts(&work(Language::Python, None, code)), 0)
+        );
+        assert!(facts(&named) > 0);
     }
 
     #[test]

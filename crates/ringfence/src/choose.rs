@@ -18,29 +18,45 @@ pub(crate) struct Chosen<'a> {
     pub(crate) fell_back: Option<FellBack>,
 }
 
+/// A backend that this host turned out not to let stand, and why.
+pub(crate) type Forbidden = (BackendKind, Unavailable);
+
 impl Inner {
-    /// The backend that the policy wants or, in its order, one that it falls back to.
-    pub(crate) async fn choose(&self, policy: &ResolvedPolicy) -> Result<Chosen<'_>, Unavailable> {
+    /// The backend that the policy wants or, in its order, one that it falls back to; never the `forbidden` one.
+    pub(crate) async fn choose(
+        &self,
+        policy: &ResolvedPolicy,
+        forbidden: Option<&Forbidden>,
+    ) -> Result<Chosen<'_>, Unavailable> {
         let (name, wanted) = match policy.backend.choice.value {
             BackendChoice::Auto => ("auto".to_owned(), AUTO.to_vec()),
             BackendChoice::Kind(kind) => (kind.to_string(), vec![kind]),
         };
+        let forbidden_one =
+            || forbidden.map(|(kind, why)| FellBack { wanted: kind.to_string(), reason: why.reason.clone() });
         let mut reasons = Vec::new();
         let mut own_fix = None;
         for kind in &wanted {
-            match self.probe(*kind, policy).await {
-                Ok((backend, capabilities)) => return Ok(Chosen { backend, capabilities, fell_back: None }),
+            let probed = match forbidden {
+                Some((forbidden, why)) if forbidden == kind => Err(why.clone()),
+                Some(_) | None => self.probe(*kind, policy).await,
+            };
+            match probed {
+                Ok((backend, capabilities)) => {
+                    return Ok(Chosen { backend, capabilities, fell_back: forbidden_one() });
+                }
                 Err(unavailable) => {
                     reasons.push(format!("{kind}: {}", unavailable.reason));
-                    // Who named the tier has accepted its gaps, and wants to know what else is in the way.
-                    own_fix = (wanted == [BackendKind::Landlock]).then_some(unavailable.fix);
+                    // Who named one wall wants to know what is in its way.
+                    own_fix =
+                        matches!(wanted[..], [BackendKind::Native | BackendKind::Landlock]).then_some(unavailable.fix);
                 }
             }
         }
         let mut less = None;
         if policy.backend.choice.value == BackendChoice::Auto {
             match self.tier(policy).await {
-                Ok(chosen) => return Ok(chosen),
+                Ok(chosen) => return Ok(Chosen { fell_back: forbidden_one(), ..chosen }),
                 Err((unavailable, missing)) => {
                     reasons.push(format!("landlock: {}", unavailable.reason));
                     less = missing;

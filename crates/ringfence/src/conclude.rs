@@ -44,6 +44,7 @@ pub(crate) fn begin(run_id: RunId, plan: Option<&Plan>, policy: &ResolvedPolicy)
         backend: plan.map(Plan::backend),
         fell_back: None,
         image: policy.image.as_ref().map(|image| image.value.to_string()),
+        interpreter: None,
         container: None,
         started_at: jiff::Timestamp::now().to_string(),
         env_withheld: plan.map(|plan| plan.env_withheld().to_vec()).unwrap_or_default(),

@@ -13,8 +13,7 @@ use tokio::sync::mpsc;
 use crate::analysis::{analyse, surroundings};
 use crate::approve::{Approver, Nobody, Standing};
 use crate::backend::{
-    Backend, Capabilities, Containers, FoundImage, Landlock, Native, NoWall, Sandbox, Shown, Spawn, StartError,
-    Unavailable,
+    Backend, Capabilities, Containers, FoundImage, Landlock, Native, NoWall, Sandbox, Spawn, StartError, Unavailable,
 };
 use crate::choose::Chosen;
 use crate::conclude;
@@ -27,11 +26,11 @@ use crate::outcome::{Failure, FailureKind, Outcome};
 use crate::plan::{Host, Plan, plan};
 use crate::pump::show;
 use crate::refusal::Refusal;
-use crate::request::{Request, Work};
+use crate::request::Request;
 use crate::run::{Caller, Run, until_cancelled};
 use crate::run_id::{NoRandomness, RunId};
 use crate::scratch;
-use crate::session::{Active, Open, Opening, Session, SessionRequest};
+use crate::session::{Active, Open, Session, SessionRequest};
 pub use crate::setup::{Setup, SetupError};
 use crate::state::StateFolder;
 use crate::waiting::{begun, beside, has_others, waiting};
@@ -110,18 +109,25 @@ impl Engine {
         discard(&self.0.state, &self.0.ledger, run)
     }
 
-    /// What each kind of wall can enforce on this host, or why it cannot be used.
+    /// What each kind of wall can enforce on this host, or why it cannot be used; as far as that can be found out by trying.
     pub async fn probe(&self) -> Vec<(BackendKind, Result<Capabilities, Unavailable>)> {
         let mut probed = Vec::new();
         for kind in BackendKind::ALL {
-            probed.push((kind, self.0.probe(kind, &self.0.policy).await.map(|(_, capabilities)| capabilities)));
+            probed.push((kind, self.0.tried(kind, &self.0.policy).await));
         }
         probed
     }
 
     /// The wall that a run would have now, or why it would have none.
     pub async fn would_use(&self) -> Result<BackendKind, Unavailable> {
-        self.0.choose(&self.0.policy).await.map(|chosen| chosen.capabilities.kind())
+        let chosen = self.0.choose(&self.0.policy, None).await?;
+        let kind = chosen.capabilities.kind();
+        match self.0.tried(kind, &self.0.policy).await {
+            Ok(_) => Ok(kind),
+            Err(why) => {
+                self.0.choose(&self.0.policy, Some(&(kind, why))).await.map(|chosen| chosen.capabilities.kind())
+            }
+        }
     }
 
     /// Begins to carry out `request`. Whatever happens, the run ends in an outcome.
@@ -192,7 +198,7 @@ async fn let_go(raised: Result<Sandbox, StartError>, image: Option<&FoundImage>)
 pub(crate) struct Prepared<'a> {
     pub(crate) plan: Plan,
     pub(crate) chosen: Chosen<'a>,
-    cleared: Cleared,
+    pub(crate) cleared: Cleared,
 }
 
 /// A request that goes no further.
@@ -242,65 +248,34 @@ impl Inner {
             }
             prepared = self.prepare(place, run_id.clone(), request, &approver) => prepared,
         };
-        let Prepared { mut plan, chosen, cleared } = match prepared {
+        let mut prepared = match prepared {
             Ok(prepared) => prepared,
             Err(stopped) => return self.write_stopped(&run_id, requested, stopped),
         };
-        plan.tell(events.clone());
-        let mut outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
-        outcome.fell_back = chosen.fell_back.clone();
-        outcome.findings = cleared.findings().to_vec();
-        // Asked now, so that the answer comes while the wall is raised.
-        let mut asking = chosen.backend.image(&plan);
-        let asked = begun(asking.as_mut()).await;
-        let write_down = async {
-            // One that cannot be found, or is another by then, fails the start with its reason.
-            let image = match asked {
-                Poll::Ready(image) => image,
-                Poll::Pending => asking.await,
+        let mut requested = Some(requested);
+        let (mut outcome, raised, image) = loop {
+            prepared.plan.tell(events.clone());
+            let outcome = prepared.begin();
+            let (raised, known) = tokio::select! {
+                // First, so that what was asked for stands in the ledger before its end does.
+                biased;
+                both = self.raise_written(&prepared, requested.take(), &events) => both,
+                // A wall that is being raised is dropped, and with it all that was made for it.
+                () = until_cancelled(cancelled.clone()) => return self.write_end(&run_id, conclude::cancelled(outcome)),
             };
-            let image = image.ok().flatten();
-            if let Some(what) = image.as_ref().and_then(|image| image.preparing.clone()) {
-                show(&events, Event::Preparing { what }).await;
-            }
-            let name = image.as_ref().map(|image| image.name.as_str());
-            let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, name);
-            let inner = Arc::clone(&self);
-            beside(move || inner.append(&entries, Durability::Synced)).await?;
-            plan.is_written_down();
-            Ok(image)
-        };
-        // While the ledger's entry is on its way to the disk, which is begun first where somebody else can wait for it: the guest works
-        // on its own. Nothing runs before both are there.
-        let both = async {
-            let raise = chosen.backend.raise(&plan);
-            let (raised, known) = if has_others() {
-                let (known, raised) = tokio::join!(biased; write_down, raise);
-                (raised, known)
-            } else {
-                tokio::join!(biased; raise, write_down)
+            let image = match known {
+                Ok(image) => image,
+                Err(error) => return conclude::failed(outcome, ledger_failure(&error)),
             };
-            match (raised, known) {
-                // What a name means may have been remembered. Now it is known, and one that is another by then fails.
-                (Ok(mut sandbox), Ok(image)) if !sandbox.shows(image.as_ref()) => {
-                    sandbox.close_network().await; // Beside its thread we could not raise another wall.
-                    drop(sandbox);
-                    (chosen.backend.raise(&plan).await, Ok(image))
-                }
-                both => both,
-            }
+            let Some(forbidden) = prepared.forbidden(raised.as_ref().err()).await else {
+                break (outcome, raised, image);
+            };
+            prepared = match self.instead(prepared, forbidden).await {
+                Ok(instead) => instead,
+                Err(stopped) => return self.write_end(&run_id, stopped.outcome),
+            };
         };
-        let (raised, known) = tokio::select! {
-            // First, so that what was asked for stands in the ledger before its end does.
-            biased;
-            both = both => both,
-            // A wall that is being raised is dropped, and with it all that was made for it.
-            () = until_cancelled(cancelled) => return self.write_end(&run_id, conclude::cancelled(outcome)),
-        };
-        let image = match known {
-            Ok(image) => image,
-            Err(error) => return conclude::failed(outcome, ledger_failure(&error)),
-        };
+        let Prepared { mut plan, chosen, cleared } = prepared;
         let (mut started, mut began) = (Instant::now(), Moment::now());
         let mut released = let_go(raised, image.as_ref()).await;
         if matches!(released, Err(StartError::NobodyWaits)) {
@@ -321,6 +296,7 @@ impl Inner {
                     show(&events, Event::Started { run_id: run_id.clone(), backend }).await;
                     outcome.prove(sandbox.proofs());
                     outcome.name_image(sandbox.image());
+                    outcome.interpreter = plan.run_by().map(str::to_owned);
                     outcome.container = sandbox.container;
                     let mut watched = monitor::watch(sandbox, &plan, events, caller, started).await;
                     let layer = std::mem::replace(&mut watched.layer, Ok(None));
@@ -342,76 +318,53 @@ impl Inner {
         self.write_end(&run_id, outcome)
     }
 
-    async fn open_session(
+    /// Raises the wall of what was prepared while the ledger's entry about it, after the one of what was `requested`, is on its way to
+    /// the disk; says both how that went and whether it is known.
+    async fn raise_written(
         self: &Arc<Self>,
-        run_id: RunId,
-        wanted: SessionRequest,
-        approver: &Arc<dyn Approver>,
-    ) -> Result<Session, Outcome> {
-        let mut request = Request::new(Work::Place);
-        request.workspace_at = wanted.workspace_at.clone();
-        request.overrides = wanted.overrides;
-        request.metadata = wanted.metadata;
-        let requested = self.entry(&run_id, Kind::Requested, requested_body(&request, None));
-        let prepared = match self.prepare(Place::ToKeep, run_id.clone(), request, approver).await {
-            Ok(prepared) => prepared,
-            Err(stopped) => return Err(self.write_stopped(&run_id, requested, stopped)),
-        };
-        let Prepared { plan, chosen, cleared } = prepared;
-        let image = chosen.backend.image(&plan).await.ok().flatten();
-        let name = image.as_ref().map(|image| image.name.as_str());
-        let entries = self.entries_before_the_start(&run_id, requested, &plan, &chosen, &cleared, name);
-        let outcome = conclude::begin(run_id.clone(), Some(&plan), plan.policy());
-        let (raised, known) = tokio::join!(biased; chosen.backend.keep(&plan), async {
-            waiting(|| self.append(&entries, Durability::Synced))
-        });
-        if let Err(error) = known {
-            return Err(conclude::failed(outcome, ledger_failure(&error)));
-        }
-        let wall = match raised {
-            Ok(wall) => match wall.image(&plan).await {
-                Ok(found) => {
-                    let name = found.as_ref().map(|found| found.name.as_str());
-                    let is_shown = FoundImage::is_shown(image.as_ref(), name, Shown::AsAsked);
-                    if is_shown { Ok((wall, found)) } else { Err(StartError::ImageChanged) }
-                }
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        };
-        let (wall, shown) = match wall {
-            Ok(both) => both,
-            Err(error) => return Err(self.write_end(&run_id, conclude::failed(outcome, error.failure()))),
-        };
-        let began = Moment::now();
-        let entry = self.entry(&run_id, Kind::Started, json!({ "backend": plan.backend(), "session": true }));
-        if let Err(error) = self.ledger.append(&[entry], Durability::Written) {
-            return Err(conclude::failed(outcome, ledger_failure(&error)));
-        }
-        let mut proven = outcome;
-        proven.prove(wall.proofs());
-        proven.name_image(shown.as_ref().map(|shown| shown.name.as_str()));
-        let capabilities = match wall.probe(plan.policy()).await {
-            Ok(capabilities) => capabilities,
-            Err(unavailable) => {
-                let failure = Failure::new(FailureKind::BackendUnavailable, &unavailable).hint(unavailable.fix.clone());
-                return Err(self.write_end(&run_id, conclude::failed(proven, failure)));
+        prepared: &Prepared<'_>,
+        requested: Option<Entry>,
+        events: &mpsc::Sender<Event>,
+    ) -> (Result<Sandbox, StartError>, Result<Option<FoundImage>, LedgerError>) {
+        let Prepared { plan, chosen, .. } = prepared;
+        // Asked now, so that the answer comes while the wall is raised.
+        let mut asking = chosen.backend.image(plan);
+        let asked = begun(asking.as_mut()).await;
+        let write_down = async {
+            // One that cannot be found, or is another by then, fails the start with its reason.
+            let image = match asked {
+                Poll::Ready(image) => image,
+                Poll::Pending => asking.await,
+            };
+            let image = image.ok().flatten();
+            if let Some(what) = image.as_ref().and_then(|image| image.preparing.clone()) {
+                show(events, Event::Preparing { what }).await;
             }
+            let name = image.as_ref().map(|image| image.name.as_str());
+            let entries = self.entries_before_the_start(requested, prepared, name);
+            let inner = Arc::clone(self);
+            beside(move || inner.append(&entries, Durability::Synced)).await?;
+            plan.is_written_down();
+            Ok(image)
         };
-        let opening = Opening {
-            id: run_id,
-            began,
-            policy: plan.policy().clone(),
-            own: self.own.clone(),
-            wall,
-            capabilities,
-            fell_back: chosen.fell_back,
-            workspace_at: wanted.workspace_at,
-            receipt: proven.enforced,
-            idle: wanted.idle,
-            life: wanted.life,
+        // While the ledger's entry is on its way to the disk, which is begun first where somebody else can wait for it: the guest works
+        // on its own. Nothing runs before both are there.
+        let raise = chosen.backend.raise(plan);
+        let (raised, known) = if has_others() {
+            let (known, raised) = tokio::join!(biased; write_down, raise);
+            (raised, known)
+        } else {
+            tokio::join!(biased; raise, write_down)
         };
-        Ok(Session::begin(opening, self))
+        match (raised, known) {
+            // What a name means may have been remembered. Now it is known, and one that is another by then fails.
+            (Ok(mut sandbox), Ok(image)) if !sandbox.shows(image.as_ref()) => {
+                sandbox.close_network().await; // Beside its thread we could not raise another wall.
+                drop(sandbox);
+                (chosen.backend.raise(plan).await, Ok(image))
+            }
+            both => both,
+        }
     }
 
     pub(crate) fn append(&self, entries: &[Entry], durability: Durability) -> Result<(), LedgerError> {
@@ -419,7 +372,7 @@ impl Inner {
     }
 
     /// Writes the end down. The program has run: its outcome stays, and says when its end is missing from the ledger.
-    fn write_end(&self, run_id: &RunId, outcome: Outcome) -> Outcome {
+    pub(crate) fn write_end(&self, run_id: &RunId, outcome: Outcome) -> Outcome {
         self.write_end_with(run_id, outcome, None)
     }
 
@@ -465,7 +418,7 @@ impl Inner {
                 let capabilities = session.with.capabilities.clone();
                 Chosen { backend: &*session.with.wall, capabilities, fell_back: session.with.fell_back.clone() }
             }
-            Place::Fresh | Place::ToKeep => match self.choose(&policy).await {
+            Place::Fresh | Place::ToKeep => match self.choose(&policy, None).await {
                 Ok(chosen) => chosen,
                 Err(unavailable) => {
                     let failure =

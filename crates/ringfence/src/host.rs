@@ -134,7 +134,7 @@ fn cgroups() -> &'static str {
     }
 }
 
-pub(crate) fn user_namespaces() -> String {
+fn user_namespaces() -> String {
     let zero = |path: &str| read(path).is_some_and(|text| text == "0");
     if !Path::new("/proc/self/ns/user").exists() {
         "not in this kernel".to_owned()
@@ -143,9 +143,9 @@ pub(crate) fn user_namespaces() -> String {
     } else if zero("/proc/sys/kernel/unprivileged_userns_clone") {
         "root only (kernel.unprivileged_userns_clone = 0)".to_owned()
     } else if read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").is_some_and(|text| text != "0") {
-        "restricted by AppArmor".to_owned()
+        "as AppArmor's profiles permit (kernel.apparmor_restrict_unprivileged_userns)".to_owned()
     } else {
-        "available".to_owned()
+        "no setting forbids them".to_owned()
     }
 }
 
@@ -158,7 +158,7 @@ fn rootless_lacks(user: rustix::process::Uid) -> Option<String> {
     let users = read("/etc/passwd").unwrap_or_default();
     let has_numbers = |path: &&str| has_numbers(&read(path).unwrap_or_default(), &users, user.as_raw());
     let mut missing = Vec::new();
-    if user_namespaces() != "available" {
+    if crate::forbidden::by_settings(&read).is_some() {
         missing.push("user namespaces".to_owned());
     }
     if !MAPPERS.iter().all(has_program) {
@@ -185,7 +185,8 @@ fn has_numbers(numbers: &str, users: &str, user: u32) -> bool {
     })
 }
 
-fn read(path: &str) -> Option<String> {
+/// The text of a file that the kernel or this system keeps, without the space around it; nothing where there is none.
+pub(crate) fn read(path: &str) -> Option<String> {
     kernel_file::read(path).ok().map(|text| text.trim().to_owned())
 }
 

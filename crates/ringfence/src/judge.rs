@@ -375,10 +375,11 @@ pub(crate) fn describe(work: &Work) -> String {
             redact_argv(&argv).join(" ")
         }
         Work::Shell(line) => redact(line),
-        Work::Code { language, source, name } => match name {
-            Some(name) => format!("{language} code {name} ({} bytes)", source.len()),
-            None => format!("{language} code ({} bytes)", source.len()),
-        },
+        Work::Code { language, source, name, interpreter } => {
+            let name = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+            let by = interpreter.as_ref().map(|named| format!(" by {}", named.program())).unwrap_or_default();
+            format!("{language} code{name}{by} ({} bytes)", source.len())
+        }
         Work::Place => "a session".to_owned(),
     })
 }

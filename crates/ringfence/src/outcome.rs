@@ -167,6 +167,9 @@ pub struct Outcome {
     pub fell_back: Option<FellBack>,
     /// The image, when the wall has one.
     pub image: Option<String>,
+    /// What ran its code, by the name or path that it was started by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interpreter: Option<String>,
     /// Where its container came from, when the engine has some wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerFrom>,

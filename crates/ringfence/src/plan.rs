@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ringfence_policy::{BackendKind, Firmness, ResolvedPolicy};
@@ -61,6 +61,8 @@ pub struct Plan {
     written_down: Arc<Notify>,
     /// Whether its program is started for it, whatever was started before.
     anew: bool,
+    /// What its code is run by, once that is chosen.
+    run_by: OnceLock<String>,
 }
 
 /// A secret, which no debug output shows.
@@ -155,6 +157,7 @@ pub fn plan(
         told: None,
         written_down: Arc::default(),
         anew: false,
+        run_by: OnceLock::new(),
         upstream_credential: upstream_credential.map(|value| Hidden(value.to_string_lossy().into_owned())),
         run_id,
         work: request.work,
@@ -230,6 +233,33 @@ impl Plan {
     /// Whether nothing that was started before will do.
     pub(crate) fn begins_anew(&self) -> bool {
         self.anew
+    }
+
+    /// The same behind the wall that `capabilities` describe, or why it cannot be. It was cleared before it was planned, and stays so.
+    pub(crate) fn behind(
+        self,
+        cleared: &Cleared,
+        capabilities: &Capabilities,
+        environment: &[(OsString, OsString)],
+    ) -> Result<Self, Refusal> {
+        let mut request = Request::new(self.work);
+        request.workspace_at = self.workspace_at;
+        request.cwd = self.cwd;
+        request.stdin = self.stdin;
+        request.files = self.files;
+        request.terminal = self.terminal;
+        let host = Host { workspace: &self.workspace, environment, in_session: false, approver: &self.approver };
+        plan(self.run_id, request, cleared, self.policy, capabilities, host)
+    }
+
+    /// Says what its code is run by. For the same plan that is always the same.
+    pub(crate) fn is_run_by(&self, interpreter: &str) {
+        self.run_by.get_or_init(|| interpreter.to_owned());
+    }
+
+    /// What its code is run by, once that is chosen: when its wall is raised.
+    pub(crate) fn run_by(&self) -> Option<&str> {
+        self.run_by.get().map(String::as_str)
     }
 
     /// Who hears how far something is that has to be made first: every step of it, and none of the words of tools.

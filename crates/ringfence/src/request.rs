@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 pub use ringfence_linux::wall::TerminalSize;
 use ringfence_policy::Overrides;
 
-use crate::language::Language;
+use crate::language::{Language, NamedInterpreter};
 
 /// Of all arguments together.
 pub const MOST_ARGUMENT_BYTES: usize = 2 * 1024 * 1024;
@@ -45,6 +45,8 @@ pub enum Work {
         source: Vec<u8>,
         /// The file's name that tracebacks show; without folders.
         name: Option<String>,
+        /// What is to run it; otherwise the first that is found inside of those that the language knows.
+        interpreter: Option<NamedInterpreter>,
     },
     /// Nothing yet: a place that is kept for the runs of a session.
     Place,
@@ -215,7 +217,7 @@ impl Request {
 
     /// A request for code.
     pub fn code(language: Language, source: impl Into<Vec<u8>>) -> Self {
-        Self::new(Work::Code { language, source: source.into(), name: None })
+        Self::new(Work::Code { language, source: source.into(), name: None, interpreter: None })
     }
 
     /// Checks all that can be checked without a policy.
@@ -467,6 +469,7 @@ mod tests {
                 language: Language::Python,
                 source: b"1".to_vec(),
                 name: Some(name.to_owned()),
+                interpreter: None,
             });
             assert_eq!(request.check().is_ok(), good, "{name}");
         }

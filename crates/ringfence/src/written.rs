@@ -3,9 +3,8 @@
 use ringfence_policy::{Grant, ResolvedPolicy};
 use serde_json::{Value, json};
 
-use crate::choose::Chosen;
 use crate::conclude;
-use crate::engine::{Inner, Stopped};
+use crate::engine::{Inner, Prepared, Stopped};
 use crate::judge::{Cleared, describe};
 use crate::ledger::{Durability, Entry, Kind, LedgerError};
 use crate::outcome::{Failure, FailureKind, FellBack, Outcome, Status};
@@ -15,19 +14,20 @@ use crate::run_id::RunId;
 use crate::workspace::Counts;
 
 impl Inner {
-    /// What the ledger must know before anything starts.
+    /// What the ledger must know before anything starts: how it will be run, after what was `requested` where it does not know that
+    /// yet.
     pub(crate) fn entries_before_the_start(
         &self,
-        run_id: &RunId,
-        requested: Entry,
-        plan: &Plan,
-        chosen: &Chosen<'_>,
-        cleared: &Cleared,
+        requested: Option<Entry>,
+        prepared: &Prepared<'_>,
         image: Option<&str>,
-    ) -> [Entry; 3] {
-        let judged = judged_body(cleared);
+    ) -> Vec<Entry> {
+        let Prepared { plan, chosen, cleared } = prepared;
+        let run_id = plan.run_id();
+        let judged = |requested| [requested, self.entry(run_id, Kind::Judged, judged_body(cleared))];
         let planned = planned_body(plan, chosen.fell_back.as_ref(), image, &self.grants);
-        [requested, self.entry(run_id, Kind::Judged, judged), self.entry(run_id, Kind::Planned, planned)]
+        let planned = self.entry(run_id, Kind::Planned, planned);
+        requested.map(judged).into_iter().flatten().chain([planned]).collect()
     }
 
     /// Writes down a request that goes no further. One that was taken back was not judged.

@@ -35,6 +35,9 @@ pub(crate) struct ExplainArgs {
     /// The language of --code or --file: bash, python, javascript, typescript
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) lang: Option<Language>,
+    /// What would run the code, such as python3.11
+    #[arg(long, value_name = "PROGRAM", requires = "lang")]
+    pub(crate) interpreter: Option<String>,
     /// Code
     #[arg(long, value_name = "TEXT", requires = "lang")]
     pub(crate) code: Option<String>,

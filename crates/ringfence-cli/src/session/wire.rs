@@ -87,7 +87,7 @@ pub(super) enum AskedAt {
 pub(super) enum WireWork {
     Argv(Vec<OsString>),
     Shell(String),
-    Code { language: String, source: Vec<u8>, name: Option<String> },
+    Code { language: String, source: Vec<u8>, name: Option<String>, interpreter: Option<String> },
 }
 
 impl WireWork {
@@ -95,7 +95,10 @@ impl WireWork {
         match work {
             Work::Argv(argv) => Some(Self::Argv(argv)),
             Work::Shell(line) => Some(Self::Shell(line)),
-            Work::Code { language, source, name } => Some(Self::Code { language: language.to_string(), source, name }),
+            Work::Code { language, source, name, interpreter } => {
+                let interpreter = interpreter.map(|named| named.program().to_owned());
+                Some(Self::Code { language: language.to_string(), source, name, interpreter })
+            }
             Work::Place => None,
         }
     }
@@ -104,8 +107,10 @@ impl WireWork {
         Some(match self {
             Self::Argv(argv) => Work::Argv(argv),
             Self::Shell(line) => Work::Shell(line),
-            Self::Code { language, source, name } => {
-                Work::Code { language: language.parse::<Language>().ok()?, source, name }
+            Self::Code { language, source, name, interpreter } => {
+                let language = language.parse::<Language>().ok()?;
+                let interpreter = interpreter.map(|program| language.interpreter(&program)).transpose().ok()?;
+                Work::Code { language, source, name, interpreter }
             }
         })
     }

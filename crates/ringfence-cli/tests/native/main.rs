@@ -20,6 +20,7 @@ mod copied;
 mod direct;
 mod egress;
 mod files;
+mod forbidden;
 mod guest;
 mod hooked;
 mod image;

@@ -4,6 +4,7 @@
 //! lives the life that the caller gave it, in which it starts programs: each has every restriction in force, and proves
 //! them, before its first instruction. The caller says exactly what is shown: nothing here knows policy.
 
+mod attempt;
 mod awaited;
 mod begun;
 mod clock;
@@ -37,6 +38,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use attempt::{Need, Refused, attempt};
 pub use begun::WholeWall;
 pub use contained::{Contained, Ground, Kernel, ProcessOne, Writable};
 pub use door::{Door, Doors, open_one as open_door};

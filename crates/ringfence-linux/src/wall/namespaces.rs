@@ -161,13 +161,23 @@ impl Joined {
 ///
 /// Where processors are free, its network is still the host's: it is to be made beside the rest.
 pub(super) fn bear(cgroup: Option<BorrowedFd<'_>>, processors: Processors, child: impl FnOnce()) -> io::Result<Raised> {
-    if !is_single_threaded()? {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "this process has several threads"));
-    }
     let namespaces = match processors {
         Processors::Free => NAMESPACES,
         Processors::Busy => NAMESPACES | libc::CLONE_NEWNET,
     };
+    bear_in(namespaces, cgroup, processors, child)
+}
+
+/// Likewise, into these namespaces alone.
+pub(super) fn bear_in(
+    namespaces: c_int,
+    cgroup: Option<BorrowedFd<'_>>,
+    processors: Processors,
+    child: impl FnOnce(),
+) -> io::Result<Raised> {
+    if !is_single_threaded()? {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "this process has several threads"));
+    }
     let mut arguments = CloneArguments { flags: namespaces as u64, ..CloneArguments::default() };
     if let Some(cgroup) = cgroup {
         arguments.flags |= CLONE_INTO_CGROUP;
@@ -250,7 +260,7 @@ pub(super) fn raise(
 }
 
 /// Closes the copy of a descriptor that belongs to the parent, of which this process is a copy.
-fn close_copy(descriptor: &OwnedFd) {
+pub(super) fn close_copy(descriptor: &OwnedFd) {
     // SAFETY: the number is open in this process; its owner is a value of the parent's code, which never goes on here.
     unsafe { rustix::io::close(descriptor.as_raw_fd()) };
 }

@@ -101,7 +101,9 @@ pub(super) fn work(
 ) -> Result<Work, Problem> {
     let one = "give exactly one of `code` with `language`, `command` or `argv`";
     match (code, language, command, argv) {
-        (Some(code), Some(language), None, None) => Ok(Work::Code { language, source: code.into_bytes(), name: None }),
+        (Some(code), Some(language), None, None) => {
+            Ok(Work::Code { language, source: code.into_bytes(), name: None, interpreter: None })
+        }
         (Some(_), None, None, None) => Err(Problem::fixable("`code` needs `language`")),
         (None, None, Some(command), None) => Ok(Work::Shell(command)),
         (None, None, None, Some(argv)) => Ok(Work::Argv(argv.into_iter().map(OsString::from).collect())),

@@ -97,7 +97,8 @@ pub(super) fn with_each_start(place: &Proofs) -> Proofs {
 
 /// The files of which one runs the code of `plan`, when it has code.
 pub(super) fn interpreters(plan: &Plan, env: &[(OsString, OsString)]) -> Vec<PathBuf> {
-    let Work::Code { language, .. } = plan.work() else { return Vec::new() };
+    // Whether one that is named is there, who executes it finds out.
+    let Work::Code { language, interpreter: None, .. } = plan.work() else { return Vec::new() };
     let path = search_path(env);
     language.interpreters().iter().flat_map(|interpreter| on_path(path, Path::new(interpreter.program))).collect()
 }
@@ -135,12 +136,20 @@ fn programs(
             let programs = if has_folder { vec![cwd.join(&name)] } else { on_path(path, &name) };
             Ok((programs, argv.clone()))
         }
+        Work::Code { language, name, interpreter: Some(named), .. } => {
+            let file = code.join(name.as_deref().unwrap_or(language.default_file_name()));
+            let program = Path::new(named.program());
+            let programs = if program.is_absolute() { vec![program.to_owned()] } else { on_path(path, program) };
+            plan.is_run_by(named.program());
+            let before = [named.program()].into_iter().chain(named.arguments().iter().copied());
+            Ok((programs, before.map(OsString::from).chain([file.into_os_string()]).collect()))
+        }
         Work::Shell(line) => {
             let shells = ["/bin/bash", "/usr/bin/bash", "/bin/sh"].map(PathBuf::from).to_vec();
             // A line that begins with a dash is a line, too.
             Ok((shells, ["sh", "-c", "--", line.as_str()].map(OsString::from).to_vec()))
         }
-        Work::Code { language, name, .. } => {
+        Work::Code { language, name, interpreter: None, .. } => {
             let found = language
                 .interpreters()
                 .iter()
@@ -150,6 +159,7 @@ fn programs(
             let mut argv: Vec<OsString> = vec![interpreter.program.into()];
             argv.extend(interpreter.arguments.iter().map(OsString::from));
             argv.push(file.into());
+            plan.is_run_by(interpreter.program);
             Ok((on_path(path, Path::new(interpreter.program)), argv))
         }
     }
@@ -168,7 +178,7 @@ pub(super) fn start(
         .iter()
         .map(|file| InputFile { path: file.path.clone().into_os_string(), content: file.content.clone() })
         .collect();
-    if let Work::Code { language, source, name } = plan.work() {
+    if let Work::Code { language, source, name, .. } = plan.work() {
         let name = name.as_deref().unwrap_or(language.default_file_name());
         files.push(InputFile { path: name.into(), content: source.clone() });
     }

@@ -75,6 +75,11 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn kind(&self) -> BackendKind;
     /// What this host can enforce now of what `policy` asks for; changes nothing.
     fn probe<'a>(&'a self, policy: &'a ResolvedPolicy) -> BoxFuture<'a, Result<Capabilities, Unavailable>>;
+    /// Why this host does not let the wall stand that [`Backend::probe`] took for granted, found out by trying; nothing where it does.
+    /// That costs a start, so a run does it only when its wall could not be raised. An error where it could not be tried.
+    fn try_out<'a>(&'a self, _policy: &'a ResolvedPolicy) -> BoxFuture<'a, io::Result<Option<Unavailable>>> {
+        Box::pin(async { Ok(None) })
+    }
     /// The image that stands inside, found and named; nothing when it is the host's own system. Changes nothing. The
     /// wall that is raised next must have the same one, or is not used.
     fn image<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
@@ -267,6 +272,9 @@ pub struct Unavailable {
     pub fix: String,
 }
 
+/// What was attempted when a wall has no namespaces.
+const NAMESPACES: &str = "make namespaces for the program";
+
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -352,6 +360,11 @@ pub enum StartError {
 pub struct WallError(pub String);
 
 impl StartError {
+    /// Whether it may be this host that forbids such walls, and not anything about the run.
+    pub(crate) fn may_be_the_host(&self) -> bool {
+        matches!(self, Self::Wall(_) | Self::Io { attempt: NAMESPACES, .. })
+    }
+
     /// The error as an outcome shows it.
     pub fn failure(&self) -> Failure {
         let (kind, hint) = match self {

@@ -45,21 +45,27 @@ pub(super) fn find(plan: &Plan, state: &StateFolder) -> Result<Program, StartErr
             // A line that begins with a dash is a line, too.
             Ok(Program { file, argv: vec![argv0, "-c".into(), "--".into(), line.into()], scratch })
         }
-        Work::Code { language, source, name } => {
+        Work::Code { language, source, name, interpreter: named } => {
             let Some(scratch) = scratch else {
                 return Err(StartError::NoInterpreter { language: *language });
             };
-            let (interpreter, file) = language
-                .interpreters()
-                .iter()
-                .find_map(|interpreter| {
-                    Some((interpreter, search(OsStr::new(interpreter.program), path, Path::new("/"))?))
-                })
-                .ok_or(StartError::NoInterpreter { language: *language })?;
+            let found = |program: &str| search(OsStr::new(program), path, Path::new("/"));
+            let (program, arguments, file) = match named {
+                Some(named) => {
+                    let missing = || StartError::NotFound { program: named.program().to_owned() };
+                    (named.program(), named.arguments(), found(named.program()).ok_or_else(missing)?)
+                }
+                None => language
+                    .interpreters()
+                    .iter()
+                    .find_map(|known| Some((known.program, known.arguments, found(known.program)?)))
+                    .ok_or(StartError::NoInterpreter { language: *language })?,
+            };
+            plan.is_run_by(program);
             let name = name.as_deref().unwrap_or(language.default_file_name());
             let code = scratch.write(&InputFile { path: name.into(), content: source.clone() })?;
-            let mut argv: Vec<OsString> = vec![interpreter.program.into()];
-            argv.extend(interpreter.arguments.iter().map(OsString::from));
+            let mut argv: Vec<OsString> = vec![program.into()];
+            argv.extend(arguments.iter().map(OsString::from));
             argv.push(code.into());
             Ok(Program { file, argv, scratch: Some(scratch) })
         }

@@ -90,7 +90,7 @@ fn needs() -> Result<i32, Unavailable> {
     if rustix::process::geteuid().is_root() || has_capabilities {
         return missing(
             "it is for ordinary users: it cannot take rights away from root, or from a process with capabilities",
-            "use `--backend native`: who has such rights can make namespaces; or start it as an ordinary user",
+            "use `--backend native`, where this host lets it stand; or start it as an ordinary user",
         );
     }
     Ok(version)

@@ -20,6 +20,7 @@ pub(super) mod view;
 pub(super) mod workspace;
 
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once, OnceLock};
@@ -46,14 +47,17 @@ use super::environment::{self, Person};
 use super::inside::{self, CODE, Scene, place_of, search_path, workspace_at};
 use super::pipes::Pipes;
 use super::spawn::rlimits;
-use super::{Backend, Capabilities, Expected, FoundImage, KeptWall, Sandbox, StartError, Unavailable, WallError};
-use crate::BoxFuture;
+use super::{
+    Backend, Capabilities, Expected, FoundImage, KeptWall, NAMESPACES, Sandbox, StartError, Unavailable, WallError,
+};
 use crate::plan::Plan;
 use crate::run_id::RunId;
 use crate::scratch::Scratch;
 use crate::state::StateFolder;
+use crate::waiting::waiting;
 use crate::way_out::WayOut;
 use crate::workspace::layer::Lower;
+use crate::{BoxFuture, forbidden, host};
 
 /// The guest, and so many more that who counts sees the limit passed, and not only reached, before the kernel stops it.
 const PROCESSES_BEYOND: u64 = 1 + 32;
@@ -174,7 +178,7 @@ impl Native {
         }
         let guest = raised
             .and_then(|(raised, control)| Guest::new(raised, control))
-            .map_err(|source| StartError::Io { attempt: "make namespaces for the program", source })?;
+            .map_err(|source| StartError::Io { attempt: NAMESPACES, source })?;
         Ok(Some((guest, group)))
     }
 
@@ -271,6 +275,14 @@ impl Backend for Native {
         })
     }
 
+    fn try_out<'a>(&'a self, policy: &'a ResolvedPolicy) -> BoxFuture<'a, io::Result<Option<Unavailable>>> {
+        Box::pin(async move {
+            let identity = begun::identity(policy.proc.user.value, &RunId::unknown());
+            let refused = waiting(|| self.launcher.attempt(identity))?;
+            Ok(refused.map(|refused| forbidden::explain(refused, &host::read)))
+        })
+    }
+
     fn image<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Option<FoundImage>, StartError>> {
         Box::pin(async { Ok(image::find(plan, &self.state)?.map(|found| found.describe(&self.state))) })
     }
@@ -312,7 +324,7 @@ fn membership(hierarchy: &Hierarchy, name: &str) -> Membership {
     }
 }
 
-/// What this kernel must have.
+/// What this kernel must have, as far as that costs next to nothing: [`Native::try_out`] tries the rest.
 fn needs() -> Result<(), Unavailable> {
     let missing = |reason: &str, fix: &str| Err(Unavailable { reason: reason.to_owned(), fix: fix.to_owned() });
     if wall::landlock_abi().is_none() {
@@ -327,17 +339,11 @@ fn needs() -> Result<(), Unavailable> {
             "use Linux 4.14 or newer with CONFIG_SECCOMP_FILTER, where nothing around us refuses `seccomp`",
         );
     }
-    // Root may, wherever the kernel can.
-    if rustix::process::geteuid().is_root() && Path::new("/proc/self/ns/user").exists() {
+    // Of root too little is known before it is tried.
+    if rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    match crate::host::user_namespaces().as_str() {
-        "available" => Ok(()),
-        why => missing(
-            &format!("an ordinary user may not make user namespaces here: {why}"),
-            "sysctl -w user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1 (and, with AppArmor, kernel.apparmor_restrict_unprivileged_userns=0)",
-        ),
-    }
+    forbidden::by_settings(&host::read).map_or(Ok(()), Err)
 }
 
 /// What restricts every program under `policy` that can write to `paths`.

@@ -421,7 +421,7 @@ pub(super) fn files(plan: &Plan, folder: &Path) -> Vec<Entry> {
         .iter()
         .map(|InputFile { path, content }| Entry::File { at: folder.join(path), content: content.clone() })
         .collect();
-    if let Work::Code { language, source, name } = plan.work() {
+    if let Work::Code { language, source, name, .. } = plan.work() {
         let name = name.as_deref().unwrap_or(language.default_file_name());
         entries.push(Entry::File { at: folder.join(name), content: source.clone() });
     }
