@@ -59,6 +59,21 @@ fn a_workspace_that_may_only_be_read_or_begins_empty_stays_as_it_is_on_the_host(
     }
 }
 
+#[test]
+fn a_workspace_that_may_only_be_read_is_shown_whatever_was_left_in_it() {
+    for_each_engine("fs: { workspace: { mode: read-only } }\n", |place| {
+        // Nothing that its owner may write by its permissions, and names that a probe could choose.
+        for number in 0..20 {
+            std::fs::create_dir(place.stage.work().join(format!(".probe-{number}"))).unwrap();
+        }
+        let closed = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+        std::fs::set_permissions(place.stage.work().join("sandbox.policy.yaml"), closed).unwrap();
+        let ended = place.sh("ls -A; mkdir new 2> /dev/null; :", &[]).expect(0, &[]);
+        assert_eq!(ended.text().lines().count(), 21, "{ended:?}");
+        assert!(!place.stage.work().join("new").exists());
+    });
+}
+
 /// Every way of changing a workspace that a program has, and one that it may.
 const CHANGES: &str = "try() { \"$@\" 2> /dev/null && echo \"$1 $2\"; }
 try sh -c 'echo x > new'; try sh -c 'echo x >> note'; try sh -c ': > note'; try rm -f note; try rm -f deep/er/note; try mv note other
