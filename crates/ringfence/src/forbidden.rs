@@ -184,11 +184,17 @@ fn because(refused: Refused, read: Read<'_>) -> (String, String) {
         let why = "only root may, by the setting kernel.unprivileged_userns_clone = 0";
         return (why.to_owned(), set("kernel.unprivileged_userns_clone=1"));
     }
-    if need == Need::Proc
-        && let Some(container) = Container::find(read)
-    {
-        let why = format!("this is {}, in whose /proc parts are covered", container.name());
-        return (why, Obstacle::CoveredProc.fix(container));
+    if (need, errno) == (Need::Proc, Errno::PERM) {
+        return match Container::find(read) {
+            Some(container) => {
+                let why = format!("this is {}, in whose /proc parts are covered", container.name());
+                (why, Obstacle::CoveredProc.fix(container))
+            }
+            None => (
+                "parts of /proc are covered by other mounts here, and a new one would show them".to_owned(),
+                "start ringfence where nothing is mounted below /proc".to_owned(),
+            ),
+        };
     }
     by_who_watches(errno, &status, read).unwrap_or_else(|| by_the_kernel(need, errno, read))
 }
@@ -255,7 +261,7 @@ fn by_the_kernel(need: Need, errno: Errno, read: Read<'_>) -> (String, String) {
         ),
         Some(_) | None => (
             "nothing that can be read here says why".to_owned(),
-            "`sudo dmesg` and the audit log may name who refused it".to_owned(),
+            "`sudo dmesg` and the audit log may name who refused it; in a chroot nobody may".to_owned(),
         ),
     }
 }

@@ -97,6 +97,7 @@ fn n13_each_container_is_named_with_the_option_that_it_lacks() {
     check_proc("/.dockerenv", "--security-opt systempaths=unconfined");
     check_proc("/run/.containerenv", "--security-opt unmask=ALL");
     check_proc(POD, "procMount: Unmasked");
+    check(refused(Need::Proc, Errno::PERM), &[(STATUS, ORDINARY)], &["parts of /proc are covered by other mounts"]);
 }
 
 #[test]
