@@ -11,6 +11,7 @@ mod docs;
 mod engines;
 mod footprint;
 mod fuzz;
+mod order;
 mod ordinary_user;
 mod readme;
 mod static_binary;
@@ -36,6 +37,8 @@ Usage: cargo xtask COMMAND
                          fuzz one target or all of them (60 seconds each unless told)
   engines start|stop|env the container engines of the tests, for work by hand, in target/engines/live;
                          `env` prints the variables that lead tests to them
+  order                  in which order a start comes to the functions of the program, for the linker; after changes
+                         that starts notice, and with another compiler
   docs  [--check]        man pages, completions and schema into target/docs-generated;
                          `--check` only compares the committed schema
 ";
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
             [other, ..] => Err(unknown(other)),
             [] => Err(Failure::new("say `cargo xtask engines start`, `stop` or `env`")),
         },
+        "order" => none_left(rest).and_then(|()| order::write(&Workspace::find()?)),
         "docs" => match rest {
             [] => Workspace::find().and_then(|workspace| docs::write(&workspace)),
             ["--check"] => Workspace::find().and_then(|workspace| {

@@ -116,7 +116,7 @@ impl Workspace {
 }
 
 /// The executable that a line of cargo's messages announces.
-fn executable_in(message: &str) -> Option<PathBuf> {
+pub(crate) fn executable_in(message: &str) -> Option<PathBuf> {
     let (_, rest) = message.split_once("\"executable\":\"")?;
     rest.split_once('"').map(|(path, _)| PathBuf::from(path))
 }
