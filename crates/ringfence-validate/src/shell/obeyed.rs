@@ -1,0 +1,54 @@
+//! What stands in files that a program obeys, each text with an ordinary twin that has to pass.
+
+use super::twins::{twins, twins_of};
+
+fn makefile(text: &str) -> String {
+    format!("make -f - <<'EOF'\n{text}\nEOF\n")
+}
+
+#[test]
+fn a_variable_of_a_makefile_is_known_only_where_make_means_the_same() {
+    twins_of(
+        makefile,
+        &[
+            ("ifdef NEVER\nX = ls\nendif\nall:\n\t$(X) rm -rf ~", "X = ls\nall:\n\t$(X) src"),
+            ("X = ls\nX \\\n= rm -rf\nall:\n\t$(X) ~", "X = \\\n  ls\nall:\n\t$(X) src"),
+            ("# a \\\nX = ls\nall:\n\t$(X) rm -rf ~", "# a\nX = ls\nall:\n\t$(X) src"),
+            ("V = X\nX = ls\n$(V) = rm -rf\nall:\n\t$(X) ~", "V = X\nX = ls\nall:\n\t$(X) src"),
+            ("X = ls\nY = 1\n\tX = rm -rf\nall:\n\t$(X) ~", "X = ls\nY = 1\nall:\n\t$(X) src"),
+            ("X = ls\nMAKEFLAGS += -e\nall:\n\t$(X) ~", "X = ls\nall:\n\t$(X) src"),
+            ("X = rm -rf\nall:\n\t$X ~", "X = ls\nall:\n\t$X src"),
+            ("X = rm -rf\nY := $(shell $(X) ~)", "X = ls\nY := $(shell $(X) src)"),
+        ],
+    );
+    twins(&[(
+        "export X=ls; printf 'X = a\\nX = rm -rf\\nall:\\n\\t$(X) ~\\n' | make -f -",
+        "export X=ls; printf 'all:\\n\\t$(X) src\\n' | make -f -",
+    )]);
+}
+
+#[test]
+fn what_a_target_needs_is_known_only_where_one_rule_says_all_of_it() {
+    twins_of(
+        makefile,
+        &[
+            ("VPATH = /\nall: etc\n\trm -rf $<", "all: build\n\trm -rf $<"),
+            ("vpath % /\nall: etc\n\trm -rf $<", "all: build\n\trm -rf $<"),
+            ("all: /etc\nall: build\n\trm -rf $^", "all: build\n\trm -rf $^"),
+            ("T = all\nall: build\n\trm -rf $^\n$(T): /etc", "T = all\nall: build\n\trm -rf $^"),
+            ("all: build\n\tls\n  b: /etc\n\trm -rf $<", "all: build\n\tls\n  b: build\n\trm -rf $<"),
+        ],
+    );
+}
+
+#[test]
+fn recipes_are_read_wherever_they_go_on_and_however_they_begin() {
+    twins_of(
+        makefile,
+        &[
+            ("all:\n\techo a; rm \\\n-rf ~", "all:\n\techo a; rm \\\n-rf build"),
+            ("all: ; rm \\\n-rf ~", "all: ; rm \\\n-rf build"),
+            (".RECIPEPREFIX = >\nall:\n> rm -rf ~", "all:\n\trm -rf build"),
+        ],
+    );
+}
