@@ -6,6 +6,10 @@ fn makefile(text: &str) -> String {
     format!("make -f - <<'EOF'\n{text}\nEOF\n")
 }
 
+fn play(tasks: &str) -> String {
+    format!("cat > p.yml <<'EOF'\n- hosts: all\n  tasks:\n{tasks}\nEOF\nansible-playbook p.yml\n")
+}
+
 #[test]
 fn a_variable_of_a_makefile_is_known_only_where_make_means_the_same() {
     twins_of(
@@ -49,6 +53,22 @@ fn recipes_are_read_wherever_they_go_on_and_however_they_begin() {
             ("all:\n\techo a; rm \\\n-rf ~", "all:\n\techo a; rm \\\n-rf build"),
             ("all: ; rm \\\n-rf ~", "all: ; rm \\\n-rf build"),
             (".RECIPEPREFIX = >\nall:\n> rm -rf ~", "all:\n\trm -rf build"),
+        ],
+    );
+}
+
+#[test]
+fn plays_that_are_not_read_are_asked_for_and_what_they_fill_in_is_not_known() {
+    twins_of(
+        play,
+        &[
+            ("    - shell: [rm -rf ~", "    - debug: {msg: hi}"),
+            ("    - file: {path: \"{{ d }}\", state: absent}", "    - file: {path: build, state: absent}"),
+            ("    - file: path={{ a.b }} state=absent", "    - file: path=build state=absent"),
+            ("    - shell: \"rm -rf {{ d }}\"", "    - shell: \"echo {{ d }}\""),
+            ("    - local_action: shell rm -rf ~", "    - local_action: shell make test"),
+            ("    - action: file path=/etc state=absent", "    - action: file path=build state=absent"),
+            ("    - action: {module: file, path: /etc, state: absent}", "    - action: {module: debug, msg: hi}"),
         ],
     );
 }
