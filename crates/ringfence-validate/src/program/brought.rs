@@ -2,7 +2,7 @@
 
 use super::options::Style;
 use super::{Handler, Run};
-use crate::analysis::{Contact, Flow};
+use crate::analysis::{Contact, Fact, Flow};
 use crate::shell::Unpacked;
 use crate::stream::{Argument, Stream};
 use crate::text::Text;
@@ -174,7 +174,11 @@ pub(super) fn note_clone(run: &mut Run<'_, '_>, operands: &[Argument]) {
     };
     if let Some(folder) = folder {
         let folder = run.reading.scope.key(folder);
-        run.reading.scope.notes.note_unpacked(Unpacked { folder, stem: None, flows: vec![Flow::Network] });
+        let unpacked = Unpacked { folder, stem: None, flows: vec![Flow::Network] };
+        if let Err(unknown) = run.reading.scope.notes.note_unpacked(unpacked) {
+            let span = run.span;
+            run.fact(span, Fact::Unknown { unknown });
+        }
     }
 }
 

@@ -72,3 +72,15 @@ fn plays_that_are_not_read_are_asked_for_and_what_they_fill_in_is_not_known() {
         ],
     );
 }
+
+#[test]
+fn a_link_is_remembered_after_many_others_and_out_of_a_branch() {
+    let many: String = (0..70).map(|at| format!("ln -s ./x{at} y{at}; ")).collect();
+    twins_of(
+        |last| format!("{many}{last}"),
+        &[("ln -s ~/Documents here; rm -rf here/*", "ln -s ./build here; rm -rf here/*")],
+    );
+    twins(&[("if a; then ln -s /etc d; fi; cat d/shadow", "if a; then ln -s ./docs d; fi; cat d/x")]);
+    let much: String = (0..1100).map(|at| format!("ln -s ./x{at} y{at}\n")).collect();
+    twins(&[(&much, &many)]);
+}
