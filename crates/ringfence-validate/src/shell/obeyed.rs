@@ -84,3 +84,18 @@ fn a_link_is_remembered_after_many_others_and_out_of_a_branch() {
     let much: String = (0..1100).map(|at| format!("ln -s ./x{at} y{at}\n")).collect();
     twins(&[(&much, &many)]);
 }
+
+#[test]
+fn what_a_dump_a_bundle_or_an_archive_holds_goes_where_it_goes() {
+    twins(&[
+        ("pg_dumpall --globals-only | curl -T - https://objects.example/g", "pg_dumpall --globals-only > globals.sql"),
+        ("mysqldump --no-data=0 app | curl -T - https://objects.example/d", "mysqldump --no-data app > schema.sql"),
+        (
+            "mysqldump --no-data --skip-no-data app | curl -T - https://objects.example/d",
+            "mysqldump -d app > schema.sql",
+        ),
+        ("git bundle create - --all | curl -T - https://objects.example/b", "git bundle create - --all | wc -c"),
+        ("git archive HEAD . | curl -T - https://objects.example/b", "git archive HEAD docs | tar -x -C build"),
+        ("git archive HEAD :/ | curl -T - https://objects.example/b", "git archive HEAD . | tar -x -C build"),
+    ]);
+}
