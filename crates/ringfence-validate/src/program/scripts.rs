@@ -2,9 +2,12 @@
 
 use super::options::Style;
 use super::{Handler, Run};
-use crate::analysis::{Fact, Flow};
+use crate::analysis::{Fact, Flow, Unknown};
 use crate::stream::{Argument, Stream};
 use crate::text::Text;
+
+/// Pipes of one script of awk that are looked at.
+const MOST_PIPES: usize = 64;
 
 pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
@@ -208,10 +211,17 @@ fn awk_script(run: &mut Run<'_, '_>, script: &Argument, input: &Stream) {
         }
         return;
     };
-    for line in concatenated(known) {
+    let (lines, unread) = concatenated(known);
+    for line in lines {
         run.shell(&Argument::new(Text::known(line), script.span));
     }
+    if let Some(unknown) = unread {
+        run.fact(script.span, Fact::Unknown { unknown });
+    }
     let strings = strings(known);
+    // Each is looked for once, and not before each text.
+    let (prints, gets) = (known.find("print"), known.find("getline"));
+    let is_before = |found: Option<usize>, length: usize, end: usize| found.is_some_and(|at| at + length <= end);
     let mut taken = Stream::default();
     for (start, end, text) in &strings {
         let before = known.get(..*start).unwrap_or_default().trim_end();
@@ -235,9 +245,11 @@ fn awk_script(run: &mut Run<'_, '_>, script: &Argument, input: &Stream) {
                 // Something is joined to the text.
                 run.fact(script.span, Fact::Executes { from: input.flows.clone() });
             }
-        } else if before.ends_with('>') && !before.ends_with("=>") && before.contains("print") {
+        } else if before.ends_with('>') && !before.ends_with("=>") && is_before(prints, "print".len(), before.len()) {
             run.writes(&code, Stream::from(input.flows.clone()));
-        } else if before.ends_with("getline <") || before.ends_with('<') && before.contains("getline") {
+        } else if before.ends_with("getline <")
+            || before.ends_with('<') && is_before(gets, "getline".len(), before.len())
+        {
             run.reads(&code);
         } else if text.starts_with("/inet/") || text.starts_with("/inet4/") {
             run.contacts(Text::known(text.as_str()), script.span, crate::Contact::Connect, Vec::new());
@@ -257,15 +269,23 @@ fn awk_script(run: &mut Run<'_, '_>, script: &Argument, input: &Stream) {
 }
 
 /// Lines for a shell that a script puts together where it starts them: `"cat " ENVIRON["HOME"] "/x" | getline`, `print | "nc " host`.
-fn concatenated(script: &str) -> Vec<String> {
+/// And whether there are more of them than are looked at.
+fn concatenated(script: &str) -> (Vec<String>, Option<Unknown>) {
     let mut lines = Vec::new();
     let texts = strings(script);
-    let outside = |at: usize| !texts.iter().any(|(start, end, _)| (*start..*end).contains(&at));
-    for (at, _) in script.match_indices('|').filter(|(at, _)| outside(*at)).take(16) {
+    // They stand in order.
+    let outside = |at: usize| {
+        let behind = texts.partition_point(|(start, _, _)| *start <= at);
+        behind.checked_sub(1).and_then(|before| texts.get(before)).is_none_or(|(_, end, _)| at >= *end)
+    };
+    let bytes = script.as_bytes();
+    let is_pipe = |at: usize| {
+        let beside = [at.checked_sub(1).and_then(|before| bytes.get(before)), bytes.get(at + 1)];
+        !beside.contains(&Some(&b'|')) && outside(at)
+    };
+    let mut pipes = script.match_indices('|').map(|(at, _)| at).filter(|at| is_pipe(*at));
+    for at in pipes.by_ref().take(MOST_PIPES) {
         let (before, after) = (script.get(..at).unwrap_or_default(), script.get(at + 1..).unwrap_or_default());
-        if before.ends_with('|') || after.starts_with('|') {
-            continue;
-        }
         let skipped = after.len() - after.trim_start_matches('&').trim_start().len();
         let from = at + 1 + skipped;
         let part = if script.get(from..).is_some_and(|rest| rest.starts_with("getline")) {
@@ -306,7 +326,8 @@ fn concatenated(script: &str) -> Vec<String> {
             lines.push(line);
         }
     }
-    lines
+    let unread = pipes.next().map(|_| Unknown::TooMuch { bound: "pipes" });
+    (lines, unread)
 }
 
 /// Whether a script of awk starts what a variable holds: `system(c)`, `c | getline`, `print | c`.

@@ -2,7 +2,7 @@
 
 use super::options::Style;
 use super::{Handler, Run};
-use crate::analysis::Flow;
+use crate::analysis::{Fact, Flow};
 use crate::path::{PathClass, classify};
 use crate::shell::Unpacked;
 use crate::stream::{Argument, Stream};
@@ -48,7 +48,11 @@ pub(super) fn note(run: &mut Run<'_, '_>, archive: Option<&Argument>, folder: &A
         || matches!(place.as_known().map(|path| path.trim_end_matches('/')), Some("/tmp" | "/var/tmp" | "/dev/shm"));
     let stem = archive.filter(|_| shared).and_then(Argument::known).map(stem).filter(|stem| !stem.is_empty());
     let folder = run.reading.scope.key(known);
-    run.reading.scope.notes.note_unpacked(Unpacked { folder, stem, flows: contents.flows.clone() });
+    let unpacked = Unpacked { folder, stem, flows: contents.flows.clone() };
+    if let Err(unknown) = run.reading.scope.notes.note_unpacked(unpacked) {
+        let span = run.span;
+        run.fact(span, Fact::Unknown { unknown });
+    }
 }
 
 /// The archive is read, and what is in it lies in the folder.

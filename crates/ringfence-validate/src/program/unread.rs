@@ -3,14 +3,16 @@
 //! It is no reader: it sees that somebody is spoken to, that something is removed or started, and which places the texts name.
 
 use super::Run;
+use super::composed::{most_of, too_much};
 use super::interpreters::{quoted, starts_programs};
 use crate::analysis::{Contact, Fact, Flow, Removal};
 use crate::path::{PathClass, classify};
 use crate::stream::Argument;
 use crate::text::Text;
 
-/// Texts of one program that are looked at.
+/// Texts of one line that are looked at, and calls of one kind.
 const TEXTS: usize = 256;
+const CALLS: usize = 256;
 /// Bytes of a program.
 const BYTES: usize = 256 * 1024;
 
@@ -214,6 +216,7 @@ pub(super) fn read(run: &mut Run<'_, '_>, code: &str, place: &Argument) {
         }
     }
     if code.len() > BYTES {
+        too_much(run, "bytes");
         return;
     }
     let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
@@ -226,7 +229,7 @@ pub(super) fn read(run: &mut Run<'_, '_>, code: &str, place: &Argument) {
         let removes = REMOVES.iter().chain(SWEEPS).any(|word| line.contains(word));
         let writes =
             ["rite", "'w'", "\"w\"", "'a'", "\"a\"", "O_WRONLY", "ppend", ">>"].iter().any(|word| line.contains(word));
-        for text in strings(line).into_iter().take(TEXTS) {
+        for text in most_of(run, strings(line), TEXTS) {
             is_shell |= matches!(
                 text.trim_start_matches("/usr").trim_start_matches("/bin/"),
                 "sh" | "bash" | "zsh" | "cmd.exe"
@@ -267,11 +270,11 @@ pub(super) fn read(run: &mut Run<'_, '_>, code: &str, place: &Argument) {
         run.contacts(Text::known(other), span, Contact::Send, carried);
     }
     for start in STARTS {
-        for (at, found) in code.match_indices(start).take(16) {
+        for (at, found) in most_of(run, code.match_indices(start), CALLS) {
             let rest = code.get(at + found.len()..).unwrap_or_default();
             let end: &[char] = if found.ends_with("::new(") { &[';', '\n'] } else { &[')', '\n'] };
             let call = rest.split(end).next().unwrap_or_default();
-            let words = strings(call);
+            let words = most_of(run, strings(call), TEXTS);
             if words.len() > 1 {
                 run.start(words.into_iter().map(|word| Argument::new(Text::known(word), span)).collect());
             }
@@ -280,19 +283,15 @@ pub(super) fn read(run: &mut Run<'_, '_>, code: &str, place: &Argument) {
 }
 
 /// Texts in quotes of one line.
-fn strings(line: &str) -> Vec<String> {
-    let mut found = Vec::new();
+fn strings(line: &str) -> impl Iterator<Item = String> {
     let mut rest = line;
-    while let Some(at) = rest.find(['"', '\'', '`'])
-        && found.len() < TEXTS
-    {
-        let sign = rest.get(at..).and_then(|rest| rest.chars().next()).unwrap_or('"');
-        let Some(inside) = rest.get(at + 1..) else { break };
-        let Some(end) = inside.find(sign) else { break };
-        found.push(inside.get(..end).unwrap_or_default().to_owned());
-        rest = inside.get(end + 1..).unwrap_or_default();
-    }
-    found
+    std::iter::from_fn(move || {
+        let at = rest.find(['"', '\'', '`'])?;
+        let sign = rest.get(at..).and_then(|rest| rest.chars().next())?;
+        let (found, behind) = rest.get(at + 1..)?.split_once(sign)?;
+        rest = behind;
+        Some(found.to_owned())
+    })
 }
 
 /// `10.0.0.7:4444`.
@@ -349,6 +348,20 @@ mod tests {
             assert_eq!(as_path(text, at_home).as_deref(), path, "{text}");
         }
         assert!(is_address("203.0.113.7:4444") && !is_address("a/b.c:1") && !is_address("key: value"));
-        assert_eq!(strings("a(\"x\", 'y', `z"), ["x", "y"]);
+        assert!(strings("a(\"x\", 'y', `z").eq(["x", "y"]));
+    }
+
+    #[test]
+    fn a_program_that_is_too_long_is_not_forgotten() {
+        let told = |lines: usize| {
+            // Larger than a word on a line may be: the text of the line itself.
+            let code = "// a\n".repeat(lines);
+            let line = format!("cat > main.go <<'EOF'\n{code}EOF\ngo run main.go\n");
+            let limits = crate::Limits { shell_bytes: 1024 * 1024, ..crate::Limits::default() };
+            let analysis = crate::analyse(crate::Subject::Shell(&line), &crate::Surroundings::default(), &limits);
+            let much = crate::Unknown::TooMuch { bound: "bytes" };
+            analysis.facts().any(|act| act.fact == Fact::Unknown { unknown: much.clone() })
+        };
+        assert!(told(60_000) && !told(100));
     }
 }

@@ -13,9 +13,6 @@ use crate::span::Span;
 /// Parses `text`, or says why not. The parser knows no `select`: where the other one found them (`selects`, in characters), it is
 /// given a `for` of the same length. What differs otherwise, the comparison finds.
 pub(super) fn parse(text: &str, selects: &[usize]) -> Result<Node, String> {
-    if super::pending::may_be_lost(text) {
-        return Err("a brace goes on over the beginning of a here-document".to_owned());
-    }
     let too_many = "too many brackets behind names that are not closed";
     let mut changed = (!selects.is_empty()).then(|| with_for(text, selects));
     let mut covered = 0;
@@ -28,7 +25,8 @@ pub(super) fn parse(text: &str, selects: &[usize]) -> Result<Node, String> {
         covered = bare.matches(super::brackets::COVER).count();
         changed = Some(bare);
     }
-    let mut parser = Parser::new(changed.as_deref().unwrap_or(text).as_bytes(), &ParserOptions::default());
+    let shown = super::pending::with_room(changed.as_deref().unwrap_or(text))?;
+    let mut parser = Parser::new(shown.as_bytes(), &ParserOptions::default());
     let program = parser.parse_program().map_err(|error| error.to_string())?;
     let source = Source::new(text);
     let mut items = Vec::new();

@@ -100,6 +100,8 @@ mod attacked;
 #[cfg(test)]
 mod left_behind;
 #[cfg(test)]
+mod obeyed;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod twins;

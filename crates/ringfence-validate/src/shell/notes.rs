@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::Scope;
-use crate::analysis::Flow;
+use crate::analysis::{Flow, Unknown};
 use crate::text::{Piece, Text};
 
-/// Folders that are remembered, at most.
+/// Folders that are remembered, at most, and second names.
 const MOST: usize = 64;
+const MOST_LINKS: usize = 1024;
 
 /// What is left behind.
 #[derive(Debug, Clone, Default)]
@@ -65,18 +66,14 @@ impl Scope {
 }
 
 impl Notes {
-    /// Remembers that something from elsewhere was unpacked.
-    pub(crate) fn note_unpacked(&mut self, unpacked: Unpacked) {
-        if self.unpacked.len() < MOST && !self.unpacked.contains(&unpacked) {
-            self.unpacked.push(unpacked);
-        }
+    /// Remembers that something from elsewhere was unpacked, once. Where there is no room, that has to be told.
+    pub(crate) fn note_unpacked(&mut self, unpacked: Unpacked) -> Result<(), Unknown> {
+        add(&mut self.unpacked, unpacked, MOST, "folders")
     }
 
-    /// Remembers a second name of something.
-    pub(crate) fn note_link(&mut self, name: String, to: String) {
-        if self.links.len() < MOST {
-            self.links.push((name, to));
-        }
+    /// Remembers a second name of something, once. Where there is no room, that has to be told.
+    pub(crate) fn note_link(&mut self, name: String, to: String) -> Result<(), Unknown> {
+        add(&mut self.links, (name, to), MOST_LINKS, "links")
     }
 
     /// The paths that one below a second name stands for.
@@ -105,8 +102,31 @@ impl Notes {
             }
         }
         self.made = self.made.max(other.made);
-        other.unpacked.into_iter().for_each(|unpacked| self.note_unpacked(unpacked));
+        join(&mut self.unpacked, other.unpacked);
+        join(&mut self.links, other.links);
     }
+}
+
+/// Adds what a branch has more: each of it was counted when it was noted.
+fn join<T: PartialEq>(all: &mut Vec<T>, other: Vec<T>) {
+    let shared = all.iter().zip(&other).take_while(|(one, two)| one == two).count();
+    for new in other.into_iter().skip(shared) {
+        if !all.get(shared..).unwrap_or_default().contains(&new) {
+            all.push(new);
+        }
+    }
+}
+
+/// Adds what is new, while there is room.
+fn add<T: PartialEq>(all: &mut Vec<T>, new: T, most: usize, bound: &'static str) -> Result<(), Unknown> {
+    if all.contains(&new) {
+        return Ok(());
+    }
+    if all.len() >= most {
+        return Err(Unknown::TooMuch { bound });
+    }
+    all.push(new);
+    Ok(())
 }
 
 impl Scope {

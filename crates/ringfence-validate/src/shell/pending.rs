@@ -1,128 +1,129 @@
-//! What the first parser must not be shown: a brace that goes on over the end of a line on which a here-document was announced. It reads the lines of
-//! the document when it comes to that end, keeps them until the brace is closed, takes a part of what it kept for the closing brace, and ends with
-//! the whole process when there is nothing more to read. No ordinary script is written like that.
+//! Here-documents that the first parser loses. Where one is announced and a `${`, `$(`, `$((` or `$[` goes on over the end of that line, it puts what stands
+//! in between aside, takes a part of that for the sign that closes, and leaps over one letter of the text for each: behind the last one it ends with the
+//! whole process. What it makes of such a text is not what is written there, and the other parser says so; here it is only kept from coming to the end.
 
-/// Whether a here-document may be waited for while a brace is open, as far as that can be told without parsing.
-pub(super) fn may_be_lost(text: &str) -> bool {
-    let left_open = first_left_open(text).unwrap_or(text.len());
-    let mut from = 0;
-    while let Some(found) = text.get(from..).and_then(|rest| rest.find("<<")) {
-        let at = from + found;
-        let rest = text.get(at..).unwrap_or_default();
-        let run = rest.bytes().take_while(|byte| *byte == b'<').count();
-        from = at + run;
-        // Three are a string.
-        if run == 3 {
-            continue;
-        }
-        if at > left_open {
-            return true;
-        }
-        let before = text.get(..at).unwrap_or_default();
-        let line = before.rsplit('\n').next().unwrap_or_default();
-        let announced = rest.get(run..).unwrap_or_default();
-        if has_open_brace(line) || has_open_brace(announced.get(..waiting(announced)).unwrap_or(announced)) {
-            return true;
-        }
+use std::borrow::Cow;
+
+/// Bytes behind the beginning of a here-document in one line: each word of them is put aside, and moved once for each that is taken up again.
+const LONGEST: usize = 64 * 1024;
+
+/// What the parser is shown of a text: where it may leap over letters, with as many blanks behind it.
+pub(super) fn with_room(text: &str) -> Result<Cow<'_, str>, &'static str> {
+    if !text.contains("<<") {
+        return Ok(Cow::Borrowed(text));
     }
-    false
-}
-
-/// How much of `rest` is read while the document is waited for: to the end of the line, or to the end of all where it is not plain which line that is.
-fn waiting(rest: &str) -> usize {
-    let (mut quote, mut depth, mut escaped) = (None, 0usize, false);
-    let bytes = rest.as_bytes();
-    for (at, byte) in bytes.iter().enumerate() {
-        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
-        match (byte, quote) {
-            _ if escaped => escaped = false,
-            (b'`', _) => return rest.len(),
-            (b'\'' | b'"', None) if before == Some(&b'$') => return rest.len(),
-            (b'(', Some(b'"')) => return rest.len(),
-            (b'\\', None | Some(b'"')) => escaped = true,
-            (b'\'' | b'"', None) => quote = Some(*byte),
-            (b'\'' | b'"', Some(open)) if open == *byte => quote = None,
-            (b'(', None) => depth += 1,
-            (b')', None) => depth = depth.saturating_sub(1),
-            (b'\n', None) if depth == 0 => return at,
-            _ => {}
-        }
+    if waits_too_long(text) {
+        return Err("too much stands behind the beginning of a here-document");
     }
-    rest.len()
+    if !["${", "$(", "$["].iter().any(|opening| text.contains(opening)) {
+        return Ok(Cow::Borrowed(text));
+    }
+    if text.ends_with('\\') {
+        // Before a newline it would mean something else.
+        return Err("a backslash at the end of all");
+    }
+    Ok(Cow::Owned(format!("{text}\n{}", " ".repeat(text.len() + 1))))
 }
 
-/// Where the first `${` stands that is not closed in its line.
-fn first_left_open(text: &str) -> Option<usize> {
-    let is_left_open = |inside: &[u8]| {
-        let (mut quote, mut depth, mut escaped) = (None, 0usize, false);
-        for byte in inside {
-            match (byte, quote) {
-                (b'\n', _) => return true,
-                _ if escaped => escaped = false,
-                (b'\\', None | Some(b'"')) => escaped = true,
-                (b'\'' | b'"', None) => quote = Some(*byte),
-                (b'\'' | b'"', Some(open)) if open == *byte => quote = None,
-                (b'{', None) => depth += 1,
-                (b'}', None) if depth == 0 => return false,
-                (b'}', None) => depth -= 1,
-                _ => {}
-            }
-        }
-        true
-    };
-    let mut all = text.match_indices("${").map(|(at, _)| at);
-    all.find(|at| is_left_open(text.as_bytes().get(at + 2..).unwrap_or_default()))
-}
-
-/// Whether `text` has a `${` that is not closed at once, by nothing but names and plain signs.
-fn has_open_brace(text: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"'\"\\`()<>[]#{};&|$".contains(&byte);
-    text.match_indices("${").any(|(at, opening)| {
-        let inside = text.as_bytes().get(at + opening.len()..).unwrap_or_default();
-        let inside = inside.strip_prefix(b"#").or(inside.strip_prefix(b"!")).unwrap_or(inside);
-        let end = inside.iter().position(|byte| *byte == b'}');
-        let word = end.and_then(|end| inside.get(..end));
-        let word = word.map(|word| match word {
-            // An element of an array, or all of them.
-            [name @ .., b'[', b'@' | b'*' | b'0'..=b'9', b']'] => name,
-            word => word,
-        });
-        // From a name's beginning, or to its end.
-        !word.is_some_and(|word| word.iter().all(|byte| is_plain(*byte) || matches!(byte, b'#' | b'$')))
+/// Whether more stands in the line of a here-document's beginning than is worth to be read.
+fn waits_too_long(text: &str) -> bool {
+    let mut in_line = 0;
+    let mut goes_on = false;
+    text.split_inclusive('\n').any(|line| {
+        // A line that goes on is one with the next.
+        let from = if goes_on && in_line > 0 { Some(0) } else { line.find("<<") };
+        in_line = from.map_or(0, |from| line.len() - from + if goes_on { in_line } else { 0 });
+        goes_on = line.ends_with("\\\n");
+        in_line > LONGEST
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use brush_parser::{Parser, ParserOptions};
+
     use super::*;
 
+    /// Texts that the parser ends with, given as they are.
+    const ENDING: &[&str] = &[
+        "cat <<E $((1\n))\nE\n",
+        "cat <<E $[1\n]\nE\n",
+        "x=$(cat <<E $[(] $[1]\na\nE\n)",
+        "x=$(cat <<E ${x:-(} ${y}\nE\n)",
+        "x=$(cat <<E ${x:-(a)} ${y}\na\nE\n)",
+        "x=$(cat <<E $[(1)] $[1]\na\nE\n)",
+        "cat \\<<<E $((1\n))\nE\n",
+    ];
+
+    fn is_parsed(text: &str) -> bool {
+        std::panic::catch_unwind(|| {
+            // Whatever it says, as long as it says something.
+            drop(Parser::new(text.as_bytes(), &ParserOptions::default()).parse_program());
+        })
+        .is_ok()
+    }
+
     #[test]
-    fn a_brace_that_goes_on_while_a_document_is_waited_for_is_not_shown() {
-        for line in [
-            "cat <<E ${x\nE\n}",
-            "cat <<'E' | a ${x; c ${y\nE\n} b",
-            "cat <<E \"\n\" ${x\nE\n}",
-            "cat <<E $'\\'\n' ${x\n}\nE\n",
-            "cat <<E \\\n ${x\n}\nE\n",
-            "cat <<E `a\n` ${x\n}\nE\n",
-            "cat <<E $(a\n) ${x\n}\nE\n",
-            "cat <<E ${x'}'\n}\nE\n",
-            "cat <<E ${x #}\n}\nE\n",
-            "echo ${x <<E\n}\nE\n",
-            "echo ${x\n<<E\n}\nE\n",
-            "echo ${x '}' ${y}\n<<E\n}\nE\n",
-        ] {
-            assert!(may_be_lost(line), "{line}");
+    fn a_text_that_ends_the_parser_does_not_when_there_is_room_behind_it() {
+        for text in ENDING {
+            assert!(!is_parsed(text), "{text}");
+            assert!(is_parsed(&with_room(text).unwrap()), "{text}");
         }
+    }
+
+    #[test]
+    fn whatever_goes_on_over_the_line_of_a_here_document_is_parsed_to_an_end() {
+        let opened = [
+            "${x", "${x:-(", "$(a", "$((1", "$[1", "$[(1", "`a", "'a", "\"a", "$'a", "\"${x", "\"$(a", "\"$((1", "<(a",
+            "a[1", "a=(1", "@(a", "(", "((1", "{ a",
+        ];
+        let closed = ["}", ")", "))", "]", "`", "'", "\"", "}\"", ")\"", "))\"", ")]"];
+        for before in [
+            "cat <<E ",
+            "cat <<-'E' ",
+            "cat \\<<<E ",
+            "x=$(cat <<E ",
+            "\"$(cat <<E $[(] ",
+            "${x <<E ",
+            "echo $((1<<2)) <<E ",
+        ] {
+            for (open, close) in opened.iter().flat_map(|open| closed.iter().map(move |close| (open, close))) {
+                for text in [
+                    format!("{before}{open}\n{close}\nE\n"),
+                    format!("{before}{open}\nE\n{close}"),
+                    format!("{before}{open}{close} {open}{close}\nE\n)"),
+                    format!("{before}{open}\n{close}\nE\n)\""),
+                ] {
+                    assert!(is_parsed(&with_room(&text).unwrap()), "{text:?}");
+                    drop(super::super::tests::read(&text));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ordinary_here_documents_are_read_as_before() {
         for line in [
-            "cat <<EOF > ${OUT}\na ${b:-\n\"c\"}\nEOF\n",
-            "cat <<EOF > \"${OUT:-$HOME/x}/${NAME##*/}\"\nEOF\n",
-            "cat <<'EOF' | tee ${files[@]} ${#files[@]} ${!name}\nEOF\necho \"${x:-$(date)}\"",
+            "x=$(cat <<E\na ${b:-c}\nE\n)",
+            "cat > \"${OUT:-$HOME/x}/${NAME##*/}\" <<'EOF'\na ${b\nEOF\necho \"${x:-$(date)}\"",
             "cat <<< ${x:-\"a\n\"}",
-            "x=${y:-\"a\"}\ncat <<EOF\nEOF\n",
+            "x=${y:-\"a\"}\ncat <<EOF\n$((1 << 2))\nEOF",
             "echo $((1<<2)) ${x}",
         ] {
-            assert!(!may_be_lost(line), "{line}");
+            assert!(with_room(line).unwrap().len() > line.len(), "{line}");
+            let analysis = super::super::tests::read(line);
+            let is_read = |fact: &crate::analysis::Fact| !matches!(fact, crate::analysis::Fact::Unknown { .. });
+            assert!(analysis.facts().all(|act| is_read(&act.fact)), "{line}");
         }
+        assert_eq!(with_room("cat <<E\na\nE\n").unwrap(), "cat <<E\na\nE\n");
+        assert!(with_room("cat <<E $(a)\nE\n\\").is_err());
+    }
+
+    #[test]
+    fn a_line_is_too_long_from_the_here_document_on_and_with_those_that_it_goes_on_in() {
+        let words = "a ".repeat(LONGEST);
+        assert!(waits_too_long(&format!("cat <<E {words}\nE\n")));
+        assert!(waits_too_long(&format!("cat <<E {}\nE\n", "a \\\n".repeat(LONGEST / 3))));
+        assert!(!waits_too_long(&format!("cat {words} <<E\n{words}\nE\n{words}")));
     }
 }

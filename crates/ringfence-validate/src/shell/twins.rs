@@ -33,6 +33,13 @@ pub(super) fn twins(lines: &[(&str, &str)]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The same of texts within others.
+pub(super) fn twins_of(within: impl Fn(&str) -> String, texts: &[(&str, &str)]) {
+    for (hostile, ordinary) in texts {
+        twins(&[(&within(hostile), &within(ordinary))]);
+    }
+}
+
 #[test]
 fn what_may_not_have_run_leaves_no_value_behind() {
     twins(&[
