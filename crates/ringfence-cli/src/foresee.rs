@@ -46,7 +46,7 @@ pub(crate) fn foresee(args: &ExplainArgs) -> Done {
     let context = setup::load(&args.layers, Vec::new())?;
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let around = surroundings(&Request::new(work.clone()), &context.workspace, home.as_deref());
-    let foreseen = foresee_work(&work, &context.loaded.policy, &around);
+    let foreseen = foresee_work(&work, &context.loaded.policy, &around, &context.workspace);
     let text = match args.json {
         true => format!("{}\n", serde_json::to_string_pretty(&foreseen).map_err(ForeseeFailure::from)?),
         false => {

@@ -127,7 +127,7 @@ fn judge_line(judge: &Judge, line: &str, below: &Path) -> Foreseen {
     request.workspace_at = WorkspaceAt::Same;
     request.cwd = below.to_owned();
     let around = surroundings(&request, &judge.ground.workspace, judge.ground.home.as_deref());
-    foresee(&work, &judge.ground.loaded.policy, &around)
+    foresee(&work, &judge.ground.loaded.policy, &around, &judge.ground.workspace)
 }
 
 /// The findings of one verdict as one refusal.

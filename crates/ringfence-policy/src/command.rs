@@ -1,7 +1,8 @@
 //! Rules about commands, matched on the words that would be executed, never on a shell line.
 //!
-//! The deciding rule is the one with the longest prefix; at equal length deny beats ask beats allow, then the later
-//! layer wins. The operator's rules decide among themselves first, and their deny or ask is never overruled.
+//! The deciding rule is the one with the longest prefix; at equal length deny beats ask beats allow, and a rule that asks about
+//! everything beats one that lets reading pass; then the later layer wins. The operator's rules decide among themselves first, and
+//! their deny or ask is never overruled.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,23 @@ pub enum Verdict {
     Deny,
 }
 
+/// What becomes of commands that only read, under a rule that asks. The order is from weakest to strongest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// They run without the question.
+    Allow,
+    /// They are asked about like all others.
+    #[default]
+    Ask,
+}
+
+impl Reading {
+    fn is_asked_about(&self) -> bool {
+        *self == Self::Ask
+    }
+}
+
 /// One entry of `commands`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct CommandRule {
@@ -29,6 +47,9 @@ pub struct CommandRule {
     pub verdict: Verdict,
     /// The first words of a matching command, at least one.
     pub prefix: Vec<String>,
+    /// Of a rule that asks: whether it also asks about what only reads. A policy that does not say keeps its hash.
+    #[serde(skip_serializing_if = "Reading::is_asked_about")]
+    pub reading: Reading,
     /// The reason, shown when the rule decides.
     pub why: Option<String>,
     /// What to do instead, shown when the rule refuses.
@@ -40,6 +61,11 @@ pub struct CommandRule {
 }
 
 impl CommandRule {
+    /// Which of two rules is stricter: the verdict first, and of two that ask the one that asks about reading, too.
+    pub fn strictness(&self) -> (Verdict, Reading) {
+        (self.verdict, self.reading)
+    }
+
     /// Whether the command starts with this rule's words. The program is compared as written and by its file name, so
     /// that `/bin/rm` matches a rule about `rm`.
     pub fn matches_argv(&self, argv: &[&str]) -> bool {
@@ -173,11 +199,11 @@ pub fn decide<'r>(rules: &'r [Sourced<CommandRule>], argv: &[&str]) -> Option<&'
             .iter()
             .filter(|rule| (rule.origin.layer == Layer::Operator) == operator && rule.value.matches_argv(argv))
             // `max_by_key` keeps the last of equals, which is the one of the later layer.
-            .max_by_key(|rule| (rule.value.prefix.len(), rule.value.verdict))
+            .max_by_key(|rule| (rule.value.prefix.len(), rule.value.strictness()))
     };
     match (strongest(true), strongest(false)) {
         // The operator's allow is an exception from the operator's own rules, never from those of others.
-        (Some(operator), Some(other)) if operator.value.verdict > other.value.verdict => Some(operator),
+        (Some(operator), Some(other)) if operator.value.strictness() > other.value.strictness() => Some(operator),
         (_, Some(other)) => Some(other),
         (operator, None) => operator,
     }

@@ -202,11 +202,14 @@ impl Changes {
     }
 
     fn commands(&mut self, a: &ResolvedPolicy, b: &ResolvedPolicy) {
-        use crate::command::{CommandRule, Verdict};
+        use crate::command::{CommandRule, Reading, Verdict};
         let holds = |list: &[Sourced<CommandRule>], rule: &CommandRule| {
-            list.iter().any(|other| other.value.verdict == rule.verdict && other.value.prefix == rule.prefix)
+            list.iter().any(|other| other.value.strictness() == rule.strictness() && other.value.prefix == rule.prefix)
         };
-        let text = |rule: &CommandRule| format!("{} {}", rule.verdict, rule.prefix.join(" "));
+        let text = |rule: &CommandRule| {
+            let reading = if rule.reading == Reading::default() { "" } else { " (reading: allow)" };
+            format!("{} {}{reading}", rule.verdict, rule.prefix.join(" "))
+        };
         for rule in a.commands.iter().filter(|rule| !holds(&b.commands, &rule.value)) {
             let narrows = rule.value.verdict == Verdict::Allow;
             let direction = if narrows { Direction::Narrower } else { Direction::Wider };

@@ -1,7 +1,7 @@
 //! Reads the entries of lists: one mount, one network rule, one command rule.
 
 use crate::budget::NetBudget;
-use crate::command::{CommandRule, Verdict};
+use crate::command::{CommandRule, Reading, Verdict};
 use crate::credential;
 use crate::diagnostic::{Diagnostic, Invalid, quote};
 use crate::header;
@@ -19,7 +19,7 @@ pub(crate) const RULE_KEYS: [&str; 10] =
     ["host", "ports", "methods", "paths", "inspect", "protocol", "credential", "acknowledge", "budget", "strip"];
 /// Those that say how a host is reached, which a rule that denies has no use for.
 const ALLOW_ONLY: [&str; 6] = ["inspect", "protocol", "credential", "acknowledge", "budget", "strip"];
-pub(crate) const COMMAND_KEYS: [&str; 7] = ["allow", "ask", "deny", "why", "instead", "matches", "rejects"];
+pub(crate) const COMMAND_KEYS: [&str; 8] = ["allow", "ask", "deny", "reading", "why", "instead", "matches", "rejects"];
 
 pub(crate) fn read_mounts(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Written<Mount>>> {
     let mounts: Vec<Written<Mount>> = reader.list(node, "fs.mounts", read_mount)?;
@@ -257,6 +257,7 @@ pub(crate) fn read_command(reader: &mut Reader<'_>, node: &Node) -> Option<Writt
     let rejects = texts("rejects", fields.get("rejects"));
     let why = fields.get("why").and_then(|node| reader.scalar(node, "why", check_value)).map(|why| why.value);
     let instead = fields.get("instead").and_then(|node| reader.scalar(node, "instead", check_value)).map(|it| it.value);
+    let reading = read_reading(reader, *verdict, fields.get("reading"));
     let prefix = prefix?;
     if prefix.first().is_none_or(String::is_empty) {
         let message = "the rule names no program";
@@ -271,9 +272,29 @@ pub(crate) fn read_command(reader: &mut Reader<'_>, node: &Node) -> Option<Writt
         reader.report(node.mark, problem);
         return None;
     }
-    let rule = CommandRule { verdict: *verdict, prefix, why, instead, matches: matches?, rejects: rejects? };
+    let rule = CommandRule {
+        verdict: *verdict,
+        prefix,
+        reading: reading?,
+        why,
+        instead,
+        matches: matches?,
+        rejects: rejects?,
+    };
     check_examples(reader, &rule, &fields);
     Some(reader.written(node.mark, rule))
+}
+
+/// What a rule says of commands that only read.
+fn read_reading(reader: &mut Reader<'_>, verdict: Verdict, node: Option<&Node>) -> Option<Reading> {
+    let Some(node) = node else { return Some(Reading::default()) };
+    if verdict != Verdict::Ask {
+        let message = format!("a rule with `{}` says nothing of reading", verdict.name());
+        let advice = "remove `reading`; it belongs to rules with `ask`";
+        reader.report(node.mark, Diagnostic::error("policy::command", message).advise(advice));
+        return None;
+    }
+    reader.scalar(node, "reading", Reading::read).map(|reading| reading.value)
 }
 
 fn word_per_item(text: &str) -> String {

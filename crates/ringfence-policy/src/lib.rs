@@ -47,7 +47,9 @@ mod words;
 mod yaml;
 
 pub use budget::{NetBudget, Per, Rate};
-pub use command::{CommandRule, ExampleOutcome, ExampleResult, Expected, TestResult, Verdict, check_tests, decide};
+pub use command::{
+    CommandRule, ExampleOutcome, ExampleResult, Expected, Reading, TestResult, Verdict, check_tests, decide,
+};
 pub use compare::{Change, Direction, compare};
 pub use credential::{CredentialPolicy, SecretSource, SecretUse};
 pub use diagnostic::{Diagnostic, Invalid, Severity};

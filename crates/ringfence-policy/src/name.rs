@@ -1,6 +1,6 @@
 //! Values that are one of a few words, such as `mode: review`.
 
-use crate::command::Verdict;
+use crate::command::{Reading, Verdict};
 use crate::diagnostic::{Invalid, list_words, nearest, quote};
 use crate::policy::{
     BackendChoice, BackendKind, CacheKind, Field, Firmness, ImagePull, MountMode, NetMode, NetProtocol, Preset,
@@ -127,6 +127,10 @@ words! {
         "warn" => [Self::Warn],
         "standard" => [Self::Standard],
         "strict" => [Self::Strict],
+    }
+    Reading, "a verdict on reading": {
+        "ask" => [Self::Ask],
+        "allow" => [Self::Allow],
     }
     ImagePull, "a way to get images": {
         "never" => [Self::Never],

@@ -4,7 +4,7 @@
 //! fetched is. So is a workspace, since another folder holds other files. Where a secret comes from and through which proxy
 //! everything goes is not: rules say which hosts are reached, and with which credential.
 
-use crate::command::{CommandRule, Verdict};
+use crate::command::{CommandRule, Reading, Verdict};
 use crate::host::NetRule;
 use crate::policy::{
     BackendChoice, BackendKind, BackendPolicy, EnvPolicy, FsPolicy, Mount, MountMode, NetMode, NetPolicy, ProcPolicy,
@@ -168,10 +168,16 @@ pub(crate) fn env_within(env: &EnvPolicy, wider: &EnvPolicy) -> bool {
 }
 
 pub(crate) fn commands_within(rules: &[Sourced<CommandRule>], wider: &[Sourced<CommandRule>]) -> bool {
-    let holds = |rules: &[Sourced<CommandRule>], rule: &CommandRule| {
-        rules.iter().any(|other| other.value.verdict == rule.verdict && other.value.prefix == rule.prefix)
+    let same = |rule: &CommandRule, other: &CommandRule| rule.verdict == other.verdict && rule.prefix == other.prefix;
+    let restricts = |rule: &CommandRule| rule.verdict != Verdict::Allow;
+    // One that asks and lets reading pass can be an exception from one that does not.
+    let permits = |rule: &CommandRule| rule.strictness() < (Verdict::Ask, Reading::Ask);
+    let is_kept = |rule: &CommandRule| {
+        rules.iter().any(|mine| same(&mine.value, rule) && mine.value.strictness() >= rule.strictness())
     };
-    let restricts = |verdict: Verdict| verdict != Verdict::Allow;
-    wider.iter().filter(|rule| restricts(rule.value.verdict)).all(|rule| holds(rules, &rule.value))
-        && rules.iter().filter(|rule| !restricts(rule.value.verdict)).all(|rule| holds(wider, &rule.value))
+    let is_permitted = |rule: &CommandRule| {
+        wider.iter().any(|other| same(&other.value, rule) && other.value.strictness() <= rule.strictness())
+    };
+    wider.iter().filter(|rule| restricts(&rule.value)).all(|rule| is_kept(&rule.value))
+        && rules.iter().filter(|rule| permits(&rule.value)).all(|rule| is_permitted(&rule.value))
 }

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
-use crate::command::Verdict;
+use crate::command::{Reading, Verdict};
 use crate::credential::HMAC_SHA256;
 use crate::host::HostPattern;
 use crate::name::Named;
@@ -155,6 +155,9 @@ pub fn json_schema() -> Value {
                 "allow": words_list("Runs"),
                 "ask": words_list("A person is asked first"),
                 "deny": words_list("Is refused"),
+                "reading": words::<Reading>(
+                    "Under `ask`, what becomes of commands that only read: `ask` about them, too, or `allow` them"
+                ),
                 "why": text("The reason"),
                 "instead": text("What to do instead"),
                 "matches": list("Commands that must match; checked at load", text("A command")),

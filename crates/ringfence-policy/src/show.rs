@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::command::CommandRule;
+use crate::command::{CommandRule, Reading};
 use crate::host::NetRule;
 use crate::image::ImageKind;
 use crate::name::Named;
@@ -129,9 +129,12 @@ impl Page {
     }
 
     fn command(&mut self, rule: &Sourced<CommandRule>) {
-        let CommandRule { verdict, prefix, why, instead, matches, rejects } = &rule.value;
+        let CommandRule { verdict, prefix, reading, why, instead, matches, rejects } = &rule.value;
         let line = format!("  - {}: {}", verdict.name(), flow(prefix));
         self.lines.push((line, Some(comment(&rule.origin))));
+        if *reading != Reading::default() {
+            self.plain(&format!("    reading: {}", reading.name()));
+        }
         for (key, text) in [("why", why), ("instead", instead)] {
             if let Some(text) = text {
                 self.plain(&format!("    {key}: {}", quoted(text)));

@@ -166,11 +166,43 @@ pub enum Fact {
         /// Which.
         trick: Trick,
     },
+    /// A path of the request leads elsewhere, through a link. Only a caller can tell: see [`crate::follow`].
+    Leads {
+        /// As the request names it.
+        path: Text,
+        /// Where it leads.
+        to: Text,
+        /// What is done there. Nothing where only the program knows what it does with the name.
+        does: Option<Box<Fact>>,
+    },
     /// Something could not be told.
     Unknown {
         /// What.
         unknown: Unknown,
     },
+}
+
+impl Fact {
+    /// Whether somebody who knows the program has said what it does with its words.
+    pub(crate) fn tells_of_files(&self) -> bool {
+        match self {
+            Self::Reads { .. }
+            | Self::Writes { .. }
+            | Self::Removes { .. }
+            | Self::Changes { .. }
+            | Self::Contacts { .. }
+            | Self::System { .. } => true,
+            Self::Executes { .. }
+            | Self::Imports { .. }
+            | Self::Calls { .. }
+            | Self::Privilege { .. }
+            | Self::ReadsEnvironment { .. }
+            | Self::SetsEnvironment { .. }
+            | Self::Tricks { .. }
+            | Self::Leads { .. }
+            | Self::Unknown { .. } => false,
+        }
+    }
 }
 
 /// How much is removed.
@@ -352,6 +384,11 @@ pub enum Unknown {
     /// Code that is in a file which was not given.
     Script {
         /// Its path.
+        path: String,
+    },
+    /// Where a link leads on which a path goes.
+    Link {
+        /// The path, as the request names it.
         path: String,
     },
 }

@@ -50,6 +50,8 @@ impl fmt::Display for Fact {
             Self::ReadsEnvironment { name: None } => f.write_str("reads all variables"),
             Self::SetsEnvironment { name, .. } => write!(f, "sets the variable {name}"),
             Self::Tricks { trick } => f.write_str(trick_words(*trick)),
+            Self::Leads { path, does: Some(does), .. } => write!(f, "{does}, where {path} leads"),
+            Self::Leads { path, to, does: None } => write!(f, "names {to}, where {path} leads"),
             Self::Unknown { unknown } => write!(f, "{unknown}"),
         }
     }
@@ -63,6 +65,7 @@ impl fmt::Display for Unknown {
             Self::TooMuch { bound } => write!(f, "is more than is read ({bound})"),
             Self::Program => f.write_str("starts a program whose name is only known when it runs"),
             Self::Language => f.write_str("runs code in a language that is not read"),
+            Self::Link { path } => write!(f, "goes through the link {path}, and where that leads cannot be told"),
             Self::Script { path } => write!(f, "runs the code in {path}, which was not given"),
         }
     }

@@ -81,9 +81,7 @@ pub struct Finding {
 
 /// Holds the rules against `analysis`.
 pub fn judge(analysis: &Analysis, circumstances: &Circumstances<'_>) -> Judgement {
-    // Not looked at where it makes no difference: the list would have to be read.
-    let reads_only = rules::reading_may_pass() && crate::is_read_only(analysis);
-    let mut judging = Judging { circumstances, reads_only, findings: Vec::new(), verdict: Verdict::Allow };
+    let mut judging = Judging { circumstances, findings: Vec::new(), verdict: Verdict::Allow };
     match circumstances.level {
         ValidateLevel::Off => {}
         ValidateLevel::Warn | ValidateLevel::Standard | ValidateLevel::Strict => {
@@ -110,8 +108,6 @@ enum Vouched {
 
 struct Judging<'a> {
     circumstances: &'a Circumstances<'a>,
-    /// Whether nothing of it does more than read.
-    reads_only: bool,
     findings: Vec<Finding>,
     verdict: Verdict,
 }
@@ -120,7 +116,6 @@ impl<'a> Judging<'a> {
     fn step(&mut self, step: &'a Step, outer: &'a [Text]) {
         let surroundings = self.circumstances.surroundings;
         let mut argv = outer;
-        let reads_only = self.reads_only;
         // For what the command itself does. What it starts has words of its own.
         let mut vouched = Vouched::No;
         if let Does::Command { argv: words } = &step.does {
@@ -131,35 +126,25 @@ impl<'a> Judging<'a> {
             {
                 vouched = Vouched::Yes;
             }
-            let paths = if step.facts.iter().all(|act| !tells_of_files(&act.fact)) {
+            let paths = if step.facts.iter().all(|act| !act.fact.tells_of_files()) {
                 let looks = |word: &&Text| word.pieces().len() < 4 && word.known_start().contains(['/', '~']);
                 words.iter().skip(1).filter(looks).map(|word| (word, classify(word, surroundings))).collect()
             } else {
                 Vec::new()
             };
-            let seen = Seen { fact: None, argv, reads_only, classes: Vec::new(), paths, reach: None, surroundings };
-            self.hold(&seen, step.span, vouched);
+            let seen = Seen { fact: None, argv, classes: Vec::new(), paths, reach: None, surroundings };
+            self.hold(&seen, None, step.span, vouched);
             self.hold_commands(words, step.span);
         }
         for Act { span, fact } in &step.facts {
-            let classes = match fact {
-                Fact::Reads { path }
-                | Fact::Writes { path }
-                | Fact::Removes { path, .. }
-                | Fact::Changes { path, .. } => classify(path, surroundings),
-                _ => Vec::new(),
-            };
-            let reach = match fact {
-                Fact::Contacts { place, .. } => Some(reach(place, self.circumstances.allows)),
-                _ => None,
-            };
-            self.hold(
-                &Seen { fact: Some(fact), argv, reads_only, classes, paths: Vec::new(), reach, surroundings },
-                *span,
-                vouched,
-            );
-            if let Fact::Imports { module } = fact {
-                self.hold_modules(module, *span);
+            match fact {
+                Fact::Leads { does: Some(does), .. } => self.fact(does, fact, argv, *span, vouched),
+                Fact::Leads { to, does: None, .. } => {
+                    let paths = vec![(to, classify(to, surroundings))];
+                    let seen = Seen { fact: Some(fact), argv, classes: Vec::new(), paths, reach: None, surroundings };
+                    self.hold(&seen, Some(fact), *span, vouched);
+                }
+                fact => self.fact(fact, fact, argv, *span, vouched),
             }
         }
         for inner in &step.inner {
@@ -167,28 +152,48 @@ impl<'a> Judging<'a> {
         }
     }
 
-    fn hold(&mut self, seen: &Seen<'_>, span: Span, vouched: Vouched) {
+    /// Holds the rules against what is done, which is told as `told`.
+    fn fact(&mut self, fact: &Fact, told: &Fact, argv: &[Text], span: Span, vouched: Vouched) {
+        let surroundings = self.circumstances.surroundings;
+        let classes = match fact {
+            Fact::Reads { path } | Fact::Writes { path } | Fact::Removes { path, .. } | Fact::Changes { path, .. } => {
+                classify(path, surroundings)
+            }
+            _ => Vec::new(),
+        };
+        let reach = match fact {
+            Fact::Contacts { place, .. } => Some(reach(place, self.circumstances.allows)),
+            _ => None,
+        };
+        let seen = Seen { fact: Some(fact), argv, classes, paths: Vec::new(), reach, surroundings };
+        self.hold(&seen, Some(told), span, vouched);
+        if let Fact::Imports { module } = fact {
+            self.hold_modules(module, span);
+        }
+    }
+
+    fn hold(&mut self, seen: &Seen<'_>, told: Option<&Fact>, span: Span, vouched: Vouched) {
         for rule in rules::about(seen) {
             match rule {
-                Ok(rule) if rule.covers(seen) => self.find(rule, seen, span, vouched),
+                Ok(rule) if rule.covers(seen) => self.find(rule, seen.argv, told, span, vouched),
                 Ok(_) => {}
                 Err(why) => self.add(broken(why)),
             }
         }
     }
 
-    fn find(&mut self, rule: &Rule, seen: &Seen<'_>, span: Span, vouched: Vouched) {
+    fn find(&mut self, rule: &Rule, argv: &[Text], told: Option<&Fact>, span: Span, vouched: Vouched) {
         let verdict = match (self.circumstances.level, rule.verdict) {
             (ValidateLevel::Strict, Verdict::Ask) => Verdict::Deny,
             // Nobody vouches for what the words do not show.
             (ValidateLevel::Standard, Verdict::Ask)
-                if vouched == Vouched::Yes && seen.fact.is_none_or(|fact| is_in_words(fact, seen.argv)) =>
+                if vouched == Vouched::Yes && told.is_none_or(|fact| is_in_words(fact, argv)) =>
             {
                 Verdict::Allow
             }
             (_, verdict) => verdict,
         };
-        let subject = seen.fact.map_or_else(|| command_line(seen.argv), ToString::to_string);
+        let subject = told.map_or_else(|| command_line(argv), ToString::to_string);
         self.add(Finding {
             rule: rule.id.clone(),
             verdict,
@@ -284,6 +289,8 @@ fn is_in_words(fact: &Fact, argv: &[Text]) -> bool {
         | Fact::Calls { .. }
         | Fact::SetsEnvironment { .. }
         | Fact::Tricks { .. }
+        // Where a link leads was not said by whoever allowed the words.
+        | Fact::Leads { .. }
         | Fact::Unknown { .. } => false,
     }
 }
@@ -297,26 +304,6 @@ fn broken(why: &str) -> Finding {
         subject: "the built-in rules".to_owned(),
         reason: format!("they cannot be read: {why}"),
         instead: "Tell the person you work for.".to_owned(),
-    }
-}
-
-/// Whether somebody who knows the program has said what it does with its words.
-fn tells_of_files(fact: &Fact) -> bool {
-    match fact {
-        Fact::Reads { .. }
-        | Fact::Writes { .. }
-        | Fact::Removes { .. }
-        | Fact::Changes { .. }
-        | Fact::Contacts { .. }
-        | Fact::System { .. } => true,
-        Fact::Executes { .. }
-        | Fact::Imports { .. }
-        | Fact::Calls { .. }
-        | Fact::Privilege { .. }
-        | Fact::ReadsEnvironment { .. }
-        | Fact::SetsEnvironment { .. }
-        | Fact::Tricks { .. }
-        | Fact::Unknown { .. } => false,
     }
 }
 

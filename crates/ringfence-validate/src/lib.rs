@@ -15,6 +15,7 @@ mod javascript;
 mod judge;
 mod language;
 mod limits;
+mod links;
 mod path;
 mod places;
 mod program;
@@ -32,7 +33,9 @@ pub use analysis::{
 pub use judge::{Circumstances, Finding, Judgement, judge, nobody_vouches, nothing_allowed};
 pub use language::Language;
 pub use limits::Limits;
-pub use path::{PathClass, Surroundings, classify};
+pub use links::{Last, Leads, follow};
+pub use path::{HOLE, PathClass, Surroundings, classify};
+pub use places::fits;
 pub use program::is_read_only;
 pub use reading::{Subject, analyse};
 pub use span::Span;

@@ -1,4 +1,4 @@
-//! What kind of place a path is. By its words alone: links are the caller's to resolve.
+//! What kind of place a path is. By its words alone: links are the caller's to resolve, which [`crate::follow`] asks it to do.
 
 use serde::{Deserialize, Serialize};
 
@@ -167,10 +167,26 @@ fn is_spelled_as_home(path: &Text) -> bool {
 }
 
 /// A part that is not known, in place of it.
-const HOLE: char = '\u{1}';
+pub const HOLE: char = '\u{1}';
 
-/// The path as one string: patterns stay as they are, holes become a mark, encoded letters are decoded.
-fn written(path: &Text, surroundings: &Surroundings) -> String {
+/// The path from the root in each form that may be opened: as it is written, with its letters decoded, and with its steps back taken.
+/// None where its start is not known.
+pub(crate) fn absolute_forms(path: &Text, surroundings: &Surroundings) -> Vec<String> {
+    let mut forms: Vec<String> = Vec::new();
+    for form in [without_scheme(spelled(path, surroundings)), written(path, surroundings)] {
+        let Some(absolute) = absolute(&form, surroundings) else { continue };
+        let plain = absolute.contains("/..").then(|| format!("/{}", resolve(&absolute, surroundings).join("/")));
+        for form in std::iter::once(absolute).chain(plain) {
+            if !forms.contains(&form) {
+                forms.push(form);
+            }
+        }
+    }
+    forms
+}
+
+/// The path as one string: patterns stay as they are, holes become a mark.
+fn spelled(path: &Text, surroundings: &Surroundings) -> String {
     let mut whole = String::new();
     for piece in path.pieces() {
         match piece {
@@ -180,10 +196,20 @@ fn written(path: &Text, surroundings: &Surroundings) -> String {
             Piece::Hole(_) => whole.push(HOLE),
         }
     }
+    whole
+}
+
+/// Likewise, with encoded letters decoded.
+fn written(path: &Text, surroundings: &Surroundings) -> String {
+    let mut whole = spelled(path, surroundings);
     // Twice encoded is decoded twice; more is no path that anything opens.
     for _ in 0..2 {
         whole = decoded(&whole);
     }
+    without_scheme(whole)
+}
+
+fn without_scheme(whole: String) -> String {
     for start in ["file://localhost", "file://"] {
         if let Some(rest) = whole.strip_prefix(start) {
             return rest.to_owned();

@@ -4,7 +4,7 @@ use crate::glob;
 use crate::path::PathClass;
 
 /// Whether a part of a path, which may be a pattern, can be `name`.
-pub(crate) fn fits(part: &str, name: &str) -> bool {
+pub fn fits(part: &str, name: &str) -> bool {
     if !part.contains(['*', '?', '[']) {
         return part == name;
     }

@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
+use ringfence_policy::ResolvedPolicy;
 pub use ringfence_validate::{Analysis, Does, Step, Surroundings};
 use ringfence_validate::{Contact, Fact, Language as Read, Limits, Span, Subject, Text};
 
 use crate::language::{Language, NamedInterpreter};
+use crate::links;
 use crate::request::{Request, Work, WorkspaceAt};
 
 /// Where walls show the workspace unless somebody says otherwise.
 const WORKSPACE: &str = "/workspace";
 
-/// Reads `work`.
+/// Reads `work`, and nothing else.
 pub fn analyse(work: &Work, surroundings: &Surroundings) -> Analysis {
     let limits = Limits::default();
     let read = |subject| ringfence_validate::analyse(subject, surroundings, &limits);
@@ -45,6 +47,18 @@ fn started_by(interpreter: &NamedInterpreter, file: &str, code: Analysis) -> Ana
     let argv = interpreter.words(file).map(Text::known).collect();
     let does = Does::Command { argv };
     Analysis { steps: vec![Step { span: Span::default(), does, facts: Vec::new(), inner: code.steps }] }
+}
+
+/// Likewise, with where its paths lead through links on this machine. `workspace` is the host's folder.
+pub(crate) fn analyse_here(
+    work: &Work,
+    surroundings: &Surroundings,
+    workspace: &Path,
+    policy: &ResolvedPolicy,
+) -> Analysis {
+    let mut analysis = analyse(work, surroundings);
+    links::follow(&mut analysis, surroundings, workspace, policy);
+    analysis
 }
 
 /// Where a request would run: the same words mean the same files inside and outside.

@@ -10,7 +10,7 @@ use ringfence_policy::{BackendKind, ResolvedPolicy, WorkspaceMode, narrow};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::analysis::{analyse, surroundings};
+use crate::analysis::{analyse_here, surroundings};
 use crate::approve::{Approver, Nobody, Standing};
 use crate::backend::{
     Backend, Capabilities, Containers, FoundImage, Landlock, Native, NoWall, Sandbox, Spawn, StartError, Unavailable,
@@ -408,7 +408,7 @@ impl Inner {
         let refuse = |refusal: Refusal| stop(conclude::refused(nothing_yet(), refusal));
         let home = self.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| PathBuf::from(value));
         let around = surroundings(&request, &self.workspace, home.as_deref());
-        let analysis = analyse(&request.work, &around);
+        let analysis = analyse_here(&request.work, &around, &self.workspace, &policy);
         let judge = Judge { policy: &policy, surroundings: &around, approver: &**approver, standing: &self.standing };
         let cleared = judge.judge(&request.work, &analysis).await.map_err(refuse)?;
         let chosen = match place {

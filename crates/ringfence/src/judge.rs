@@ -3,10 +3,13 @@
 
 mod words;
 
+use std::cell::LazyCell;
 use std::time::Instant;
 
-use ringfence_policy::{CommandRule, Field, NetMode, Origin, ResolvedPolicy, Sourced, Verdict, Widening};
-use ringfence_validate::{Circumstances, Does, Fact, Finding, Language, Surroundings, Text, Unknown};
+use ringfence_policy::{CommandRule, Field, NetMode, Origin, Reading, ResolvedPolicy, Sourced, Verdict, Widening};
+use ringfence_validate::{
+    Circumstances, Does, Fact, Finding, Language, Span, Surroundings, Text, Unknown, is_read_only,
+};
 
 use crate::analysis::Analysis;
 use crate::approve::{Approval, Approved, Approver, Ask, SHORTENED, Standing};
@@ -74,14 +77,15 @@ pub struct Judge<'a> {
 
 impl Judge<'_> {
     /// Judges what `analysis` found, and asks where the policy says so: once for each command that a rule asks about and each finding,
-    /// so that nobody says yes to one that they were not shown. All have to be approved.
+    /// so that nobody says yes to one that they were not shown. All have to be approved. What is not asked about because it only reads
+    /// is among the findings.
     pub async fn judge(&self, work: &Work, analysis: &Analysis) -> Result<Cleared, Refusal> {
-        let mut questions = self.hold_commands(analysis)?;
+        let (mut questions, passed) = self.hold_commands(analysis)?;
         if let Some(question) = hold_unreadable(self.policy, work, analysis) {
             questions.push(question);
         }
         let judgement = validate(analysis, self.policy, self.surroundings);
-        let findings: Vec<Finding> = judgement.findings.into_iter().map(redacted).collect();
+        let findings: Vec<Finding> = passed.into_iter().chain(judgement.findings.into_iter().map(redacted)).collect();
         match judgement.verdict {
             Verdict::Allow => {}
             Verdict::Ask => {
@@ -96,14 +100,25 @@ impl Judge<'_> {
         Ok(Cleared { approvals, findings, hosts: crate::analysis::hosts(analysis) })
     }
 
-    fn hold_commands<'a>(&'a self, analysis: &'a Analysis) -> Result<Vec<Question<'a>>, Refusal> {
+    /// The questions about commands, and those commands that only read and are not asked about.
+    fn hold_commands<'a>(&'a self, analysis: &'a Analysis) -> Result<(Vec<Question<'a>>, Vec<Finding>), Refusal> {
         let mut questions: Vec<Question<'_>> = Vec::new();
-        for (argv, _) in analysis.commands() {
+        let mut passed: Vec<Finding> = Vec::new();
+        let reads_only = LazyCell::new(|| is_read_only(analysis));
+        for (argv, span) in analysis.commands() {
             // The same command twice is one question; two that only look the same when shortened are two.
             if questions.iter().any(|known| known.argv == Some(argv)) {
                 continue;
             }
-            match hold(&self.policy.commands, argv) {
+            let held = hold(&self.policy.commands, argv);
+            if let Some(rule) = held.rule().filter(|rule| passes_reading(&rule.value) && *reads_only) {
+                let found = only_reads(argv, span, rule);
+                if !passed.iter().any(|known| known.rule == found.rule && known.subject == found.subject) {
+                    passed.push(found);
+                }
+                continue;
+            }
+            match held {
                 Held::Not => {}
                 Held::By(rule) => match rule.value.verdict {
                     Verdict::Allow => {}
@@ -111,7 +126,7 @@ impl Judge<'_> {
                     Verdict::Ask => questions.push(Question {
                         argv: Some(argv),
                         ask: Ask {
-                            subject: shorten(&redact_argv(&shown(argv)).join(" ")),
+                            subject: command(argv),
                             rule: rule_name(&rule.value),
                             reason: rule.value.why.clone().unwrap_or_else(|| "the policy asks for it".to_owned()),
                         },
@@ -122,7 +137,7 @@ impl Judge<'_> {
                 Held::Perhaps(rule) => questions.push(Question {
                     argv: Some(argv),
                     ask: Ask {
-                        subject: shorten(&redact_argv(&shown(argv)).join(" ")),
+                        subject: command(argv),
                         rule: UNKNOWN_WORDS.to_owned(),
                         reason: format!(
                             "some of its words are only known when it runs, and then `{}` could hold",
@@ -134,7 +149,7 @@ impl Judge<'_> {
                 }),
             }
         }
-        Ok(questions)
+        Ok((questions, passed))
     }
 
     async fn ask_all(&self, work: &Work, questions: Vec<Question<'_>>) -> Result<Vec<Approved>, Refusal> {
@@ -220,13 +235,19 @@ pub(crate) fn validate(
 /// What the command rules say, without asking anybody.
 pub(crate) fn about_commands(policy: &ResolvedPolicy, work: &Work, analysis: &Analysis) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
+    let reads_only = LazyCell::new(|| is_read_only(analysis));
     for (argv, span) in analysis.commands() {
-        let (rule, verdict, name) = match hold(&policy.commands, argv) {
+        let held = hold(&policy.commands, argv);
+        if let Some(rule) = held.rule().filter(|rule| passes_reading(&rule.value) && *reads_only) {
+            findings.push(only_reads(argv, span, rule));
+            continue;
+        }
+        let (rule, verdict, name) = match held {
             Held::Not => continue,
             Held::By(rule) => (rule, rule.value.verdict, rule_name(&rule.value)),
             Held::Perhaps(rule) => (rule, Verdict::Ask, UNKNOWN_WORDS.to_owned()),
         };
-        let subject = shorten(&redact_argv(&shown(argv)).join(" "));
+        let subject = command(argv);
         let reason = rule.value.why.clone().unwrap_or_else(|| format!("the policy says so ({})", rule.origin));
         let instead = rule.value.instead.clone().unwrap_or_else(|| "Choose another approach.".to_owned());
         findings.push(Finding { rule: name, verdict, span, subject, reason, instead });
@@ -234,10 +255,27 @@ pub(crate) fn about_commands(policy: &ResolvedPolicy, work: &Work, analysis: &An
     if let Some(question) = hold_unreadable(policy, work, analysis) {
         let Question { ask: Ask { subject, rule, reason }, instead, .. } = question;
         let instead = instead.unwrap_or_default();
-        let span = ringfence_validate::Span::default();
+        let span = Span::default();
         findings.push(Finding { rule, verdict: Verdict::Ask, span, subject, reason, instead });
     }
     findings
+}
+
+/// Whether a rule that asks has nothing against what only reads.
+fn passes_reading(rule: &CommandRule) -> bool {
+    rule.verdict == Verdict::Ask && rule.reading == Reading::Allow
+}
+
+/// A command that a rule would ask about, and does not.
+fn only_reads(argv: &[Text], span: Span, rule: &Sourced<CommandRule>) -> Finding {
+    Finding {
+        rule: rule_name(&rule.value),
+        verdict: Verdict::Allow,
+        span,
+        subject: command(argv),
+        reason: format!("it only reads, and the rule asks about nothing that does ({})", rule.origin),
+        instead: "Nothing has to be changed.".to_owned(),
+    }
 }
 
 /// A rule that could not be held against the line must not count as passed.
@@ -285,6 +323,11 @@ fn ask_about<'a>(finding: &Finding) -> Question<'a> {
     }
 }
 
+/// A command in a few words, with secrets taken out.
+fn command(argv: &[Text]) -> String {
+    shorten(&redact_argv(&shown(argv)).join(" "))
+}
+
 /// The words as people read them: what is not known stands as `$name` or `…`.
 fn shown(argv: &[Text]) -> Vec<String> {
     argv.iter().map(ToString::to_string).collect()
@@ -319,7 +362,7 @@ struct Question<'a> {
 }
 
 fn deny(argv: &[Text], rule: &Sourced<CommandRule>) -> Refusal {
-    let subject = format!("`{}` may not be run", shorten(&redact_argv(&shown(argv)).join(" ")));
+    let subject = format!("`{}` may not be run", command(argv));
     let reason = rule.value.why.clone().unwrap_or_else(|| "the policy denies it".to_owned());
     let refusal = Refusal::new(&rule_name(&rule.value), subject, reason)
         .at(&rule.origin)
@@ -477,7 +520,7 @@ mod tests {
         assert_eq!((cleared.unwrap().approvals().len(), asked), (0, Vec::new()), "the twin");
     }
 
-    async fn asked_with(layers: &[(Layer, &str)], line: &str) -> Vec<String> {
+    async fn judged_with(layers: &[(Layer, &str)], line: &str) -> (Result<Cleared, Refusal>, Vec<String>) {
         let parse = |rules: &str| ringfence_policy::parse("p.yaml", &format!("version: 1\n{rules}\n")).unwrap();
         let layers: Vec<LayerInput> =
             layers.iter().map(|(layer, rules)| LayerInput { layer: layer.clone(), file: parse(rules) }).collect();
@@ -487,7 +530,11 @@ mod tests {
         let (surroundings, standing) = (Surroundings::default(), Standing::default());
         let judge = Judge { policy: &policy, surroundings: &surroundings, approver: &approver, standing: &standing };
         let cleared = judge.judge(&work, &analyse(&work, &surroundings)).await;
-        let mut asked = approver.asked.into_inner().unwrap();
+        (cleared, approver.asked.into_inner().unwrap())
+    }
+
+    async fn asked_with(layers: &[(Layer, &str)], line: &str) -> Vec<String> {
+        let (cleared, mut asked) = judged_with(layers, line).await;
         if let Err(refusal) = cleared {
             asked.push(format!("denied by {}", refusal.rule));
         }
@@ -533,6 +580,61 @@ mod tests {
         let ask = "commands:\n  - { ask: [cat], matches: [cat x] }";
         let asked = asked_with(&[(Layer::User, cat), (Layer::Operator, ask)], "cat .env").await;
         assert!(!asked.is_empty(), "the operator asks about all of cat");
+    }
+
+    #[tokio::test]
+    async fn what_only_reads_is_not_asked_about_where_the_rule_says_so_and_is_told() {
+        let rule = "commands:\n  - { ask: [git], reading: allow, matches: [git x] }";
+        for line in ["git status", "git log --oneline | head", "cd src && git diff", "timeout 5 git log"] {
+            let (cleared, asked) = judged_with(&[(Layer::User, rule)], line).await;
+            let cleared = cleared.unwrap();
+            let told: Vec<_> = cleared.findings().iter().map(|it| (it.rule.as_str(), it.verdict)).collect();
+            assert_eq!((asked, told), (Vec::new(), vec![("commands.ask git", Verdict::Allow)]), "{line}");
+            assert_eq!((cleared.approvals().len(), cleared.approved_by()), (0, None), "nobody approved it");
+        }
+        for line in [
+            "git push",
+            "git -c core.pager=x log",
+            "git log --output=x",
+            "git log > f",
+            "git log | tee f",
+            "git status && make",
+            "git log $REVISION",
+            "git log *",
+            "GIT_PAGER=x git log",
+            "git log $(git push)",
+            "./git log",
+            "git stash",
+        ] {
+            assert!(!asked_with(&[(Layer::User, rule)], line).await.is_empty(), "{line}");
+        }
+        // The twin: without the key every one of them is asked about.
+        let asks = "commands:\n  - { ask: [git], matches: [git x] }";
+        for line in ["git status", "git log --oneline | head", "timeout 5 git log"] {
+            assert_eq!(asked_with(&[(Layer::User, asks)], line).await.len(), 1, "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn reading_passes_no_operator_who_asks_no_denial_and_no_finding() {
+        let passes = "commands:\n  - { ask: [cat], reading: allow, matches: [cat x] }";
+        let none: Vec<String> = Vec::new();
+        for level in ["off", "warn", "standard", "strict"] {
+            let level = format!("validate: {{ level: {level}, commands: [cat] }}\n{passes}");
+            assert_eq!(asked_with(&[(Layer::User, &level)], "cat x").await, none, "{level}");
+        }
+        let asks = "commands:\n  - { ask: [cat], matches: [cat x] }";
+        assert_eq!(asked_with(&[(Layer::Project, passes), (Layer::Operator, asks)], "cat x").await, ["cat x"]);
+        assert_eq!(asked_with(&[(Layer::Operator, passes), (Layer::Project, asks)], "cat x").await, ["cat x"]);
+        let denies = "commands:\n  - { deny: [cat], matches: [cat x] }";
+        let denied = asked_with(&[(Layer::Project, passes), (Layer::Operator, denies)], "cat x").await;
+        assert_eq!(denied, ["denied by commands.deny cat"]);
+        assert_eq!(asked_with(&[(Layer::User, passes)], "cat ~/.ssh/id_rsa").await, ["denied by secret.read"]);
+        assert_eq!(asked_with(&[(Layer::User, passes)], "cat .env").await.len(), 1, "the validator's own question");
+        // A longer rule that could hold asks about all.
+        let longer = "commands:\n  - { ask: [ls], reading: allow, matches: [ls] }\n  - { ask: [ls, secret], matches: [ls secret] }";
+        assert_eq!(asked_with(&[(Layer::User, longer)], "ls s*").await, ["ls s*"]);
+        assert_eq!(asked_with(&[(Layer::User, longer)], "ls x*").await, none);
     }
 
     #[tokio::test]

@@ -30,6 +30,7 @@ pub mod language;
 pub mod layers;
 pub mod learn;
 pub mod ledger;
+mod links;
 pub mod loop_guard;
 pub mod mask;
 mod monitor;

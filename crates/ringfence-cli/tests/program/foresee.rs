@@ -1,5 +1,8 @@
 //! Requests that are read: `ringfence explain -- COMMAND`, and what a run makes of what is found.
 
+use std::fs;
+use std::os::unix::fs::symlink;
+
 use crate::stage::{Ended, Stage};
 
 const RULES: &str = "version: 1
@@ -96,4 +99,56 @@ fn without_a_variable_requests_are_read_at_standard() {
     let refused =
         stage.ringfence(["run", "--json", "--", "sh", "-c", "rm -rf ~"]).without_env("RINGFENCE_VALIDATE").run();
     assert_eq!(refused.expect(126, &[]).json()["refusal"]["rule"], "delete.root");
+}
+
+#[test]
+fn a_run_that_only_reads_is_not_asked_about_and_its_ledger_says_why() {
+    let policy = |reading: &str| {
+        format!("version: 1\nbackend: spawn\ncommands:\n  - {{ ask: [cat], {reading}matches: [cat plain] }}\n")
+    };
+    let stage = Stage::with_policy(&policy("reading: allow, "));
+    stage.write("plain", "here\n");
+    let run = |stage: &Stage, line: &str| {
+        stage.ringfence(["run", "--json", "--shell", line]).env("RINGFENCE_VALIDATE", "standard").run()
+    };
+    let ran = run(&stage, "cat plain | head -1").expect(0, &[]).json();
+    assert_eq!(
+        (ran["findings"][0]["rule"].as_str(), ran["findings"][0]["verdict"].as_str()),
+        (Some("commands.ask cat"), Some("allow"))
+    );
+    let ledger = fs::read_to_string(stage.ledger()).unwrap();
+    assert!(ledger.contains("it only reads, and the rule asks about nothing that does"), "{ledger}");
+    assert!(!ledger.contains("approvals"), "nobody was asked: {ledger}");
+    let page = explain(&stage, &["--shell", "cat plain"]).expect(0, &[]).text();
+    assert!(page.contains("allow commands.ask cat"), "{page}");
+    for line in ["cat plain > out", "cat plain && touch out", "cat $NAME"] {
+        assert_eq!(run(&stage, line).expect(126, &[]).json()["refusal"]["rule"], "commands.ask cat", "{line}");
+    }
+    assert_eq!(stage.read("out"), None);
+    let asks = Stage::with_policy(&policy(""));
+    asks.write("plain", "here\n");
+    assert_eq!(run(&asks, "cat plain | head -1").expect(126, &[]).json()["refusal"]["rule"], "commands.ask cat");
+}
+
+#[test]
+fn explain_shows_where_a_link_leads_and_a_run_is_refused_for_it() {
+    let stage = Stage::with_policy(RULES);
+    stage.write("plain", "here\n");
+    symlink("/etc/shadow", stage.work().join("notes")).unwrap();
+    symlink("plain", stage.work().join("own")).unwrap();
+    let page = explain(&stage, &["--shell", "cat notes"]).expect(1, &[]).text();
+    assert!(page.contains("reads /etc/shadow, where notes leads"), "{page}");
+    assert!(page.contains("deny secret.read"), "{page}");
+    let found = explain(&stage, &["--json", "--shell", "cat notes"]).expect(1, &[]).json();
+    let leads = &found["steps"][0]["facts"][1]["fact"];
+    assert_eq!((leads["fact"].as_str(), leads["does"]["fact"].as_str()), (Some("leads"), Some("reads")), "{found}");
+    let run = |line: &str| {
+        let words = ["run", "--json", "--backend", "spawn", "--shell", line];
+        stage.ringfence(words).env("RINGFENCE_VALIDATE", "standard").run()
+    };
+    assert_eq!(run("cat notes; touch ran").expect(126, &[]).json()["refusal"]["rule"], "secret.read");
+    assert_eq!(stage.read("ran"), None);
+    // The twin: a link that leads to the project's own file, and the file itself.
+    run("cat own plain; touch ran").expect(0, &[]);
+    assert_eq!(stage.read("ran").as_deref(), Some(""));
 }

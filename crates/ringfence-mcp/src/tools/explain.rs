@@ -41,7 +41,7 @@ pub(super) fn explain(call: &Call, arguments: &Arguments) -> Result<Said, Proble
     request.check().map_err(|error| Problem::fixable(error.to_string()))?;
     let setup = &call.shared.setup;
     let around = surroundings(&request, &setup.workspace, setup.home.as_deref());
-    let foreseen = foresee(&request.work, setup.engine.policy(), &around);
+    let foreseen = foresee(&request.work, setup.engine.policy(), &around, &setup.workspace);
     let (word, meaning) = match foreseen.verdict {
         Verdict::Allow => ("allow", "It would be run, behind the wall."),
         Verdict::Ask => ("ask", "A person would be asked first."),

@@ -1,4 +1,4 @@
-use ringfence_policy::{Layer, Verdict, check_tests, decide};
+use ringfence_policy::{Direction, Layer, Reading, Verdict, check_tests, compare, decide};
 
 use crate::{project, resolved};
 
@@ -52,6 +52,45 @@ fn nobody_overrules_the_operator_and_the_operators_allow_overrules_nobody() {
     check(&[user.clone(), operator.clone()], &["git", "push", "origin"], Some(Verdict::Deny));
     check(&[user.clone(), operator.clone()], &["git", "status"], Some(Verdict::Allow));
     check(&[user, operator], &["rm", "build"], Some(Verdict::Deny));
+}
+
+#[test]
+fn nobody_lets_reading_pass_where_the_operator_or_a_rule_of_the_same_words_asks() {
+    let reading = |layers: &[(Layer, &str)]| {
+        let policy = resolved(layers);
+        let rule = decide(&policy.commands, &["git", "log"]).unwrap();
+        (rule.value.verdict, rule.value.reading)
+    };
+    let asks = "commands: [{ ask: [git] }]";
+    let passes = "commands: [{ ask: [git], reading: allow }]";
+    let exception = "commands: [{ ask: [git, log], reading: allow }]";
+    for below in [passes, exception] {
+        let found = reading(&[(Layer::Project, below), (Layer::Operator, asks)]);
+        assert_eq!(found, (Verdict::Ask, Reading::Ask), "{below}");
+    }
+    assert_eq!(reading(&[(Layer::Project, asks), (Layer::Operator, passes)]), (Verdict::Ask, Reading::Ask));
+    assert_eq!(reading(&[(Layer::User, asks), (Layer::Project, passes)]), (Verdict::Ask, Reading::Ask));
+    // The twins: the operator may, a longer rule of the same standing may, and nobody passes who was not let through.
+    assert_eq!(reading(&[(Layer::Operator, passes)]), (Verdict::Ask, Reading::Allow));
+    assert_eq!(reading(&[(Layer::Project, passes)]), (Verdict::Ask, Reading::Allow));
+    assert_eq!(reading(&[(Layer::User, asks), (Layer::Project, exception)]), (Verdict::Ask, Reading::Allow));
+    let allows = "commands: [{ allow: [git, log] }]";
+    assert_eq!(reading(&[(Layer::Project, allows), (Layer::Operator, passes)]), (Verdict::Ask, Reading::Allow));
+    let denies = "commands: [{ deny: [git] }]";
+    assert_eq!(reading(&[(Layer::Project, passes), (Layer::Operator, denies)]).0, Verdict::Deny);
+}
+
+#[test]
+fn a_rule_that_lets_reading_pass_is_wider_than_one_that_asks_about_it_too() {
+    let asks = project("commands: [{ ask: [git] }]");
+    let passes = project("commands: [{ ask: [git], reading: allow }]");
+    assert!(asks.is_within(&passes) && !passes.is_within(&asks));
+    assert_ne!(asks.hash_input(), passes.hash_input());
+    assert!(!asks.hash_input().contains("reading"), "a policy that does not say keeps its hash");
+    let written = project("commands: [{ ask: [git], reading: ask }]");
+    assert_eq!(asks.hash_input(), written.hash_input());
+    let changes: Vec<Direction> = compare(&asks, &passes).into_iter().map(|change| change.direction).collect();
+    assert!(changes.contains(&Direction::Wider), "{changes:?}");
 }
 
 #[test]

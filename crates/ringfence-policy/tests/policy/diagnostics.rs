@@ -264,6 +264,8 @@ fn command_rules_that_are_refused() {
         "commands: [{ deny: [\"rm -rf /\"] }]",
         "commands: [{ deny: [rm, -rf], matches: [\"rm -r\"] }]",
         "commands: [{ deny: [rm, -rf], rejects: [\"rm -rf build\"] }]",
+        "commands: [{ deny: [git], reading: allow }]",
+        "commands: [{ ask: [git], reading: pass }]",
         "commands: [{ deny: [rm], matches: [\"rm $HOME\", \"rm a; rm b\", \"rm 'a\"] }]",
     ]));
 }

@@ -72,6 +72,7 @@ fn line(act: &Act) -> String {
         Fact::Tricks { trick } => format!("trick {trick:?}"),
         Fact::Unknown { unknown: Unknown::Unreadable { why } } => format!("unreadable: {why}"),
         Fact::Unknown { unknown: Unknown::TooMuch { bound } } => format!("too much: {bound}"),
+        Fact::Leads { path, to, .. } => format!("leads {path} {to}"),
         Fact::Unknown { unknown } => format!("unknown {unknown:?}"),
     }
 }

@@ -19,6 +19,9 @@ fn shape_of(fact: &Fact) -> &'static str {
         Fact::ReadsEnvironment { .. } => "reads-environment",
         Fact::SetsEnvironment { .. } => "sets-environment",
         Fact::Tricks { .. } => "tricks",
+        Fact::Leads { does: None, .. } => ARGUMENT,
+        // What is done where it leads is held against the rules, and not that it leads there.
+        Fact::Leads { does: Some(_), .. } => "leads",
         Fact::Unknown { .. } => "unknown",
     }
 }

@@ -14,8 +14,6 @@ pub(crate) struct Seen<'a> {
     pub(crate) fact: Option<&'a Fact>,
     /// The words of the nearest command; none in code of a language.
     pub(crate) argv: &'a [Text],
-    /// Whether the whole request only reads.
-    pub(crate) reads_only: bool,
     /// What kinds of place the path of the fact is.
     pub(crate) classes: Vec<PathClass>,
     /// The words that look like paths, of a command of which nothing else is known.
@@ -185,6 +183,7 @@ pub(crate) enum UnknownKind {
     Program,
     Language,
     Script,
+    Link,
 }
 
 impl When {
@@ -235,6 +234,9 @@ impl When {
                     && (wanted.value.is_empty() || any_glob(&wanted.value, value))
                     && !any_glob(&wanted.unless_value, value)
                     && !named(as_text(&wanted.unless_program), seen.argv.first())
+            }
+            (Self::Argument(place), Fact::Leads { does: None, .. }) => {
+                seen.paths.iter().any(|(path, classes)| place.covers(path, classes, seen))
             }
             (Self::Tricks(wanted), Fact::Tricks { trick }) => wanted.contains(trick),
             (Self::Unknown(wanted), Fact::Unknown { unknown }) => wanted.contains(&kind_of(unknown)),
@@ -365,6 +367,7 @@ fn kind_of(unknown: &Unknown) -> UnknownKind {
         Unknown::Program => UnknownKind::Program,
         Unknown::Language => UnknownKind::Language,
         Unknown::Script { .. } => UnknownKind::Script,
+        Unknown::Link { .. } => UnknownKind::Link,
     }
 }
 

@@ -19,9 +19,6 @@ use matching::When;
 /// writes it.
 const RULES_FILE: &str = include_str!("../../data/rules.txt");
 
-/// Stands among what a line speaks of when its rule lets those pass that only read.
-const READING_PASSES: &str = "reading-passes";
-
 /// One rule.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,14 +33,11 @@ pub(crate) struct Rule {
     pub(crate) why: String,
     /// What to do instead, for a model.
     pub(crate) instead: String,
-    /// Commands that only read may do it without a question.
-    #[serde(default)]
-    reading_passes: bool,
 }
 
 impl Rule {
     pub(crate) fn covers(&self, seen: &Seen<'_>) -> bool {
-        !(self.reading_passes && seen.reads_only) && self.when.iter().any(|when| when.covers(seen))
+        self.when.iter().any(|when| when.covers(seen))
     }
 }
 
@@ -69,11 +63,6 @@ impl Line {
 }
 
 static LINES: LazyLock<Vec<Line>> = LazyLock::new(|| RULES_FILE.lines().map(Line::new).collect());
-
-/// Whether a rule lets those pass that only read.
-pub(crate) fn reading_may_pass() -> bool {
-    LINES.iter().any(|line| line.about.split(' ').any(|word| word == READING_PASSES))
-}
 
 /// The rules that could speak of what was seen, or why one of them cannot be read: then nothing may pass.
 pub(crate) fn about<'s>(seen: &'s Seen<'_>) -> impl Iterator<Item = Result<&'static Rule, &'static str>> + 's {
@@ -129,8 +118,7 @@ mod tests {
         }
         let lines = rules.iter().map(|written| {
             let rule: Rule = serde_json::from_value(written.clone()).unwrap();
-            let mut about: Vec<String> = rule.when.iter().map(When::shape).collect();
-            about.extend(rule.reading_passes.then(|| READING_PASSES.to_owned()));
+            let about: Vec<String> = rule.when.iter().map(When::shape).collect();
             assert!(about.iter().all(|word| !word.contains([' ', '\t'])), "{about:?}");
             format!("{}\t{written}\n", about.join(" "))
         });
@@ -170,8 +158,10 @@ mod tests {
             let rule = line.rule().unwrap();
             assert!(names.insert(&rule.id), "{} twice", rule.id);
             assert!(rule.id.split('.').count() == 2, "{}", rule.id);
-            // A line that two parsers read differently is a mistake in one of them, and would not stay an example.
-            let has_examples = !examples(written, "matches").is_empty() || rule.id == "unknown.disagreement";
+            // A line that two parsers read differently is a mistake in one of them, and would not stay an example. What a link is, no
+            // line shows.
+            let shows_none = ["unknown.disagreement", "unknown.link"].contains(&rule.id.as_str());
+            let has_examples = !examples(written, "matches").is_empty() || shows_none;
             let has_twins = !examples(written, "rejects").is_empty();
             assert!(!rule.when.is_empty() && has_examples && has_twins, "{}", rule.id);
             assert!(!rule.why.ends_with('.') && rule.instead.ends_with('.'), "{}", rule.id);

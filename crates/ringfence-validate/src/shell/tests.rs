@@ -60,6 +60,7 @@ fn fact(fact: &Fact) -> String {
         }
         Fact::SetsEnvironment { name, value } => format!("sets {name}={value}"),
         Fact::Tricks { trick } => format!("{trick:?}"),
+        Fact::Leads { .. } => fact.to_string(),
         Fact::Unknown { unknown } => format!("? {unknown:?}"),
     }
 }

@@ -1,10 +1,12 @@
 //! What a request would do and what the policy says of it: read and judged as a run would be, without one.
 
+use std::path::Path;
+
 use ringfence_policy::{ResolvedPolicy, ValidateLevel, Verdict};
 use ringfence_validate::{Finding, Span, Step, Text};
 use serde::Serialize;
 
-use crate::analysis::{Surroundings, analyse};
+use crate::analysis::{Surroundings, analyse_here};
 use crate::judge::{self, describe};
 use crate::request::Work;
 
@@ -29,9 +31,9 @@ pub struct Foreseen {
     pub steps: Vec<Step>,
 }
 
-/// Reads `work` and holds `policy` against it. Nobody is asked, nothing is run.
-pub fn foresee(work: &Work, policy: &ResolvedPolicy, surroundings: &Surroundings) -> Foreseen {
-    let analysis = analyse(work, surroundings);
+/// Reads `work` and holds `policy` against it, in the host's folder `workspace`. Nobody is asked, nothing is run.
+pub fn foresee(work: &Work, policy: &ResolvedPolicy, surroundings: &Surroundings, workspace: &Path) -> Foreseen {
+    let analysis = analyse_here(work, surroundings, workspace, policy);
     let mut findings = judge::about_commands(policy, work, &analysis);
     let strongest = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Allow);
     let judgement = judge::validate(&analysis, policy, surroundings);

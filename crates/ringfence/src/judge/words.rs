@@ -1,6 +1,6 @@
 //! Command rules against words that are not all known.
 
-use ringfence_policy::{CommandRule, Layer, ResolvedPolicy, Sourced, Verdict, decide};
+use ringfence_policy::{CommandRule, Layer, Reading, ResolvedPolicy, Sourced, Verdict, decide};
 use ringfence_validate::{Piece, Text};
 
 /// Where a program of a plain name usually is: another folder may hold another program of that name.
@@ -17,17 +17,26 @@ pub(super) enum Held<'r> {
     Perhaps(&'r Sourced<CommandRule>),
 }
 
+impl<'r> Held<'r> {
+    pub(super) fn rule(&self) -> Option<&'r Sourced<CommandRule>> {
+        match self {
+            Self::Not => None,
+            Self::By(rule) | Self::Perhaps(rule) => Some(rule),
+        }
+    }
+}
+
 /// Holds the rules against a command. A word that is not known may be any word, several, or none.
 pub(super) fn hold<'r>(rules: &'r [Sourced<CommandRule>], argv: &[Text]) -> Held<'r> {
     let known: Vec<&str> = argv.iter().map_while(Text::as_known).collect();
     let certain = decide(rules, &known);
     let open = argv.get(known.len());
-    let now = certain.map_or(Verdict::Allow, |rule| rule.value.verdict);
+    let now = certain.map_or((Verdict::Allow, Reading::default()), |rule| rule.value.strictness());
     let perhaps = open.and_then(|open| {
         rules
             .iter()
-            .filter(|rule| rule.value.verdict > now && could_hold(&rule.value, &known, open))
-            .max_by_key(|rule| (rule.value.verdict, rule.value.prefix.len()))
+            .filter(|rule| rule.value.strictness() > now && could_hold(&rule.value, &known, open))
+            .max_by_key(|rule| (rule.value.strictness(), rule.value.prefix.len()))
     });
     match (perhaps, certain) {
         (Some(rule), _) => Held::Perhaps(rule),
