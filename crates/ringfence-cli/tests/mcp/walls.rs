@@ -78,6 +78,58 @@ fn s02_nothing_is_run_in_a_sandbox_that_is_older_than_a_denied_file() {
 }
 
 #[test]
+fn s17_what_is_denied_comes_out_of_no_tool_whoever_asks_for_it() {
+    let policy = "commands: [{ deny: [base64], matches: [\"base64 x\"] }]\n";
+    let (Some(stage), Some(_)) = (walled_with(policy), interpreter()) else { return };
+    let hidden = secret().unwrap();
+    stage.write(".env", format!("line {hidden}\n"));
+    stage.write("note", "line shown\n");
+    for protocol in BOTH {
+        let mut client = Connection::open(&stage, protocol);
+        let sandbox = client.sandbox();
+        // By a command, by code, by a program that code starts, by the tools for files, and by what a run left behind.
+        let nested =
+            "import subprocess\nprint(subprocess.run(['sh', '-c', 'cat note .env'], capture_output=True).stdout)";
+        let ways = [
+            ("sandboxed_code_run", json!({ "command": "cat note .env" })),
+            (
+                "sandboxed_code_run",
+                json!({ "language": "python", "code": "for f in 'note', '.env': print(open(f).read())" }),
+            ),
+            ("sandboxed_code_run", json!({ "language": "python", "code": nested })),
+            ("files_read", json!({ "path": "note" })),
+            ("files_read", json!({ "path": ".env" })),
+            ("files_search", json!({ "pattern": "^line" })),
+            (
+                "sandboxed_code_run",
+                json!({ "command": "ln -s .env link; cp -r . /tmp/all; cat note link /tmp/all/.env" }),
+            ),
+        ];
+        let mut shown = 0;
+        for (tool, mut arguments) in ways {
+            arguments["sandboxId"] = json!(sandbox);
+            let result = client.call(tool, arguments.clone());
+            assert!(!result.to_string().contains(&hidden), "{tool} {arguments}: {result}");
+            shown += usize::from(result.to_string().contains("line shown"));
+        }
+        assert_eq!(
+            shown, 6,
+            "the twin: what is not denied comes out of each, but of who asked for the other file alone"
+        );
+        // One rule about commands, before each tool that runs one.
+        for (arguments, refused) in [
+            (json!({ "command": "base64 note" }), true),
+            (json!({ "command": "sh -c 'base64 note'" }), true),
+            (json!({ "command": "base64 note", "sandboxId": sandbox }), true),
+            (json!({ "command": "cat note", "sandboxId": sandbox }), false),
+        ] {
+            let result = client.call("sandboxed_code_run", arguments.clone());
+            assert_eq!(result["structuredContent"]["status"] == "refused", refused, "{arguments}: {result}");
+        }
+    }
+}
+
+#[test]
 fn there_is_no_network_unless_the_policy_says_so() {
     let (Some(stage), Some(_)) = (walled(), interpreter()) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -93,6 +93,15 @@ commands: [{ deny: [rm], matches: [\"rm x\"] }]\nproc: { timeout: 2s, processes:
 }
 
 #[test]
+fn check_holds_where_changes_reach_the_host_at_the_end() {
+    let Some(stage) = crate::probe::walled_with("fs: { workspace: { mode: direct } }\n") else { return };
+    for only in ["fs.deny", "fs.protect", "fs.workspace"] {
+        let ended = stage.ringfence(["check", "--json", "--only", only]).run();
+        assert_eq!(ended.code, 0, "{only}: {ended:?}");
+    }
+}
+
+#[test]
 fn a_check_that_is_interrupted_leaves_nothing() {
     for backend in ["none", "auto"] {
         if backend == "auto" && walled().is_none() {

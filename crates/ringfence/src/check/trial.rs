@@ -122,7 +122,9 @@ pub(super) async fn outcome(engine: &Engine, request: Request) -> Result<Outcome
         source: std::io::Error::other(error),
     })?;
     let outcome = run.outcome().await.map_err(|_| CheckError::Abandoned)?;
-    if outcome.changes.is_some() {
+    // What reached the host whole, as under `direct`, is not kept any more.
+    let is_kept = outcome.applied.as_ref().is_none_or(|applied| applied.left > 0);
+    if outcome.changes.is_some() && is_kept {
         // Nobody is to review what an attack wrote to a private folder of ours.
         engine.discard(&outcome.run_id).map_err(|error| CheckError::Io {
             attempt: "throw away what an attack changed".to_owned(),
