@@ -96,6 +96,17 @@ struct Way {
     rest: VecDeque<Part>,
     last: Last,
     links: usize,
+    names: Names,
+}
+
+/// Whose names a path is gone along by. A relative link that leaves the workspace leads elsewhere behind a wall than without one, and we do
+/// not know yet which it will be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// Those of the host, where what is not there is not there.
+    Hosts,
+    /// Those inside, of which we see only what the host shows there.
+    Inside,
 }
 
 #[derive(Debug)]
@@ -113,8 +124,12 @@ impl<'l> Looking<'l> {
     fn new(surroundings: &'l Surroundings, workspace: &Path, policy: &ResolvedPolicy) -> Self {
         let workspaces = surroundings.workspaces.iter().map(|at| Shown::new(at, workspace.to_owned()));
         let mounts = policy.fs.mounts.iter().filter_map(|mount| match &mount.value {
-            Mount::Host { host, at, .. } => Some(Shown::new(at.as_str(), workspace.join(host.as_path()))),
+            Mount::Host { host, at, .. } => Some((at.as_str(), workspace.join(host.as_path()))),
             Mount::Tmpfs { .. } => None,
+        });
+        let mounts = mounts.flat_map(|(at, host)| {
+            let outside = host.to_str().map(|name| Shown::new(name, host.clone()));
+            std::iter::once(Shown::new(at, host.clone())).chain(outside)
         });
         let mut shown: Vec<Shown> = workspaces.chain(mounts).collect();
         // The innermost is the one that a program sees.
@@ -163,8 +178,29 @@ impl<'l> Looking<'l> {
                 Found::Link(_) | Found::Closed | Found::Unclear => {}
             }
         }
-        let rest = parts.into_iter().map(|part| Part::Given(part.to_owned())).collect();
-        self.walk(Way { at: Vec::new(), rest, last, links: 0 }, Through::Nothing, places);
+        let shown = self.shown.iter().find(|shown| {
+            let folder: Vec<&str> = shown.at.iter().map(String::as_str).collect();
+            parts.starts_with(&folder)
+        });
+        let Some(Shown { at, host, .. }) = shown else { return };
+        let rest: VecDeque<Part> = parts.iter().skip(at.len()).map(|part| Part::Given((*part).to_owned())).collect();
+        let at = at.clone();
+        let outside = host.to_str().map(plain_parts).filter(|outside| *outside != at);
+        let names = if outside.is_some() { Names::Inside } else { Names::Hosts };
+        self.walk(Way { at, rest: rest.clone(), last, links: 0, names }, Through::Nothing, places);
+        if let Some(at) = outside {
+            self.walk(Way { at, rest, last, links: 0, names: Names::Hosts }, Through::Nothing, places);
+        }
+    }
+
+    /// A place by the name that it has inside, where it has one.
+    fn named_inside(&self, place: &[String]) -> String {
+        let inside = self.shown.iter().filter(|shown| !shown.at.is_empty()).find_map(|shown| {
+            let outside = plain_parts(shown.host.to_str()?);
+            let below = place.strip_prefix(outside.as_slice()).filter(|_| outside != shown.at)?;
+            Some([shown.at.as_slice(), below].concat())
+        });
+        format!("/{}", inside.as_deref().unwrap_or(place).join("/"))
     }
 
     fn is_over(&self, places: &[Leads]) -> bool {
@@ -236,8 +272,8 @@ impl<'l> Looking<'l> {
         if through == Through::Link {
             // What is not there yet may be a link itself when it comes. In what is the request's own anything may, with or without.
             let is_own = self.shown.iter().any(|shown| !shown.at.is_empty() && way.at.starts_with(&shown.at));
-            add(places, Leads::To(format!("/{}", way.at.join("/"))));
-            if end == End::Hidden && !is_own {
+            add(places, Leads::To(self.named_inside(&way.at)));
+            if end == End::Hidden && way.names == Names::Hosts && !is_own {
                 add(places, Leads::Unknown);
             }
         }
@@ -253,7 +289,7 @@ impl<'l> Looking<'l> {
         for name in names {
             let mut rest = way.rest.clone();
             rest.push_front(Part::Name(name));
-            let way = Way { at: folder.to_vec(), rest, last: way.last, links: way.links };
+            let way = Way { at: folder.to_vec(), rest, last: way.last, links: way.links, names: way.names };
             self.walk(way, Through::Nothing, places);
         }
     }

@@ -189,6 +189,21 @@ fn links_within_the_workspace_and_to_the_system_alarm_nobody() {
 }
 
 #[test]
+fn a_relative_link_out_of_the_workspace_is_judged_by_where_it_leads_with_and_without_a_wall() {
+    let ground = Ground::new();
+    ground.link("beside", "../home/.ssh/id_rsa");
+    ground.link("above", "../etc/shadow");
+    ground.link("notes", "../home/notes");
+    let told = ground.foresee(Work::Shell("cat beside".to_owned()));
+    let home = ground.path("home/.ssh/id_rsa");
+    assert!(told.findings.iter().any(|it| it.subject.contains(&*home.to_string_lossy())), "{:#?}", told.findings);
+    ground.check("cat beside", Verdict::Deny);
+    ground.check("cat above", Verdict::Deny);
+    let told = ground.foresee(Work::Shell("cat notes/a plain".to_owned()));
+    assert_eq!((told.verdict, told.findings.len()), (Verdict::Allow, 0), "{:#?}", told.findings);
+}
+
+#[test]
 fn a_pattern_means_the_links_among_its_names() {
     let ground = Ground::new();
     for line in ["cat *", "cat n*", "cat n[o]tes", "cat */id_rsa", "cat src/*.txt"] {
