@@ -201,7 +201,7 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
         "sqlalchemy.text" | "sqlalchemy.sql.text" | "psycopg2.sql.SQL" | "psycopg.sql.SQL" => (**first?).clone(),
         "vars" | "str" | "String" | "repr" | "os.fspath" | "os.fsdecode" | "shlex.quote" | "pipes.quote"
         | "os.path.expanduser" | "os.path.abspath" | "os.path.realpath" | "os.path.normpath" | "path.normalize"
-        | "bytes" | "bytearray" | "memoryview" | "compile" | "textwrap.dedent" | "JSON.stringify" | "fileURLToPath"
+        | "bytes" | "bytearray" | "memoryview" | "compile" | "JSON.stringify" | "fileURLToPath"
         | "url.fileURLToPath" | "URL" | "url.URL" | "Promise.resolve" | "Object.freeze" | "functools.reduce"
         | "iter" | "staticmethod" | "classmethod" | "String.raw" | "Object" => (**first?).clone(),
         _ => return None,

@@ -34,12 +34,12 @@ fn read(run: &mut Run<'_, '_>, _name: &str) {
         .filter(|word| word.starts_with('-'))
         .all(|word| matches!(word, "-r" | "-s" | "-p" | "-u" | "-rs" | "-sr" | "-rp" | "-a" | "-ra"));
     // Up to another sign than the end of the line: a name is still one.
-    let cut = |word: &str| matches!(word, "-d" | "-rd") || word.starts_with("-d");
+    let ends = |word: &str| word == "-rd" || word.starts_with("-d");
     let by_sign = options
         .iter()
         .filter_map(Argument::known)
         .filter(|word| word.starts_with('-'))
-        .all(|word| cut(word) || matches!(word, "-r" | "-s"));
+        .all(|word| ends(word) || matches!(word, "-r" | "-s"));
     let raw = options.iter().filter_map(Argument::known).any(|word| word.starts_with('-') && word.contains('r'));
     let line = input
         .known()
