@@ -336,7 +336,15 @@ fn place(parts: &[&str], surroundings: &Surroundings) -> Vec<PathClass> {
         if let Some(rest) = below(parts, home) {
             return match rest {
                 // What programs keep there they can make again.
-                [".cache", _, ..] => vec![PathClass::Home, PathClass::Temporary],
+                [".cache", _, ..]
+                | ["Library", "Caches", _, ..]
+                | [".npm", "_cacache" | "_npx" | "_logs", ..]
+                | [".gradle" | ".yarn" | ".ivy2" | ".composer", "caches" | "cache", ..]
+                | [".m2", "repository", _, ..]
+                | [".cargo", "registry", "cache" | "src" | "index", ..]
+                | [".bun", "install", "cache", ..]
+                | [".nuget", "packages", _, ..]
+                | [".pnpm-store" | ".pub-cache", ..] => vec![PathClass::Home, PathClass::Temporary],
                 rest if everything(rest) => vec![PathClass::WholeHome],
                 _ => vec![PathClass::Home],
             };

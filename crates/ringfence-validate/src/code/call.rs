@@ -7,6 +7,7 @@ use super::few::Few;
 use super::heap::Made;
 use super::role::RoleAct;
 use super::talk::is_talk;
+use super::tampered::is_expectation;
 use super::tree::{Arg, Call, Expr, Kind, Literal, ORDER, Written};
 use super::value::{Bound, Held, ITEMS, Value};
 use super::walk::{CALL_EFFORT, Walk};
@@ -76,6 +77,9 @@ impl Walk<'_, '_> {
         };
         if let Some(held) = self.each_item(&callee, receiver.as_ref(), method.as_deref(), &call.args) {
             return held;
+        }
+        if Self::copies_a_function(&callee, call) {
+            return Held::default();
         }
         let given = Given { receiver, span, ..self.arguments(&call.args) };
         if let (Some(method), Kind::Member(base, _)) = (&method, &call.callee.kind) {
@@ -165,6 +169,9 @@ impl Walk<'_, '_> {
             let free = Rc::new(Value { bound: None, ..Value::clone(callee) });
             let given = given.behind(&bound);
             return self.called(&free, method, &given);
+        }
+        if is_expectation(method, given.receiver.as_ref()) {
+            return Held::default();
         }
         let handed = self.handed_on(callee, method, given);
         let gives = self.called_by_name(callee, method, given);
@@ -330,6 +337,15 @@ impl Walk<'_, '_> {
         {
             // Where nothing goes wrong, it is what was promised.
             result = Value::clone(receiver).or(&result);
+        }
+        if let (Some("on" | "once" | "addListener" | "prependListener"), Some(receiver)) = (method, &given.receiver)
+            && self.language != Language::Python
+            && !told
+            && !own
+        {
+            // Whoever is told of something gives itself back.
+            result.add_names(&receiver.names);
+            receiver.texts.iter().for_each(|text| result.texts.push(text.clone()));
         }
         self.callbacks(given, || {
             let gives = Value { functions: Few::default(), ..result.clone() };

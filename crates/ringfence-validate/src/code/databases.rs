@@ -87,6 +87,13 @@ const DROPS: &[&str] = &[
     "drop_all",
     "drop_tables",
     "delete_index",
+    "dropTable",
+    "dropTableIfExists",
+    "dropSchema",
+    "dropSchemaIfExists",
+    "dropCollection",
+    "drop_collection",
+    "purge_queue",
 ];
 
 /// What leaves the database, or starts something where it runs.
@@ -108,7 +115,7 @@ const LEAVES: &[&str] = &[
 ];
 
 /// The module that a full name begins with.
-fn module_of(name: &str) -> &str {
+pub(super) fn module_of(name: &str) -> &str {
     let whole = name.split('(').next().unwrap_or(name);
     // A module of somebody has two parts.
     let first = if whole.starts_with('@') { whole.find('/').map_or(0, |slash| slash + 1) } else { 0 };
@@ -123,7 +130,7 @@ impl Walk<'_, '_> {
         if !MODULES.contains(&module_of(name)) {
             return;
         }
-        self.note_places(given);
+        self.note_places(name, given);
         let method = name.rsplit('.').next().unwrap_or(name);
         let index = name.ends_with("indices.delete")
             || method == "sync"
@@ -141,7 +148,9 @@ impl Walk<'_, '_> {
     }
 
     /// Where the databases are, as far as the calls say it.
-    fn note_places(&mut self, given: &Given) {
+    fn note_places(&mut self, name: &str, given: &Given) {
+        const CLIENTS: &[&str] = &["Redis", "StrictRedis", "ioredis", "Elasticsearch", "MongoClient", "Cluster"];
+        let is_client = CLIENTS.contains(&name.trim_end_matches("()").rsplit('.').next().unwrap_or(name));
         const KEYS: &[&str] = &[
             "host",
             "hostname",
@@ -162,8 +171,19 @@ impl Walk<'_, '_> {
                 hosts_of(&written(text, UNCLEAR), is_host).into_iter().for_each(|host| places.add(&Value::known(host)));
             }
         };
+        // What is called so is nobody's own.
+        let is_live = |held: &Held| {
+            let says = |name: &str| name.contains("PROD") || name.contains("LIVE_");
+            held.names.iter().any(|name| says(name))
+                || held.texts.iter().any(|text| text.as_known().is_none() && says(&text.to_string()))
+        };
         for arg in &given.args {
-            take(arg, false);
+            if is_live(arg) {
+                take(&Rc::new(Value::known("production.elsewhere")), true);
+            }
+            let is_host =
+                |text: &Text| text.as_known().is_some_and(|host| host.contains('.') && !host.contains(['/', ' ', '(']));
+            take(arg, is_client && arg.texts.iter().any(is_host));
             let mut within: Vec<(Held, usize)> = vec![(Rc::clone(arg), 0)];
             while let Some((object, deep)) = within.pop() {
                 for (key, field) in object.fields.iter().flat_map(|fields| fields.iter().take(16)) {

@@ -5,14 +5,15 @@ use std::rc::Rc;
 use super::call::Place;
 use super::fold;
 use super::lists;
+use super::loops::grows;
 use super::store::SENT;
 use super::tree::{Arithmetic, Expr, How, Kind, Literal, Pattern, Truth};
 use super::value::{ANY_KEY, Held, ITEMS, Value, join};
 use super::walk::{STEP_EFFORT, Walk};
-use crate::analysis::{Fact, SystemAct};
+use crate::analysis::{Fact, Flow, SystemAct};
 use crate::language::Language;
 use crate::span::Span;
-use crate::text::Text;
+use crate::text::{Hole, Text};
 
 /// More than this of anything is more than a machine has to spare.
 const TOO_MANY: i64 = 1 << 33;
@@ -112,9 +113,15 @@ impl Walk<'_, '_> {
             Kind::Fields(fields) => self.fields(fields),
             Kind::Either(choices) => {
                 let mut either = Value::default();
+                let mut open = false;
                 for choice in choices {
                     let held = self.value(choice);
+                    open |= is_open(&held);
                     either.add(&held);
+                }
+                // Beside what is written out it may be what somebody else says.
+                if open && !either.texts.is_empty() {
+                    either.texts.push(Text::hole(Hole::Value));
                 }
                 Rc::new(either)
             }
@@ -269,6 +276,18 @@ impl Walk<'_, '_> {
 
     /// The items of a comprehension. A known list is gone through item by item, as disguises of texts do it.
     fn comprehension(&mut self, loops: &[(Pattern, Expr)], values: &[Expr]) -> Vec<Held> {
+        let endless = usize::from(loops.iter().any(|(_, over)| self.is_endless(over)));
+        self.loops += endless;
+        if endless > 0 && !values.is_empty() && values.iter().all(grows) {
+            let span = values.first().map(|value| value.span).unwrap_or_default();
+            self.tell(span, Fact::System { act: SystemAct::Exhaustion, about: Text::known("a loop that never ends") });
+        }
+        let all = self.comprehension_of(loops, values);
+        self.loops -= endless;
+        all
+    }
+
+    fn comprehension_of(&mut self, loops: &[(Pattern, Expr)], values: &[Expr]) -> Vec<Held> {
         if let [(pattern, expr)] = loops
             && self.unrolled == 0
         {
@@ -301,6 +320,16 @@ impl Walk<'_, '_> {
         }
         values.iter().map(|value| self.value(value)).collect()
     }
+}
+
+/// Whether only somebody else knows what it is.
+fn is_open(held: &Value) -> bool {
+    let elsewhere = |flow: &Flow| matches!(flow, Flow::Network | Flow::Input);
+    held.texts.is_empty()
+        && held.number.is_none()
+        && held.items.is_none()
+        && held.fields.is_none()
+        && held.flows.iter().any(elsewhere)
 }
 
 /// Only where it comes from is known.

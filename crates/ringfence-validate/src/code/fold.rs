@@ -129,6 +129,7 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
             let plain = decode::percent(text?)?;
             if Some(plain.as_str()) == text { Value::known(plain) } else { Value::decoded(plain) }
         }
+        "textwrap.dedent" | "inspect.cleandoc" | "dedent" => Value::known(super::below::dedent(text?)),
         "reversed" => match text {
             Some(text) if first?.items.is_none() => Value { making: Making::Decoded, ..letters(text.chars().rev()) },
             _ => Value::list(first?.items.as_ref()?.iter().rev().cloned().collect()),
@@ -200,7 +201,7 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
         "sqlalchemy.text" | "sqlalchemy.sql.text" | "psycopg2.sql.SQL" | "psycopg.sql.SQL" => (**first?).clone(),
         "vars" | "str" | "String" | "repr" | "os.fspath" | "os.fsdecode" | "shlex.quote" | "pipes.quote"
         | "os.path.expanduser" | "os.path.abspath" | "os.path.realpath" | "os.path.normpath" | "path.normalize"
-        | "bytes" | "bytearray" | "memoryview" | "compile" | "textwrap.dedent" | "JSON.stringify" | "fileURLToPath"
+        | "bytes" | "bytearray" | "memoryview" | "compile" | "JSON.stringify" | "fileURLToPath"
         | "url.fileURLToPath" | "URL" | "url.URL" | "Promise.resolve" | "Object.freeze" | "functools.reduce"
         | "iter" | "staticmethod" | "classmethod" | "String.raw" | "Object" => (**first?).clone(),
         _ => return None,
@@ -216,6 +217,9 @@ pub(super) fn path(args: &[Held]) -> Value {
         .rposition(|arg| arg.texts.first().is_some_and(|text| text.known_start().starts_with('/')))
         .unwrap_or(0);
     let mut parts: Vec<Held> = args[start..].iter().filter(|arg| arg.as_known() != Some("")).cloned().collect();
+    if let Some(below) = super::below::from_here(&parts) {
+        parts = below;
+    }
     if let [root, _, ..] = parts.as_mut_slice()
         && root.as_known() == Some("/")
     {

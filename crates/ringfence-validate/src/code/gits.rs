@@ -27,9 +27,20 @@ impl Walk<'_, '_> {
                 "remote" if !name.contains(".git.") => {
                     return given.args.first().map(|name| Value { texts: name.texts.clone(), ..Value::default() });
                 }
+                // For whom it is set is said when it is begun.
+                "config_writer" => {
+                    return given.all().next().map(|level| Value { texts: level.texts.clone(), ..Value::default() });
+                }
                 "set_url" => {
                     words.extend([word("remote"), word("set-url"), told.unwrap_or_else(|| word("origin"))]);
                     words.extend(given.args.iter().cloned());
+                }
+                "set_value" | "add_value" | "set" if name.contains("config_writer") => {
+                    let [section, option, value] = given.args.as_slice() else { return None };
+                    let section = section.as_known()?.replacen(" \"", ".", 1);
+                    let key = format!("{}.{}", section.trim_end_matches('"'), option.as_known()?);
+                    let level = told.as_ref().and_then(|level| level.as_known()).unwrap_or("local");
+                    words.extend([word("config"), word(&format!("--{level}")), word(&key), Rc::clone(value)]);
                 }
                 "push" if name.contains("remote") => {
                     words.extend([word("push"), told.unwrap_or_else(|| word("origin"))]);
@@ -68,6 +79,8 @@ impl Walk<'_, '_> {
             if verb == "push" && field("url").is_some() {
                 words.retain(|word| word.as_known() != Some("origin"));
             }
+        } else if matches!(name, "dugite.GitProcess.exec" | "dugite.exec") {
+            flat(given.args.get(..1)?, &mut words);
         } else if matches!(name, "dulwich.porcelain.push" | "dulwich.porcelain.clone") {
             words.push(word(last));
             words.extend(given.args.iter().skip(usize::from(last == "push")).cloned());

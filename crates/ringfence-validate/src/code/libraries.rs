@@ -63,6 +63,8 @@ impl Walk<'_, '_> {
     pub(super) fn by_library(&mut self, name: &str, given: &Given) -> Option<Value> {
         let first = given.args.first();
         self.by_database(name, given);
+        self.template(name, given);
+        self.by_talker(name, given);
         let uncalled = name.trim_end_matches("()");
         if let Some((_, handed)) = TASKS.iter().find(|(task, _)| uncalled == *task) {
             let handed = Rc::new(Value::named(handed));
@@ -99,6 +101,48 @@ impl Walk<'_, '_> {
                     self.tell(given.span, Fact::Reads { path: path.clone() });
                 }
                 self.archived(&all);
+                None
+            }
+            "require.resolve" | "import.meta.resolve" => self.resolved(first?),
+            "ps-list" | "process-list.snapshot" | "systeminformation.processes" => Some(Self::processes()),
+            // Each there is, and not the one that was asked for.
+            "find-process"
+                if given.args.get(1).is_some_and(|pattern| {
+                    let open = |text: &Text| {
+                        text.as_known().is_none_or(|known| known.chars().all(|letter| !letter.is_alphanumeric()))
+                    };
+                    pattern.number.is_none() && pattern.texts.iter().all(open)
+                }) && first.and_then(|by| by.as_known()) != Some("port") =>
+            {
+                Some(Self::processes())
+            }
+            "concurrently" | "npm-run-all" | "npm-run-all2" => {
+                let place = Place { span: given.span, literal: None };
+                for item in first?.items.as_ref()?.iter().take(16) {
+                    let line = item.field("command").unwrap_or_else(|| Rc::clone(item));
+                    self.shell(Some((line, place)), &Given { span: given.span, ..Given::default() });
+                }
+                None
+            }
+            // Modules are looked for first where anybody may lay one.
+            "sys.path.insert" | "sys.path.append" => {
+                let shared = |text: &Text| {
+                    let start = text.known_start();
+                    ["/tmp/", "/var/tmp/", "/dev/shm/"].iter().any(|folder| start.starts_with(folder))
+                        && !start.starts_with("/tmp/temporary")
+                };
+                if given.args.last()?.texts.iter().any(shared) {
+                    self.trick(Trick::Redefines, given.span);
+                }
+                None
+            }
+            // Whoever asks calls it, with what they say.
+            name if name.ends_with("XMLRPCServer().register_function") => {
+                let mut asked = Value::default();
+                asked.flows.add(&Flow::Network);
+                let args = vec![Rc::new(asked)];
+                let places = vec![Place { span: given.span, literal: None }];
+                self.called(first?, None, &Given { args, places, span: given.span, ..Given::default() });
                 None
             }
             "shelljs.ls" | "shelljs.find" => {
@@ -170,7 +214,9 @@ impl Walk<'_, '_> {
                 let mut item = Value::named("pathlib.Path()");
                 for path in given.receiver.as_ref()?.texts.iter() {
                     let mut path = path.clone();
-                    path.push(Piece::Known("/".to_owned()));
+                    if !path.known_end().ends_with('/') {
+                        path.push(Piece::Known("/".to_owned()));
+                    }
                     path.push(Piece::Pattern("**".to_owned()));
                     path.push(Piece::Known("/".to_owned()));
                     path.push(match &pattern {
@@ -289,6 +335,14 @@ impl Walk<'_, '_> {
             let asked = || held.names.iter().any(|name| name.contains("parse_args()"));
             name == "trust_remote_code" && held.truth != Some(false) && !asked()
         };
+        let unsafe_mode = |(name, held, _): &(String, Held, Place)| match name.as_str() {
+            "safe_mode" => held.truth == Some(false),
+            "allow_dangerous_deserialization" | "allow_dangerous_requests" => held.truth == Some(true),
+            _ => false,
+        };
+        if given.named.iter().any(unsafe_mode) {
+            self.trick(Trick::Deserialises, given.span);
+        }
         if given.named.iter().any(|named| trusts(&named)) {
             self.tell(given.span, Fact::Executes { from: vec![Flow::Unknown] });
         }

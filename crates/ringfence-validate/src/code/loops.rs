@@ -79,8 +79,45 @@ pub(super) fn assigns(statement: &Statement) -> bool {
 pub(super) fn only_grows(statement: &Statement) -> bool {
     match statement {
         Statement::Assign { how: How::Add, .. } => true,
-        Statement::Value(Expr { kind: Kind::Call(call), .. }) => {
-            matches!(&call.callee.kind, Kind::Member(_, name) if matches!(name.as_str(), "append" | "push" | "extend" | "write" | "appendFileSync"))
+        Statement::Value(value) => grows(value),
+        // Into one file after the other.
+        Statement::Assign { value: Expr { kind: Kind::Call(call), .. }, .. } => is_named(&call.callee, &["open"]),
+        Statement::Block(body) => !body.is_empty() && body.iter().all(only_grows),
+        // One that counts.
+        Statement::Loop { each: None, body, .. } => body.iter().any(takes_room) && body.iter().all(only_grows),
+        _ => false,
+    }
+}
+
+/// Whether something takes room each time, and not only counts.
+fn takes_room(statement: &Statement) -> bool {
+    match statement {
+        Statement::Value(value) => grows(value),
+        Statement::Assign { how: How::Add, value, .. } => !matches!(value.kind, Kind::Number(_)),
+        Statement::Block(body) | Statement::Loop { body, .. } => body.iter().any(takes_room),
+        _ => false,
+    }
+}
+
+/// A call that only takes more room, or a machine that is started and never waited for.
+pub(super) fn grows(value: &Expr) -> bool {
+    let Kind::Call(call) = &value.kind else { return false };
+    match &call.callee.kind {
+        Kind::Member(_, name) => {
+            matches!(name.as_str(), "append" | "push" | "extend" | "write" | "writelines" | "appendFileSync")
+        }
+        Kind::Name(name) => name == "Worker",
+        _ => false,
+    }
+}
+
+/// Whether it is a name, or a part of a module of files, that is called so.
+fn is_named(expr: &Expr, names: &[&str]) -> bool {
+    match &expr.kind {
+        Kind::Name(name) => names.contains(&name.as_str()),
+        Kind::Member(base, name) => {
+            let of_files = |base: &str| matches!(base, "io" | "codecs" | "gzip" | "os");
+            names.contains(&name.as_str()) && matches!(&base.kind, Kind::Name(base) if of_files(base))
         }
         _ => false,
     }

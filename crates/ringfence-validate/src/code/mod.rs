@@ -7,6 +7,7 @@
 //! **Must not** believe a shadow: what a name holds in one function says nothing about the same name in another.
 
 mod act;
+mod below;
 mod book;
 mod call;
 mod callbacks;
@@ -37,6 +38,8 @@ mod scope;
 mod special;
 mod store;
 mod talk;
+mod talkers;
+mod tampered;
 #[cfg(test)]
 pub(crate) mod told;
 mod touch;

@@ -331,6 +331,7 @@ impl Walk<'_, '_> {
         let mut fields = self.scopes.leave();
         fields.sort_by(|one, other| one.0.cmp(&other.0));
         self.enumerated(&bases, &mut fields);
+        self.reduced(&fields);
         let mut made = Vec::new();
         for (name, held) in &fields {
             self.scopes.set_attribute(name, held);

@@ -344,6 +344,7 @@ impl Walk<'_, '_> {
     pub(super) fn program(&mut self, program: Option<(Held, Place)>, words: Option<Vec<Held>>, given: &Given) {
         let Some((program, place)) = program else { return };
         self.runs_what_came(&program, place.span);
+        self.starts_itself(&program, words.as_deref(), given.span);
         for word in words.iter().flatten().take(4) {
             if let Some(written) = word.texts.first().and_then(|text| self.put_there(&text.to_string())) {
                 self.runs_what_came(&written, given.span);

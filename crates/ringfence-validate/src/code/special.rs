@@ -320,7 +320,10 @@ impl Walk<'_, '_> {
             "os.listdir" | "fs.readdirSync" | "fs.promises.readdir" => {
                 let mut text = Text::default();
                 text.push(Piece::Pattern("*".to_owned()));
-                let mut one = Value::text(text);
+                let mut one = match given.args.get(1).filter(|options| options.field("withFileTypes").is_some()) {
+                    Some(options) => super::below::entries(first?, options, text),
+                    None => Value::text(text),
+                };
                 // The folders there are the processes.
                 if first.and_then(|folder| folder.as_known()).is_some_and(|path| path.trim_end_matches('/') == "/proc")
                 {

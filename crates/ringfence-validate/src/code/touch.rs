@@ -65,7 +65,8 @@ impl Walk<'_, '_> {
             // Whatever is found, in whatever folder below a home: that is a tree.
             let sweeps = removal == Removal::One && path.has_pattern() && path.to_string().contains("**");
             let is_home = |class: &PathClass| matches!(class, PathClass::Home | PathClass::WholeHome | PathClass::Root);
-            let sweeps = sweeps && classify(&path, self.reading.surroundings).iter().any(is_home);
+            let whole = path.known_start() == "/" && path.to_string().starts_with("/**");
+            let sweeps = sweeps && (whole || classify(&path, self.reading.surroundings).iter().any(is_home));
             let removal = if sweeps { Removal::Tree } else { removal };
             for path in self.reading.scope.through_links(&path) {
                 self.tell(span, Fact::Removes { path, removal });

@@ -352,11 +352,12 @@ fn is_true(test: &Expression<'_>) -> bool {
 /// Whether something in a loop's own body leaves it.
 fn leaves(body: &Js<'_>) -> bool {
     match body {
-        Js::BreakStatement(_)
-        | Js::ReturnStatement(_)
-        | Js::ThrowStatement(_)
-        | Js::TryStatement(_)
-        | Js::SwitchStatement(_) => true,
+        Js::BreakStatement(_) | Js::ReturnStatement(_) | Js::ThrowStatement(_) | Js::SwitchStatement(_) => true,
+        // What goes wrong is swallowed, and it goes on.
+        Js::TryStatement(tried) => {
+            let swallows = tried.handler.as_ref().is_some_and(|handler| handler.body.body.is_empty());
+            !swallows || tried.block.body.len() > 2 || tried.block.body.iter().any(leaves)
+        }
         Js::BlockStatement(block) => block.body.iter().any(leaves),
         Js::IfStatement(branch) => leaves(&branch.consequent) || branch.alternate.as_ref().is_some_and(leaves),
         _ => false,

@@ -120,6 +120,27 @@ pub(crate) fn poisons(name: &str) -> bool {
         || name.starts_with("GIT_CONFIG_")
 }
 
+/// Libraries of the system that developers have loaded first: those that look for mistakes, and those that allocate.
+fn is_a_tool(name: &str, text: &Text) -> bool {
+    const TOOLS: &[&str] = &[
+        "libasan.",
+        "libtsan.",
+        "libubsan.",
+        "liblsan.",
+        "libjemalloc.",
+        "libtcmalloc",
+        "libmimalloc.",
+        "libfaketime",
+    ];
+    let known =
+        text.as_known().map(str::trim_end).filter(|known| known.starts_with("/usr/lib/") && !known.contains(".."));
+    let last = known.and_then(|known| known.rsplit('/').next()).unwrap_or_default();
+    name == "LD_PRELOAD"
+        && last.contains(".so")
+        && TOOLS.iter().any(|tool| last.starts_with(tool))
+        && !last.contains([' ', ':'])
+}
+
 /// The facts of setting a variable; a value that is a command is read.
 pub(crate) fn sets_environment(
     reading: &mut Reading<'_>,
@@ -130,8 +151,10 @@ pub(crate) fn sets_environment(
 ) -> Vec<Act> {
     let text = value.first();
     let mut facts = vec![Act { span, fact: Fact::SetsEnvironment { name: Text::known(name), value: text.clone() } }];
-    let loads =
-        LOADERS.contains(&name) && !appends_path(name, &text, &reading.surroundings.home) && loads_code(name, &text);
+    let loads = LOADERS.contains(&name)
+        && !appends_path(name, &text, &reading.surroundings.home)
+        && loads_code(name, &text)
+        && !is_a_tool(name, &text);
     let redefines = loads || name.starts_with("BASH_FUNC_");
     if redefines
         && !matches!(

@@ -60,6 +60,21 @@ fn sweeps(run: &mut Run<'_, '_>, command: &[Argument], folder: &Argument, hit: &
     }
 }
 
+impl Run<'_, '_> {
+    /// A name that somebody found below a home, and that is handed on one by one: all of them together are a tree.
+    pub(super) fn was_found(&self, argument: &Argument, path: &Text) -> bool {
+        if !path.has_pattern() || !argument.flows.contains(&Flow::Unknown) {
+            return false;
+        }
+        let classes = classify(path, self.reading.surroundings);
+        let own = |class: &PathClass| {
+            matches!(class, PathClass::Workspace | PathClass::WholeWorkspace | PathClass::Temporary)
+        };
+        let others = |class: &PathClass| matches!(class, PathClass::Home | PathClass::WholeHome | PathClass::Root);
+        !classes.iter().any(own) && classes.iter().any(others)
+    }
+}
+
 fn find(run: &mut Run<'_, '_>, _name: &str) {
     let rest = run.rest();
     let start = rest.iter().take_while(|word| matches!(word.known(), Some("-H" | "-L" | "-P"))).count();

@@ -57,6 +57,21 @@ pub(super) fn which(run: &mut Run<'_, '_>, name: &str) {
     };
 }
 
+/// Compiles, or says where a library of its own lies.
+pub(super) fn compiler(run: &mut Run<'_, '_>, name: &str) {
+    if let Some(entry) = super::book().program(name) {
+        run.by_the_book(entry);
+    }
+    let rest = run.rest();
+    if let [asked] = rest.as_slice()
+        && let Some(library) = asked.known().and_then(|word| word.strip_prefix("-print-file-name="))
+        && library.starts_with("lib")
+        && !library.contains(['/', ' ', '\n'])
+    {
+        run.output = Stream::literal(Text::known(format!("/usr/lib/{library}\n")));
+    }
+}
+
 /// What a path from the root leads to is, as far as words go, itself.
 fn real_path(run: &mut Run<'_, '_>, name: &str) {
     if let Some(entry) = super::book().program(name) {

@@ -345,6 +345,7 @@ impl Run<'_, '_> {
 
     fn removes(&mut self, argument: &Argument, removal: Removal) {
         let path = self.reading.scope.resolve(&argument.text);
+        let removal = if self.was_found(argument, &path) { Removal::Tree } else { removal };
         for path in self.reading.scope.through_links(&path) {
             self.fact(argument.span, Fact::Removes { path, removal });
         }

@@ -327,6 +327,13 @@ fn rsync(run: &mut Run<'_, '_>, _name: &str) {
             run.shell(&code);
         }
     }
+    if words.has(&["-n", "--dry-run"]) {
+        // It is only told what would be sent.
+        for there in words.operands.iter().filter(|operand| remote(operand)) {
+            run.contacts(there.text.clone(), there.span, Contact::Connect, Vec::new());
+        }
+        return;
+    }
     copies(run, &words);
     if words.options.iter().any(|(option, _)| option.starts_with("--delete"))
         && let Some(target) = words.operands.last().filter(|target| !remote(target)).cloned()

@@ -33,6 +33,13 @@ fn read(run: &mut Run<'_, '_>, _name: &str) {
         .filter_map(Argument::known)
         .filter(|word| word.starts_with('-'))
         .all(|word| matches!(word, "-r" | "-s" | "-p" | "-u" | "-rs" | "-sr" | "-rp" | "-a" | "-ra"));
+    // Up to another sign than the end of the line: a name is still one.
+    let ends = |word: &str| word == "-rd" || word.starts_with("-d");
+    let by_sign = options
+        .iter()
+        .filter_map(Argument::known)
+        .filter(|word| word.starts_with('-'))
+        .all(|word| ends(word) || matches!(word, "-r" | "-s"));
     let raw = options.iter().filter_map(Argument::known).any(|word| word.starts_with('-') && word.contains('r'));
     let line = input
         .known()
@@ -50,8 +57,10 @@ fn read(run: &mut Run<'_, '_>, _name: &str) {
         cuts.is_none_or(|value| value.first().as_known() == Some(""))
     });
     // A line of which a part is known, such as a path below a folder.
-    let part =
-        input.text.as_ref().filter(|text| plain && names.len() == 1 && text.as_known().is_none() && one_line(text));
+    let part = input
+        .text
+        .as_ref()
+        .filter(|text| (plain || by_sign) && names.len() == 1 && text.as_known().is_none() && one_line(text));
     for name in &names {
         let value = match (&single, part) {
             (Some(known), _) => Value { fields: vec![Text::known(known)], flows: input.flows.clone() },

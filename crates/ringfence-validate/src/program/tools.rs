@@ -18,6 +18,8 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "sysctl" => sysctl,
         "ip" => ip,
         "sort" => sort,
+        "ssh-keygen" => ssh_keygen,
+        "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++" => super::lookups::compiler,
         "java" => java,
         "passwd" => passwd,
         "date" => date,
@@ -26,6 +28,24 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
         "ftp" | "lftp" | "bc" | "dc" | "mail" | "mailx" | "mutt" => line_tool,
         _ => return None,
     })
+}
+
+/// Makes keys, or looks at one.
+fn ssh_keygen(run: &mut Run<'_, '_>, _name: &str) {
+    let takes =
+        ["-t", "-b", "-C", "-N", "-P", "-O", "-I", "-n", "-V", "-f", "-m", "-a", "-Z", "-D", "-s", "-F", "-R", "-E"];
+    let words = run.words(&takes, Style::Usual);
+    let looks = words.has(&["-l", "-y", "-e", "-L", "-F", "-B", "-r"]);
+    for file in words.values(&["-f"]).cloned().collect::<Vec<_>>() {
+        if looks {
+            run.reads(&file);
+        } else {
+            run.writes(&file, Stream::default());
+        }
+    }
+    if let Some(signer) = words.value(&["-s"]).cloned() {
+        run.reads(&signer);
+    }
 }
 
 /// Looking at whether a file is there is not reading it; an operand of `-v` names a place of an array.

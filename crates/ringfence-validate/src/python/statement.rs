@@ -431,7 +431,16 @@ fn leaves(body: &[Stmt]) -> bool {
         Stmt::Break(_) | Stmt::Return(_) | Stmt::Raise(_) => true,
         Stmt::If(branch) => leaves(&branch.body) || branch.elif_else_clauses.iter().any(|clause| leaves(&clause.body)),
         Stmt::With(with) => leaves(&with.body),
-        Stmt::Try(_) | Stmt::Match(_) => true,
+        // What goes wrong is swallowed, and it goes on.
+        Stmt::Try(tried) => {
+            let passes = |handler: &ExceptHandler| {
+                let ExceptHandler::ExceptHandler(handler) = handler;
+                handler.body.iter().all(|statement| matches!(statement, Stmt::Pass(_) | Stmt::Continue(_)))
+            };
+            let swallows = !tried.handlers.is_empty() && tried.handlers.iter().all(passes);
+            !swallows || tried.body.len() > 2 || leaves(&tried.body)
+        }
+        Stmt::Match(_) => true,
         _ => false,
     })
 }

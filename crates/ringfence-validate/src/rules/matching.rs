@@ -105,6 +105,8 @@ pub(crate) struct Contacts {
     sends: Vec<FlowKind>,
     /// The contents of a file of this kind are sent.
     sends_path: Vec<PathClass>,
+    /// The contents of a file that is called so are sent.
+    sends_name: Vec<String>,
     program: Vec<String>,
     unless_program: Vec<String>,
 }
@@ -301,9 +303,10 @@ impl Contacts {
             && (self.reach.is_empty() || seen.reach.is_some_and(|reach| self.reach.contains(&reach)))
             && (self.place.is_empty() || any_glob(&self.place, place))
             && !any_glob(&self.unless_place, place)
-            && (self.sends.is_empty() && self.sends_path.is_empty()
+            && (self.sends.is_empty() && self.sends_path.is_empty() && self.sends_name.is_empty()
                 || sends.iter().any(|flow| self.sends.contains(&flow_kind(flow)))
-                || any_file(&self.sends_path, sends, seen.surroundings))
+                || any_file(&self.sends_path, sends, seen.surroundings)
+                || sends.iter().any(|flow| matches!(flow, Flow::File { path } if any_name(&self.sends_name, path))))
             && by(&self.program, &self.unless_program, seen)
     }
 }
@@ -327,13 +330,63 @@ impl Command {
     fn covers(&self, argv: &[Text]) -> bool {
         let Some((_, words)) = argv.split_first() else { return false };
         let has = |globs: &[String]| words.iter().any(|word| any_glob(globs, word));
-        let verb = || words.iter().find(|word| !word.known_start().starts_with('-'));
+        let verb = |globs: &[String]| {
+            // What belongs to an option before it is no verb; where it may be one, both are.
+            let is_value = |at: usize| {
+                at.checked_sub(1)
+                    .and_then(|before| words.get(before)?.as_known())
+                    .is_some_and(|before| TAKES_A_WORD.contains(&before))
+            };
+            let plain = || words.iter().enumerate().filter(|(_, word)| !word.known_start().starts_with('-'));
+            let first = plain().next();
+            let behind = plain().find(|(at, _)| !is_value(*at));
+            first.into_iter().chain(behind).any(|(_, word)| any_glob(globs, word))
+        };
         named(as_text(&self.program), argv.first())
-            && (self.verb.is_empty() || verb().is_some_and(|word| any_glob(&self.verb, word)))
+            && (self.verb.is_empty() || verb(&self.verb))
             && (self.with.is_empty() || has(&self.with))
             && (self.and.is_empty() || has(&self.and))
             && !has(&self.without)
     }
+}
+
+/// Options of programs with subcommands that stand before the subcommand, with a word of their own.
+const TAKES_A_WORD: &[&str] = &[
+    "--context",
+    "--kube-context",
+    "--namespace",
+    "--kubeconfig",
+    "--cluster",
+    "--as",
+    "--request-timeout",
+    "--git-dir",
+    "--work-tree",
+    "--profile",
+    "--region",
+    "--project",
+    "--endpoint-url",
+    "--output",
+    "--subscription",
+    "--log-level",
+    "--loglevel",
+    "--prefix",
+    "--cwd",
+    "--filter",
+    "--dir",
+    "--repo",
+    "--server",
+    "--stack",
+    "-n",
+    "-C",
+    "-R",
+    "--registry",
+    "--workspace",
+    "--vhost",
+];
+
+/// Whether a name is one of these.
+fn any_name(globs: &[String], name: &str) -> bool {
+    globs.iter().any(|wanted| glob(wanted, name))
 }
 
 fn any_file(wanted: &[PathClass], flows: &[Flow], surroundings: &Surroundings) -> bool {
@@ -384,6 +437,7 @@ fn by(program: &[String], unless: &[String], seen: &Seen<'_>) -> bool {
 pub(super) fn named<'p>(mut programs: impl Iterator<Item = &'p str>, program: Option<&Text>) -> bool {
     let Some(name) = program.and_then(Text::as_known) else { return false };
     let name = name.rsplit('/').next().unwrap_or(name);
+    let name = name.strip_suffix(".exe").or_else(|| name.strip_suffix(".EXE")).unwrap_or(name);
     programs.any(|wanted| glob(wanted, name))
 }
 
