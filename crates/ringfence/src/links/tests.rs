@@ -58,7 +58,7 @@ impl Ground {
 
     #[track_caller]
     fn check_code(&self, language: Language, source: &str, verdict: Verdict) {
-        let foreseen = self.foresee(Work::Code { language, source: source.into(), name: None });
+        let foreseen = self.foresee(Work::Code { language, source: source.into(), interpreter: None, name: None });
         assert_eq!(foreseen.verdict, verdict, "{source}: {:#?}", foreseen.findings);
     }
 }
