@@ -56,8 +56,8 @@ impl FarDoor {
         match to {
             To::Proxy | To::Names => true,
             To::Place(at) => self.places.iter().any(|place| {
-                let is_it = place.ip() == at.ip() || (place.ip().is_unspecified() && at.ip().is_loopback());
-                is_it && place.port() == at.port()
+                let is_it = place.ip().is_unspecified() || place.ip() == at.ip();
+                is_it && at.ip().is_loopback() && place.port() == at.port()
             }),
         }
     }

@@ -992,7 +992,7 @@ fn a_question_for_a_name_is_passed_on_and_its_answer_comes_to_who_asked() {
 fn only_so_many_questions_are_on_their_way_and_one_that_is_too_long_is_none() {
     let Some(mut host) = Host::with_a_door(4) else { return };
     let script = format!(
-        "exec bash -c 'exec 3<>/dev/udp/127.0.0.1/53; head -c {} /dev/zero >&3; for n in {{1..40}}; do printf $n >&3; done; sleep 100'",
+        "exec bash -c 'exec 3<>/dev/udp/127.0.0.1/53; dd if=/dev/zero bs={} count=1 status=none >&3; for n in {{1..40}}; do printf $n >&3; done; sleep 100'",
         LONGEST_QUESTION + 1
     );
     host.start(1, &script, None);
