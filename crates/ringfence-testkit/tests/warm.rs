@@ -335,15 +335,15 @@ async fn check_door(wall: &Wall) {
     let mut narrower = request(listed.port());
     narrower.overrides.net.localhost = Some(Vec::new());
     let asked = [
-        (request(listed.port()), "HTTP/1.1 200"),
-        (request(other.port()), "HTTP/1.1 403"),
-        // The same kind of container, and the rules of this run.
-        (narrower, "HTTP/1.1 403"),
+        (request(listed.port()), "HTTP/1.1 200", ContainerFrom::Waited),
+        (request(other.port()), "HTTP/1.1 403", ContainerFrom::Waited),
+        // A guest that waits listens at the listed port already, where nobody may in this run.
+        (narrower, "HTTP/1.1 403", ContainerFrom::Made),
     ];
-    for (request, answer) in asked {
+    for (request, answer, from) in asked {
         assert_eq!(engine.warm().await.unwrap(), 1);
         let outcome = engine.start(request).unwrap().outcome().await.unwrap();
-        assert_eq!((outcome.stdout.as_str(), outcome.container), (answer, Some(ContainerFrom::Waited)), "{outcome:?}");
+        assert_eq!((outcome.stdout.as_str(), outcome.container), (answer, Some(from)), "{outcome:?}");
         assert_eq!(outcome.network.len(), 1, "{wall}: each is told its own: {:?}", outcome.network);
     }
     assert!(listed.hits() > 0 && other.hits() == 0);
