@@ -21,7 +21,8 @@ fn main() {
     println!("cargo::rerun-if-changed={ORDER}");
     println!("cargo::rerun-if-env-changed={MAP}");
     if let Some(map) = env::var_os(MAP) {
-        println!("cargo::rustc-link-arg-bin=ringfence=-Wl,-Map={}", map.display());
+        // By the names that the linker knows them by, not by those that a person reads.
+        println!("cargo::rustc-link-arg-bin=ringfence=-Wl,--no-demangle,-Map={}", map.display());
     }
     // What is built for tests is linked often and started seldom.
     let is_release = env::var_os("PROFILE").is_some_and(|profile| profile == "release");

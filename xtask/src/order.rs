@@ -60,6 +60,9 @@ pub(crate) fn write(workspace: &Workspace) -> Result<ExitCode, Failure> {
     }
     let mut known = HashSet::new();
     names.retain(|name| known.insert(name.clone()));
+    if let Some(name) = names.iter().find(|name| name.contains(' ')) {
+        return Err(Failure::new(format!("`{name}` is how a person reads a name; the linker knows it by another")));
+    }
     if names.len() < FEWEST {
         return Err(Failure::new(format!("only {} functions were come to, so no start was followed", names.len())));
     }
