@@ -11,6 +11,7 @@ mod docs;
 mod engines;
 mod footprint;
 mod fuzz;
+mod kernels;
 mod order;
 mod ordinary_user;
 mod readme;
@@ -37,6 +38,8 @@ Usage: cargo xtask COMMAND
                          fuzz one target or all of them (60 seconds each unless told)
   engines start|stop|env the container engines of the tests, for work by hand, in target/engines/live;
                          `env` prints the variables that lead tests to them
+  kernels [RELEASE…]     whether the wall holds on the kernels of Debian's releases, in machines that qemu emulates; needs root
+                         and takes minutes for each
   order                  in which order a start comes to the functions of the program, for the linker; after changes
                          that starts notice, and with another compiler
   docs  [--check]        man pages, completions and schema into target/docs-generated;
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
             [other, ..] => Err(unknown(other)),
             [] => Err(Failure::new("say `cargo xtask engines start`, `stop` or `env`")),
         },
+        "kernels" => only_names(rest).and_then(|names| kernels::try_all(&Workspace::find()?, names)),
         "order" => none_left(rest).and_then(|()| order::write(&Workspace::find()?)),
         "docs" => match rest {
             [] => Workspace::find().and_then(|workspace| docs::write(&workspace)),

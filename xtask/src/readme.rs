@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::footprint::Scratch;
 use crate::step::{Failure, Outcome, Screen, capture};
-use crate::workspace::Workspace;
+use crate::workspace::{BUILD_RELEASED, Workspace};
 
 const RUN: &str = "cargo run --release -- run ";
 const TEST: &str = "cargo xtask test";
@@ -68,7 +68,7 @@ fn set_up_agents(workspace: &Workspace, scratch: &Scratch, screen: &Screen, read
 
 /// What builds all that the README's first command needs.
 pub(crate) fn build(workspace: &Workspace) -> Command {
-    workspace.cargo(["build", "--release"])
+    workspace.cargo(BUILD_RELEASED)
 }
 
 fn read(file: &Path) -> Result<String, Failure> {

@@ -9,6 +9,9 @@ use crate::step::Failure;
 /// What the tests start is built by these words and no others, so that nothing is compiled twice.
 pub(crate) const BUILD_EVERYTHING: [&str; 4] = ["build", "--workspace", "--all-targets", "--all-features"];
 
+/// What people install.
+pub(crate) const BUILD_RELEASED: [&str; 2] = ["build", "--release"];
+
 /// The checkout that `cargo xtask` was started in.
 #[derive(Debug)]
 pub(crate) struct Workspace {
@@ -75,12 +78,21 @@ impl Workspace {
     /// It is built together with everything else: by itself it would have dependencies with fewer features, which are then
     /// compiled once more.
     pub(crate) fn binary(&self) -> Result<PathBuf, Failure> {
-        let words = BUILD_EVERYTHING.into_iter().chain(["--message-format", "json-render-diagnostics"]);
-        let output = self.cargo(words).output().map_err(|error| Failure::io("start `cargo build`", &error))?;
+        self.built_by(&BUILD_EVERYTHING)
+    }
+
+    /// Where `ringfence` lies as people install it.
+    pub(crate) fn released(&self) -> Result<PathBuf, Failure> {
+        self.built_by(&BUILD_RELEASED)
+    }
+
+    fn built_by(&self, words: &[&'static str]) -> Result<PathBuf, Failure> {
+        let all = words.iter().copied().chain(["--message-format", "json-render-diagnostics"]);
+        let output = self.cargo(all).output().map_err(|error| Failure::io("start `cargo build`", &error))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let binary = text.lines().filter_map(executable_in).find(|path| path.file_name() == Some("ringfence".as_ref()));
         binary.filter(|_| output.status.success()).ok_or_else(|| Failure {
-            what: format!("`cargo {}` made no binary `ringfence`", BUILD_EVERYTHING.join(" ")),
+            what: format!("`cargo {}` made no binary `ringfence`", words.join(" ")),
             output: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
     }

@@ -55,6 +55,10 @@ impl Fatal for SetupFailure {
             Self::Policy(LoadError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 Some("`ringfence policy init` writes a policy to begin with".to_owned())
             }
+            Self::State(StateError::Nowhere) => Some(
+                "say where it can stay, such as by `RINGFENCE_STATE_DIR=/var/lib/ringfence`; a service has no HOME of its own"
+                    .to_owned(),
+            ),
             Self::OwnFiles(_) => Some("look whether one was moved while it was read, and run it again".to_owned()),
             Self::FewDescriptors(_) => Some("raise it first, such as by `ulimit -n 1024`".to_owned()),
             _ => None,

@@ -131,3 +131,13 @@ fn hostile_names_of_folders_are_shown_and_not_sent() {
     assert_eq!(check(&["run", "--memory", "9TiB", "--", "true"]), 126);
     assert_eq!(check(&["run", "--cwd", "/etc", "--", "true"]), 2);
 }
+
+#[test]
+fn a_service_without_a_home_is_told_how_to_name_a_place_for_the_ledger() {
+    let stage = Stage::spawn();
+    let invocation = stage.ringfence(["run", "--", "touch", "canary"]);
+    let bare =
+        ["RINGFENCE_STATE_DIR", "XDG_STATE_HOME", "HOME"].into_iter().fold(invocation, |it, name| it.without_env(name));
+    bare.run().expect(125, &["there is no place for the ledger", "hint: ", "RINGFENCE_STATE_DIR=/var/lib/ringfence"]);
+    assert_eq!(stage.read("canary"), None);
+}

@@ -14,8 +14,8 @@ use crate::{Engine, Status, Stdin};
 
 /// Who asks, in the ledger.
 pub(super) const DOOR: &str = "check";
-/// No attack needs longer, and none may hold up the others.
-const MOST_TIME: Duration = Duration::from_secs(10);
+/// No attack needs longer, on however slow a machine, and none may hold up the others.
+const MOST_TIME: Duration = Duration::from_secs(30);
 /// What is left of a run is dead by then.
 const UNTIL_GONE: Duration = Duration::from_millis(500);
 /// Where programs are looked for when nobody says.
@@ -108,6 +108,10 @@ pub(super) async fn attempt(
     Ok(match (probe.judge)(&ended)? {
         Found::GotThrough(how) => Attempt::GotThrough(how),
         Found::Unclear(why) => Attempt::Unclear(why),
+        // Time is what it lacked there, and no wall.
+        Found::Stopped if limits == Limits::AsTheyAre && outcome.status == Status::TimedOut => {
+            Attempt::Unclear(format!("it was not done after {}s; this machine is slow or busy", elapsed.as_secs()))
+        }
         Found::Stopped if probe.ends == Ends::Always && !outcome.stdout.contains(&end) => {
             Attempt::Unclear(format!("the probe did not come to its end: {}", how_it_ended(&outcome)))
         }
