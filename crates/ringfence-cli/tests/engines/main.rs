@@ -14,6 +14,9 @@ mod applied;
 mod bound;
 mod breakdowns;
 mod calls;
+#[path = "../mcp/connection.rs"]
+#[allow(dead_code, reason = "shared with the tests of the server, which use the rest of it")]
+mod connection;
 mod direct;
 mod egress;
 mod files;
@@ -44,6 +47,7 @@ mod talked_to;
 #[allow(dead_code, reason = "shared with the tests of native, which use the rest of it")]
 mod tls_origin;
 mod walls;
+mod warm;
 mod workspace;
 #[path = "../native/world.rs"]
 mod world;
