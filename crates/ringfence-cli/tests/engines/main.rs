@@ -27,6 +27,7 @@ mod leads;
 mod left_for_the_host;
 #[path = "../native/named.rs"]
 mod named;
+mod names;
 #[path = "../native/origin.rs"]
 mod origin;
 mod processes;
@@ -41,13 +42,17 @@ mod sessions;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
+mod swapped;
 #[path = "../native/talked_to.rs"]
 mod talked_to;
 #[path = "../native/tls_origin.rs"]
 #[allow(dead_code, reason = "shared with the tests of native, which use the rest of it")]
 mod tls_origin;
+mod tools;
 mod walls;
 mod warm;
+#[path = "../native/ways.rs"]
+mod ways;
 mod workspace;
 #[path = "../native/world.rs"]
 mod world;
