@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringfence::launcher::Launcher;
+use ringfence::{Engine, Outcome};
 use ringfence_mcp::{HttpError, Limits, Names, Setup, TokenError, Tokens, has_tools, serve_http, serve_streams};
 use ringfence_policy::Mount;
 
@@ -22,6 +23,8 @@ const MOST_TOKENS: u64 = 64 * 1024;
 const THREADS: usize = 2;
 /// How long the last of it may take: somebody may never read what is still to be written.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
+/// How long the engine may take to remove what waited. What is left then ends by itself, and is found by its labels.
+const DRAINS_WITHIN: Duration = Duration::from_secs(15);
 
 #[derive(Debug, thiserror::Error)]
 enum McpFailure {
@@ -84,8 +87,9 @@ pub(crate) fn mcp(args: &McpArgs) -> Done {
         chatter::say("the policy's tools.allow names none of this server's tools, so there are none");
     }
     let (loaded, workspace) = (context.loaded.clone(), context.workspace.clone());
+    let warm = ringfence::engine::Setup { warm: args.warm.into(), ..setup::engine_setup(context, launcher)? };
     let server = Setup {
-        engine: setup::engine(context, launcher)?,
+        engine: Engine::new(warm).map_err(setup::SetupFailure::from)?,
         state: setup::state().map_err(setup::SetupFailure::State)?,
         loaded,
         workspace,
@@ -105,10 +109,40 @@ pub(crate) fn mcp(args: &McpArgs) -> Done {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build();
     let runtime = runtime.map_err(McpFailure::Runtime)?;
-    let served = runtime.block_on(serve(server, args.http.zip(tokens)));
+    let served = runtime.block_on(with_warm_containers(server.engine.clone(), serve(server, args.http.zip(tokens))));
     // A thread may still wait for input that never comes.
     runtime.shutdown_timeout(ENDS_WITHIN);
     served.map(|()| 0).map_err(Into::into)
+}
+
+/// Serves, while containers wait for the calls; none waits any more when this is done.
+async fn with_warm_containers<T>(engine: Engine, serving: impl Future<Output = T>) -> T {
+    let warming = tokio::spawn({
+        let engine = engine.clone();
+        async move {
+            // Calls are served all the same, and say for themselves what they could not do.
+            if let Err(outcome) = engine.warm().await {
+                chatter::say(&format!("no container waits for calls yet: {}", why_not(&outcome)));
+            }
+        }
+    });
+    let served = serving.await;
+    // An image may still be on its way, which nobody needs any more.
+    warming.abort();
+    // It was ended by us, or is over.
+    warming.await.ok();
+    let leaves_nothing = async { tokio::join!(engine.drain(), engine.tidy()) };
+    tokio::time::timeout(DRAINS_WITHIN, leaves_nothing).await.ok();
+    served
+}
+
+/// Why none waits, in one line.
+fn why_not(outcome: &Outcome) -> String {
+    match (&outcome.error, &outcome.refusal) {
+        (Some(failure), _) => failure.chain.join(": "),
+        (None, Some(refusal)) => format!("{} ({})", refusal.reason, refusal.rule),
+        (None, None) => "it was not said".to_owned(),
+    }
 }
 
 async fn serve(server: Setup, http: Option<(SocketAddr, (Tokens, Option<String>))>) -> Result<(), McpFailure> {

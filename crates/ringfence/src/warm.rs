@@ -13,8 +13,9 @@ impl Engine {
     /// Has as many containers wait as the engine was set up for, of the kind that its own policy asks for, and says how many
     /// do; none where the wall is no container. What a run takes is made up for in the background.
     ///
-    /// Each is used by one run, and ends with it. A run whose request narrows the policy's limits starts as ever. Those that
-    /// wait end after ten minutes, with [`Engine::drain`], and with the engine.
+    /// Each is used by one run, and ends with it. A run that asks for another kind, by narrower limits or by what it needs of our images,
+    /// starts as ever; when two in a row ask for the same one, that kind waits from then on. Those that wait end after ten
+    /// minutes, with [`Engine::drain`], and with the engine. Where this failed, the kind of the first run that succeeds waits.
     pub async fn warm(&self) -> Result<usize, Box<Outcome>> {
         let run_id = RunId::generate().map_err(|error| Box::new(self.0.failed_without_id(&error)))?;
         // The plan is of nothing that runs, so the ledger need not know.

@@ -20,6 +20,9 @@ pub(crate) struct McpArgs {
     /// How the tools are listed; both ways are understood
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]
     pub(crate) tool_names: NamesArg,
+    /// How many containers wait for calls, where the wall is a container; each is used once, and 0 means that none waits
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=16))]
+    pub(crate) warm: u16,
     /// Serve over HTTP at this address of this machine, for clients that bring a token; port 0 means any
     #[arg(long, value_name = "ADDRESS", help_heading = "HTTP")]
     pub(crate) http: Option<SocketAddr>,

@@ -50,6 +50,11 @@ pub(crate) fn remove(wall: &Wall, id: &str) {
     ask(&socket(wall), "DELETE", &format!("/v1.40/containers/{id}?force=1"));
 }
 
+/// Ends all that runs in a container, as somebody else would.
+pub(crate) fn kill(wall: &Wall, id: &str) {
+    ask(&socket(wall), "POST", &format!("/v1.40/containers/{id}/kill"));
+}
+
 /// What the engine says about a container.
 pub(crate) fn inspect(wall: &Wall, id: &str) -> serde_json::Value {
     let answer = ask(&socket(wall), "GET", &format!("/v1.40/containers/{id}/json"));

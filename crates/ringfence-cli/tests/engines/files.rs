@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use ringfence_testkit::canary::{FileCanary, secret};
 
+use crate::stage::Invocation;
 use crate::walls::for_each_engine;
 
 #[test]
@@ -25,9 +26,18 @@ fn f01_a_link_in_the_workspace_leads_to_nothing_of_the_host() {
 }
 
 #[test]
-fn f06_files_that_the_host_obeys_do_not_come_to_it_by_an_apply_that_looks_at_nothing() {
+fn f06_f12_files_that_the_host_obeys_do_not_come_to_it_by_an_apply_that_looks_at_nothing() {
     for_each_engine("", |place| {
-        let names = [".git/hooks/pre-commit", ".claude/settings.json", ".mcp.json", ".vscode/tasks.json", ".envrc"];
+        // The last two are others' names where a file system folds case.
+        let names = [
+            ".git/hooks/pre-commit",
+            ".claude/settings.json",
+            ".mcp.json",
+            ".vscode/tasks.json",
+            ".envrc",
+            "sub/.GIT/hooks/pre-commit",
+            "sub/.Mcp.Json",
+        ];
         let script = names.map(|name| format!("mkdir -p \"$(dirname {name})\"; echo x > {name}")).join("; ");
         place.sh(&format!("{script}; echo x > plain; :"), &[]);
         place.ringfence(&["apply", "--yes"]).run();
@@ -35,6 +45,30 @@ fn f06_files_that_the_host_obeys_do_not_come_to_it_by_an_apply_that_looks_at_not
         for name in names {
             assert_eq!(place.stage.read(name), None, "{name}");
         }
+    });
+}
+
+#[test]
+fn f10_a_hard_link_from_what_is_mounted_does_not_make_it_writable() {
+    for_each_engine("fs: { mounts: [{ host: deps, at: /deps }] }\n", |place| {
+        // Elsewhere nothing can be mounted, which a run says.
+        if !place.wall.shows_processes() {
+            return;
+        }
+        let script =
+            "for folder in /deps \"$1\"; do ln $folder/file linked && echo x >> linked; echo x >> $folder/file; done
+            ln note copy; echo x >> copy; cat /deps/file";
+        let canary = |stage: &crate::stage::Stage| {
+            stage.write("deps/file", "as it was");
+            stage.write("note", "as it was");
+            FileCanary::set(stage.work()).unwrap()
+        };
+        let (here, twin) = (canary(&place.stage), canary(place.bare()));
+        let ended = place.sh(script, &["/deps"]);
+        assert_eq!(here.change().unwrap(), None, "{ended:?}");
+        assert_eq!(ended.text(), "as it was", "{}: what is mounted was changed for others", place.wall);
+        place.bare_sh(script, &[place.bare().work().join("deps").to_str().unwrap()]);
+        assert!(twin.change().unwrap().is_some(), "the probe proves nothing");
     });
 }
 
@@ -112,6 +146,37 @@ fn f17_devices_and_set_id_copies_are_refused_or_inert() {
         if let Ok(metadata) = fs::metadata(&applied) {
             assert_eq!(metadata.mode() & 0o6000, 0, "a set-id copy came to the host");
         }
+    });
+}
+
+#[test]
+fn f19_f25_a_link_whose_target_appears_later_and_what_lies_in_temporary_folders_lead_nowhere() {
+    let script = "echo ready; sleep 1; find /tmp /var/tmp/ /dev/shm ~ -mindepth 1; cat link; echo changed > link
+        cat \"$1\"; echo changed > \"$1\"; for f in /tmp /dev/shm ~; do echo x > $f/mine && cat $f/mine; done";
+    for_each_engine("", |place| {
+        let target = place.outside().join("later");
+        let planted = tempfile::Builder::new().prefix("ringfence-planted-").tempfile_in("/tmp").unwrap();
+        fs::set_permissions(planted.path(), std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        let name = planted.path().to_str().unwrap();
+        let attack = |stage: &crate::stage::Stage, invocation: Invocation<'_>| {
+            std::os::unix::fs::symlink(&target, stage.work().join("link")).unwrap();
+            fs::remove_file(&target).ok();
+            fs::write(planted.path(), "as it was").unwrap();
+            let mut child = invocation.start();
+            let mut ready = [0u8; 6];
+            std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+            fs::write(&target, "as it was").unwrap();
+            let said = child.wait_with_output().unwrap().stdout;
+            let left = [fs::read_to_string(&target).unwrap(), fs::read_to_string(planted.path()).unwrap()];
+            (String::from_utf8_lossy(&said).into_owned(), left)
+        };
+        let (said, left) = attack(&place.stage, place.run(&[], &["sh", "-c", script, "sh", name]));
+        assert_eq!(left, ["as it was", "as it was"], "{}", place.wall);
+        assert_eq!(said, "x\nx\nx\n", "{}: something was there before", place.wall);
+        let argv = ["run", "-q", "--backend", "spawn", "--", "sh", "-c", script, "sh", name];
+        let (said, left) = attack(place.bare(), place.bare().ringfence(argv));
+        assert_eq!(left, ["changed\n", "changed\n"], "the probe proves nothing: {said}");
+        assert!(said.contains("as it was"), "the probe proves nothing: {said}");
     });
 }
 

@@ -14,6 +14,9 @@ mod applied;
 mod bound;
 mod breakdowns;
 mod calls;
+#[path = "../mcp/connection.rs"]
+#[allow(dead_code, reason = "shared with the tests of the server, which use the rest of it")]
+mod connection;
 mod direct;
 mod egress;
 mod files;
@@ -24,6 +27,7 @@ mod leads;
 mod left_for_the_host;
 #[path = "../native/named.rs"]
 mod named;
+mod names;
 #[path = "../native/origin.rs"]
 mod origin;
 mod processes;
@@ -38,12 +42,17 @@ mod sessions;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
+mod swapped;
 #[path = "../native/talked_to.rs"]
 mod talked_to;
 #[path = "../native/tls_origin.rs"]
 #[allow(dead_code, reason = "shared with the tests of native, which use the rest of it")]
 mod tls_origin;
+mod tools;
 mod walls;
+mod warm;
+#[path = "../native/ways.rs"]
+mod ways;
 mod workspace;
 #[path = "../native/world.rs"]
 mod world;

@@ -56,6 +56,24 @@ fn r09_a_time_limit_ends_what_ignores_signals_stops_itself_or_is_busy() {
 }
 
 #[test]
+fn s08_odd_arguments_reach_a_program_in_a_container_and_leave_the_ledger_in_order() {
+    let hostile = "x\n{\"v\":1,\"seq\":0,\"kind\":\"ended\",\"run\":\"\"}\n\",\"hash\":\"0";
+    let long = "a".repeat(120 << 10);
+    for_each_engine("", |place| {
+        let ended = place.run(&[], &["printf", "%s|", hostile, "", "--privileged", "-v", "/:/host", &long]).run();
+        assert_eq!(ended.text(), format!("{hostile}||--privileged|-v|/:/host|{long}|"), "{}", place.wall);
+        let verified = place.ringfence(&["log", "verify"]).run().expect(0, &[]).text();
+        assert!(verified.contains("are in order, 0 problems"), "{verified}");
+        assert_eq!(place.runs().len(), 1, "{}: the ledger knows of another run", place.wall);
+        // The twin: as a line of its own it would be one.
+        let mut text = std::fs::read_to_string(place.stage.ledger()).unwrap();
+        text.push_str(&format!("{hostile}\n"));
+        std::fs::write(place.stage.ledger(), text).unwrap();
+        assert_ne!(place.ringfence(&["log", "verify"]).run().code, 0);
+    });
+}
+
+#[test]
 fn s12_the_image_is_recorded_by_what_it_is_and_another_digest_is_refused() {
     for_each_engine("", |place| {
         let outcome = place.outcome(&[], "true");

@@ -1,6 +1,9 @@
 //! Sessions in containers.
 
-use ringfence_testkit::canary::{is_alive, until};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use ringfence_testkit::canary::{FileCanary, is_alive, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::left_for_the_host::{DIRECT, PLANTS, filled};
@@ -193,6 +196,88 @@ fn checkpoints_of_a_container_bring_its_workspace_back_whatever_programs_did_to_
         place.ringfence(&["apply", "--yes"]).run().expect(0, &[]);
         assert_eq!(place.stage.read("changed").as_deref(), Some("changed of the host\nmore\n"));
         place.ringfence(&["log", "verify"]).run().expect(0, &[]);
+    });
+}
+
+#[test]
+fn f02_a_restore_in_a_container_writes_and_removes_nothing_through_links_of_a_program() {
+    for_each_engine("", |place| {
+        let outside = place.outside();
+        fs::set_permissions(&outside, PermissionsExt::from_mode(0o777)).unwrap();
+        fs::write(outside.join("kept"), "kept\n").unwrap();
+        place.stage.write("folder/kept", "of the workspace\n");
+        let session = Session::start(place);
+        session.sh("mkdir made; echo mine > made/new; echo mine > folder/new").expect(0, &[]);
+        let at_one = seen(&session);
+        checkpoint(place, "create", &[]).expect(0, &[]);
+        let (canary, host) = (FileCanary::set(&outside).unwrap(), FileCanary::set(place.stage.work()).unwrap());
+        // Also to a folder that is there inside and is the program's own to change.
+        let to = outside.display();
+        let script = format!(
+            "mkdir /tmp/own; echo kept > /tmp/own/new; rm -r made folder; ln -s /tmp/own made; ln -s '{to}' folder; ln -s '{to}/made' added"
+        );
+        session.sh(&script).expect(0, &[]);
+        checkpoint(place, "create", &[]).expect(0, &[]);
+        checkpoint(place, "restore", &["1"]).expect(0, &[]);
+        assert_eq!(seen(&session), at_one);
+        assert_eq!(session.sh("cat /tmp/own/new").text(), "kept\n", "{}: it went through a link", place.wall);
+        checkpoint(place, "restore", &["2"]).expect(0, &[]);
+        checkpoint(place, "restore", &["0"]).expect(0, &[]);
+        assert_eq!((canary.change().unwrap(), host.change().unwrap()), (None, None), "{}", place.wall);
+        // The twin: whoever follows such a link reaches the folder.
+        std::os::unix::fs::symlink(&outside, place.stage.path().join("made")).unwrap();
+        fs::write(place.stage.path().join("made/new"), "x").unwrap();
+        assert!(canary.change().unwrap().is_some());
+    });
+}
+
+#[test]
+fn f15_f18_a_working_directory_in_a_container_is_a_folder_of_the_workspace_or_none() {
+    for_each_engine("", |place| {
+        let (outside, home) = (place.outside(), place.stage.path().join("home"));
+        fs::write(outside.join("file"), "outside").unwrap();
+        place.stage.write("sub/file", "in the workspace");
+        for (target, name) in [(outside.to_str().unwrap(), "link"), ("/proc/self/fd/8", "descriptor"), ("/tmp", "tmp")]
+        {
+            std::os::unix::fs::symlink(target, place.stage.work().join(name)).unwrap();
+        }
+        let canaries = [place.stage.work(), outside.clone()].map(|folder| FileCanary::set(folder).unwrap());
+        let _session = Session::start(place);
+        let at = |cwd: &str| {
+            let script = "cat file; echo x > new; pwd";
+            place.ringfence(&["session", "exec", "--cwd", cwd, "work", "--", "sh", "-c", script]).run()
+        };
+        let odd = ["/", "/tmp", "..", "../..", "../outside", "~", "/proc/self/fd/8", "/proc/self/cwd"];
+        let links = ["link", "link/.", "descriptor", "sub/../link", "sub/../../outside"];
+        let hosts = [outside.to_str().unwrap(), home.to_str().unwrap()];
+        for cwd in odd.into_iter().chain(links).chain(hosts) {
+            let ended = at(cwd);
+            assert!(matches!(ended.code, 2 | 125), "{}: {cwd}: {ended:?}", place.wall);
+            assert!(ended.text().is_empty(), "{}: {cwd}: {ended:?}", place.wall);
+        }
+        let ended = at("sub").expect(0, &[]);
+        assert_eq!(ended.text(), "in the workspace/workspace/sub\n", "the twin: a folder of the workspace is one");
+        assert_eq!(canaries.map(|canary| canary.change().unwrap()), [None, None]);
+    });
+}
+
+#[test]
+fn s11_a_policy_that_changes_or_becomes_a_link_during_a_run_changes_nothing() {
+    for_each_engine("proc: { timeout: 1s, max_timeout: 1s }\n", |place| {
+        let child = place.run(&[], &["sleep", "30"]).start();
+        assert!(until(SOON, || place.has_started()), "it did not start");
+        let begin = std::time::Instant::now();
+        let wider = "version: 1\nbackend: none\nproc: { timeout: 60s, max_timeout: 60s }\n";
+        fs::write(place.outside().join("wider.yaml"), wider).unwrap();
+        let policy = place.stage.work().join("sandbox.policy.yaml");
+        fs::remove_file(&policy).unwrap();
+        std::os::unix::fs::symlink(place.outside().join("wider.yaml"), &policy).unwrap();
+        let ended = Ended::from(child.wait_with_output().unwrap());
+        assert_eq!(ended.code, 124, "{}: {ended:?}", place.wall);
+        assert!(begin.elapsed() < SOON, "it took {:?}", begin.elapsed());
+        place.stage.write("wider.yaml", wider);
+        let shown = place.ringfence(&["policy", "show", "--json", "--policy", "wider.yaml"]).run().json();
+        assert!(shown.to_string().contains("60s"), "the twin: it is wider: {shown}");
     });
 }
 

@@ -54,5 +54,6 @@ mod talked_to;
 mod tls_origin;
 mod tmux;
 mod unix_sockets;
+mod ways;
 mod workspace;
 mod world;

@@ -3,27 +3,7 @@
 use ringfence_testkit::canary::secret;
 
 use crate::probe::{Wall, interpreter, outside, python, run, text, walled, walled_with};
-
-/// Runs `cat` on its arguments by ways that do not show its name, and tells what came of each.
-const WAYS: &str = "
-import glob, os, shutil, subprocess, sys
-program, files = os.path.realpath(shutil.which('cat')), sys.argv[1:]
-def tell(name, said): print(name, *said.split())
-def start(name, argv): tell(name, subprocess.run(argv + files, capture_output=True, text=True).stdout)
-shutil.copy(program, 'renamed')
-start('renamed', ['./renamed'])
-start('root', ['/proc/self/root' + program])
-loaders = glob.glob('/lib64/ld-linux-*.so.*') + glob.glob('/lib/ld-linux-*.so.*')
-start('loader', [loaders[0], program])
-memory = os.memfd_create('memory')
-with open(program, 'rb') as file: os.write(memory, file.read())
-ours, theirs = os.pipe()
-if os.fork() == 0:
-    os.dup2(theirs, 1)
-    os.execve(memory, ['memory'] + files, dict(os.environ))
-os.close(theirs)
-tell('memory', os.fdopen(ours).read())
-";
+use crate::ways::{WAYS, lines};
 
 #[test]
 fn n12_a_rule_about_a_command_is_advice_and_the_wall_holds_for_who_goes_round_it() {
@@ -34,8 +14,6 @@ fn n12_a_rule_about_a_command_is_advice_and_the_wall_holds_for_who_goes_round_it
     std::fs::write(&file, format!("{hidden}\n")).unwrap();
     stage.write("note", "shown\n");
     run(&stage, Wall::Native, &[], &["cat", "note"]).run().expect(126, &["refused: `cat note`"]);
-    let ways = ["renamed", "root", "loader", "memory"];
-    let lines = |said: &str| ways.map(|way| format!("{way} {said}\n")).concat();
     // From a file, as whoever goes round a rule would: code on the command line is read, and what is not known of it is asked about.
     stage.write("ways.py", WAYS);
     let argv = [text(&python), "ways.py", "note", "../outside/secret", text(&file)];

@@ -64,8 +64,12 @@ struct Shared<R: Recipe> {
 
 #[derive(Debug)]
 struct Shelf<R: Recipe> {
-    /// What is to wait here; nothing when nothing is.
+    /// What is to wait here; nothing when nothing is, or nobody knows yet what.
     recipe: Option<Arc<R>>,
+    /// Whether anything is to wait here at all.
+    is_open: bool,
+    /// The kind that the last run asked for and did not find, if that was another one.
+    missed: Option<[u8; 32]>,
     ready: VecDeque<Waiting<R::Made>>,
     making: usize,
     /// Those that are being ended, which nobody else waits for.
@@ -112,7 +116,16 @@ impl<R: Recipe> Drop for Refill<'_, R> {
 impl<R: Recipe> Pool<R> {
     /// Room for `size`, each for at most `idle`. Nothing is made before [`Pool::fill`].
     pub(super) fn new(size: usize, idle: Duration) -> Self {
-        let shelf = Shelf { recipe: None, ready: VecDeque::new(), making: 0, ending: 0, next_number: 0, failed: None };
+        let shelf = Shelf {
+            recipe: None,
+            is_open: false,
+            missed: None,
+            ready: VecDeque::new(),
+            making: 0,
+            ending: 0,
+            next_number: 0,
+            failed: None,
+        };
         Self(Arc::new(Shared {
             size,
             idle,
@@ -128,12 +141,18 @@ impl<R: Recipe> Pool<R> {
         self.0.size > 0
     }
 
+    /// From now on some are to wait, even if it cannot be said yet of which kind: that of the next run then.
+    pub(super) fn open(&self) {
+        self.0.shelf().is_open = true;
+    }
+
     /// From now on, keeps as many as there is room for of what `recipe` makes. Waits until they are there, and says how many
     /// wait.
     pub(super) async fn fill(&self, recipe: Arc<R>) -> Result<usize, StartError> {
         let others = {
             let mut shelf = self.0.shelf();
             shelf.failed = None;
+            shelf.is_open = true;
             let is_same = shelf.recipe.as_ref().is_some_and(|current| current.key() == recipe.key());
             if is_same { Vec::new() } else { shelf.exchange(Some(recipe)) }
         };
@@ -166,15 +185,48 @@ impl<R: Recipe> Pool<R> {
         }
     }
 
+    /// Takes note that a run with this key found none. Says whether its kind should be the one that waits: nobody knew a kind before, or
+    /// two runs in a row asked for this one, which is what the next one will do.
+    pub(super) fn missed(&self, key: Key) -> bool {
+        let mut shelf = self.0.shelf();
+        match &shelf.recipe {
+            _ if !shelf.is_open => false,
+            None => true,
+            // It is what waits, but was taken or has ended.
+            Some(current) if current.key().hash == key.hash => false,
+            Some(_) => shelf.missed.replace(key.hash) == Some(key.hash),
+        }
+    }
+
+    /// From now on, what `recipe` makes waits here, and what waited is ended; nothing where none is to wait. The first are made when the
+    /// run that needed them has its wall.
+    pub(super) fn follow(&self, recipe: Arc<R>) {
+        let others = {
+            let mut shelf = self.0.shelf();
+            if !shelf.is_open {
+                return;
+            }
+            shelf.exchange(Some(recipe))
+        };
+        self.0.exchanged.notify_waiters();
+        if !others.is_empty() {
+            self.0.end_later(others);
+        }
+    }
+
     /// To be held until the run that takes one has its wall.
     pub(super) fn refill_later(&self) -> Refill<'_, R> {
         Refill(self)
     }
 
     /// Ends all of them, and those that are being made: when it is done, nothing of them is there, and nothing is on its way.
-    /// Until [`Pool::fill`] no more are made.
+    /// Until [`Pool::open`] or [`Pool::fill`] no more are made.
     pub(super) async fn drain(&self) {
-        let all = self.0.shelf().exchange(None);
+        let all = {
+            let mut shelf = self.0.shelf();
+            shelf.is_open = false;
+            shelf.exchange(None)
+        };
         self.0.exchanged.notify_waiters();
         end_all::<R>(all).await;
         self.0.until(|shelf| shelf.making == 0 && shelf.ending == 0).await;
@@ -184,7 +236,11 @@ impl<R: Recipe> Pool<R> {
 impl<R: Recipe> Drop for Pool<R> {
     fn drop(&mut self) {
         // Each ends when it is dropped; one that is being made finds that nobody wants it.
-        drop(self.0.shelf().exchange(None));
+        let mut shelf = self.0.shelf();
+        shelf.is_open = false;
+        let all = shelf.exchange(None);
+        drop(shelf);
+        drop(all);
         self.0.exchanged.notify_waiters();
     }
 }
@@ -193,6 +249,7 @@ impl<R: Recipe> Shelf<R> {
     /// Has another recipe from now on, and gives away what waits.
     fn exchange(&mut self, recipe: Option<Arc<R>>) -> Vec<R::Made> {
         self.recipe = recipe;
+        self.missed = None;
         self.ready.drain(..).map(Waiting::taken).collect()
     }
 
@@ -201,6 +258,7 @@ impl<R: Recipe> Shelf<R> {
         let Some(current) = self.recipe.as_ref().map(|current| current.key()) else { return (None, Vec::new()) };
         let wanted = recipe.key();
         if current == wanted {
+            self.missed = None;
             (self.ready.pop_front().map(Waiting::taken), Vec::new())
         } else if current.hash == wanted.hash {
             (None, self.exchange(Some(Arc::clone(recipe))))

@@ -133,6 +133,56 @@ async fn what_asks_for_anything_else_gets_none_of_them() {
     assert!(take(&pool, &wanted).await.is_some(), "the twin");
 }
 
+/// A run that makes what it does not find.
+async fn run(pool: &Pool<Fake>, recipe: &Arc<Fake>) -> Option<u32> {
+    let _refill = pool.refill_later();
+    let found = pool.take(recipe, |_| true).await.made;
+    if found.is_none() && pool.missed(recipe.key()) {
+        pool.follow(Arc::clone(recipe));
+    }
+    found.map(|made| made.number)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_asked_for_twice_in_a_row_waits_from_then_on_and_one_that_is_asked_for_now_and_then_does_not() {
+    let yard = Arc::default();
+    let (pool, first, other, third) =
+        (Pool::new(2, HOUR), recipe(&yard, 1, 0), recipe(&yard, 2, 0), recipe(&yard, 3, 0));
+    pool.fill(Arc::clone(&first)).await.unwrap();
+    for (asked, is_found) in
+        [(&other, false), (&first, true), (&other, false), (&third, false), (&other, false), (&first, true)]
+    {
+        assert_eq!(run(&pool, asked).await.is_some(), is_found);
+        settled(&pool).await;
+    }
+    let waiting: Vec<u32> = pool.0.shelf().ready.iter().map(|waiting| waiting.made.number).collect();
+    assert!(run(&pool, &other).await.is_none() && run(&pool, &other).await.is_none());
+    settled(&pool).await;
+    pool.0.until(|shelf| shelf.ending == 0).await;
+    assert!(waiting.iter().all(|number| ended(&yard).contains(number)), "those of before are gone: {waiting:?}");
+    assert!(run(&pool, &other).await.is_some(), "and the others are there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_was_to_be_filled_in_vain_has_the_kind_of_the_next_run_and_a_drained_one_has_none() {
+    let yard = Arc::default();
+    let (pool, wanted) = (Pool::new(1, HOUR), recipe(&yard, 1, 0));
+    for _ in 0..3 {
+        assert!(run(&pool, &wanted).await.is_none(), "nobody said that any should wait");
+    }
+    pool.open();
+    assert!(run(&pool, &wanted).await.is_none());
+    settled(&pool).await;
+    assert!(run(&pool, &wanted).await.is_some());
+    pool.drain().await;
+    for _ in 0..3 {
+        assert!(run(&pool, &wanted).await.is_none());
+        settled(&pool).await;
+    }
+    let yard = yard.lock().unwrap();
+    assert_eq!(yard.made.len(), yard.ended.len(), "nothing is left of a drained one");
+}
+
 #[tokio::test(start_paused = true)]
 async fn those_without_room_for_the_workspace_are_replaced_by_some_that_have_it() {
     let yard = Arc::default();

@@ -151,6 +151,9 @@ pub(super) async fn raise(containers: &Containers, plan: &Plan, kind: ContainerK
         Some(made) => (made, ContainerFrom::Waited),
         None => {
             let from = if dead + taken.dead > 0 { ContainerFrom::MadeInstead } else { ContainerFrom::Made };
+            if kind == ContainerKind::Once && !is_in_a_volume && containers.pool.missed(wanted.recipe.key) {
+                containers.pool.follow(wanted.waiting(containers, plan));
+            }
             let volume = match &filling {
                 Some(filling) if is_in_a_volume => Some(put_into_a_volume(containers, plan, &wanted, filling).await?),
                 _ => None,
@@ -172,6 +175,8 @@ pub(super) async fn warm(containers: &Containers, plan: &Plan) -> Result<usize, 
     if !containers.pool.is_used() {
         return Ok(0);
     }
+    // Also if it fails, as where the engine is not there yet: the next run will find out what is to wait.
+    containers.pool.open();
     let prepared = containers.prepare(plan).await?;
     // A volume is there before its container, and the workspace in it before that.
     if in_a_volume(plan.policy(), prepared.kernel, prepared.way) {
@@ -180,7 +185,7 @@ pub(super) async fn warm(containers: &Containers, plan: &Plan) -> Result<usize, 
     // Only its size is of interest: what it holds is looked at anew when one is taken.
     let room = room(fill_from(containers, plan, prepared.way)?.as_ref());
     let wanted = Wanted::new(containers, plan, prepared, room).await?;
-    containers.pool.fill(wanted.into_waiting(containers, plan)).await
+    containers.pool.fill(wanted.waiting(containers, plan)).await
 }
 
 /// The room for a workspace, where a container is filled with one.

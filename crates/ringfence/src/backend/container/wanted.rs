@@ -86,8 +86,8 @@ impl Wanted {
     }
 
     /// How those are made that wait for runs of `plan`.
-    pub(super) fn into_waiting(self, containers: &Containers, plan: &Plan) -> Arc<Recipe> {
-        let ahead = Ahead::of(containers, plan, &self.workspace, self.prepared.way, self.begin);
+    pub(super) fn waiting(&self, containers: &Containers, plan: &Plan) -> Arc<Recipe> {
+        let ahead = Ahead::of(containers, plan, &self.workspace, self.prepared.way, self.begin.clone());
         Arc::new(Recipe { ahead: ahead.map(Arc::new), ..Recipe::clone(&self.recipe) })
     }
 }
