@@ -30,6 +30,11 @@ impl Scene {
         std::fs::write(folder.join("policy.yaml"), format!("version: 1\n{text}\n")).unwrap();
     }
 
+    /// The file of authorities that its host trusts.
+    pub(crate) fn trusted(&self) -> &Path {
+        &self.trusted
+    }
+
     fn run_with(&self, flags: &[&str], argv: &[&str]) -> Ended {
         run(&self.stage, Wall::Native, flags, argv).env("SSL_CERT_FILE", &self.trusted).env("HOST_KEY", SECRET).run()
     }

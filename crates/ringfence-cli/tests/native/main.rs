@@ -53,6 +53,7 @@ mod survivors;
 mod talked_to;
 mod tls_origin;
 mod tmux;
+mod told;
 mod unix_sockets;
 mod workspace;
 mod world;
