@@ -156,6 +156,7 @@ impl Screen {
             | Event::Omitted { .. }
             | Event::Usage(_)
             | Event::Violation(_)
+            | Event::Traffic { .. }
             | Event::Ended(_) => Ok(()),
         }
     }

@@ -103,10 +103,10 @@ pub struct Usage {
 
 /// Takes what was decided. Called from the proxy's tasks: it must not block.
 pub trait Sink: fmt::Debug + Send + Sync {
-    /// Something was decided; nothing of it has happened yet.
-    fn decided(&self, record: &Record);
-    /// Something that was allowed has ended. Called once for each that was decided so.
-    fn ended(&self, record: &Record, usage: &Usage);
+    /// Something was decided; nothing of it has happened yet. Says a number by which it knows it again.
+    fn decided(&self, record: &Record) -> u64;
+    /// Something that was allowed, and had this number, has ended. Called once for each that was decided so.
+    fn ended(&self, number: u64, record: &Record, usage: &Usage);
 }
 
 /// Forgets everything.
@@ -114,14 +114,17 @@ pub trait Sink: fmt::Debug + Send + Sync {
 pub struct NoSink;
 
 impl Sink for NoSink {
-    fn decided(&self, _: &Record) {}
+    fn decided(&self, _: &Record) -> u64 {
+        0
+    }
 
-    fn ended(&self, _: &Record, _: &Usage) {}
+    fn ended(&self, _: u64, _: &Record, _: &Usage) {}
 }
 
 /// An allowed request or connection. When the last holder drops it, its end is told.
 #[derive(Debug)]
 pub(crate) struct Ticket {
+    number: u64,
     record: Record,
     sink: Arc<dyn Sink>,
     pub(crate) meter: Meter,
@@ -136,8 +139,8 @@ pub(crate) struct Ticket {
 impl Ticket {
     /// Tells the sink that `record` was allowed.
     pub(crate) fn open(record: Record, sink: &Arc<dyn Sink>, meter: Meter, started: Instant) -> Arc<Self> {
-        sink.decided(&record);
         Arc::new(Self {
+            number: sink.decided(&record),
             record,
             sink: Arc::clone(sink),
             meter,
@@ -187,6 +190,6 @@ impl Drop for Ticket {
             took: self.started.elapsed(),
             ending: ending.unwrap_or(Ending::Broken),
         };
-        self.sink.ended(&self.record, &usage);
+        self.sink.ended(self.number, &self.record, &usage);
     }
 }

@@ -1,25 +1,27 @@
 //! The way out of a wall under `net.mode: allowlist`: our proxy at the wall's only doors, and what it decided.
 
 mod asked;
+mod log;
+mod news;
 mod thread;
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use ringfence_egress::{Ending, Identity, Limits, Reason, Record, Sink, Upstream, Usage, Via, plain_and_short};
+use ringfence_egress::{Identity, Limits, Record, Sink, Upstream, Usage, Via, plain_and_short};
 use ringfence_linux::launcher::Threads;
 use ringfence_policy::UnknownHosts;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use self::asked::Asked;
+pub(crate) use self::log::Log;
 use self::thread::Thread;
 use crate::backend::door::Doors;
-use crate::event::{Event, Violation};
+use crate::event::Violation;
 use crate::plan::Plan;
 use crate::way_out::WayOut;
 
@@ -226,7 +228,7 @@ impl Egress {
     /// What is decided from now on, for one run. Of several runs that go on at once behind one wall, nobody can tell which
     /// one asked: each is told.
     pub(crate) fn follow(&self) -> Arc<Log> {
-        let log = Arc::new(Log::default());
+        let log = Arc::new(Log::followed());
         let mut logs = self.told.logs();
         logs.retain(|log| log.strong_count() > 0);
         logs.push(Arc::downgrade(&log));
@@ -276,6 +278,8 @@ struct Told {
     logs: Mutex<Vec<Weak<Log>>>,
     /// What no run can be told.
     between: Log,
+    /// How many there were.
+    decisions: AtomicU64,
 }
 
 impl Told {
@@ -293,114 +297,13 @@ impl Told {
 }
 
 impl Sink for Told {
-    fn decided(&self, record: &Record) {
-        self.each(|log| log.decided(record));
+    fn decided(&self, record: &Record) -> u64 {
+        let number = self.decisions.fetch_add(1, Ordering::Relaxed) + 1;
+        self.each(|log| log.decided(number, record));
+        number
     }
 
-    fn ended(&self, record: &Record, usage: &Usage) {
-        self.each(|log| log.ended(record, usage));
-    }
-}
-
-/// What was decided for one run.
-#[derive(Debug, Default)]
-pub(crate) struct Log {
-    book: Mutex<Book>,
-    events: OnceLock<mpsc::Sender<Event>>,
-}
-
-#[derive(Debug, Default)]
-struct Book {
-    contacts: BTreeMap<Key, Contact>,
-    omitted: u64,
-    omitted_denied: u64,
-}
-
-impl Book {
-    /// The entry for `record`, if there is room for it; and whether it is new.
-    fn entry(&mut self, record: &Record) -> Option<(&mut Contact, bool)> {
-        let key = Key::of(record);
-        let is_new = !self.contacts.contains_key(&key);
-        let is_denied = record.denied.is_some();
-        let alike = self.contacts.values().filter(|contact| contact.allowed != is_denied).count();
-        if is_new && alike >= MOST_CONTACTS {
-            self.omitted += 1;
-            self.omitted_denied += u64::from(is_denied);
-            return None;
-        }
-        Some((self.contacts.entry(key).or_insert_with(|| Contact::of(record)), is_new))
-    }
-}
-
-/// What makes two contacts the same.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    host: String,
-    port: u16,
-    via: &'static str,
-    method: Option<String>,
-    path: Option<String>,
-    denied: Option<&'static str>,
-}
-
-impl Key {
-    fn of(record: &Record) -> Self {
-        Self {
-            host: plain_and_short(&record.host, LONGEST_HOST),
-            port: record.port,
-            via: via(record.via),
-            method: record.method.as_deref().map(|method| plain_and_short(method, LONGEST_METHOD)),
-            path: record.path.as_deref().map(|path| plain_and_short(path, LONGEST_PATH)),
-            denied: record.denied.map(ringfence_egress::Reason::code),
-        }
-    }
-}
-
-impl Log {
-    /// Denials are told there, too, as they happen.
-    pub(crate) fn tell(&self, events: mpsc::Sender<Event>) {
-        self.events.get_or_init(|| events);
-    }
-
-    /// All that was decided so far.
-    pub(crate) fn contacts(&self) -> Contacts {
-        let book = self.book();
-        let list = book.contacts.values().cloned().collect();
-        Contacts { list, omitted: book.omitted, omitted_denied: book.omitted_denied }
-    }
-
-    fn book(&self) -> std::sync::MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn decided(&self, record: &Record) {
-        let mut book = self.book();
-        let Some((contact, is_new)) = book.entry(record) else { return };
-        contact.count += 1;
-        if is_new
-            && !contact.allowed
-            && let Some(events) = self.events.get()
-        {
-            // A listener who is slow finds it in the outcome.
-            events.try_send(Event::Violation(contact.violation())).ok();
-        }
-    }
-
-    fn ended(&self, record: &Record, usage: &Usage) {
-        if usage.ending == Ending::OverBudget {
-            // It was let through, and cut: that, too, was denied.
-            self.decided(&Record { denied: Some(Reason::Budget), rule: "net.budget".into(), ..record.clone() });
-        }
-        // One that was begun in another run is new here.
-        if let Some((contact, _)) = self.book().entry(record) {
-            contact.bytes_up = contact.bytes_up.saturating_add(usage.bytes_up);
-            contact.bytes_down = contact.bytes_down.saturating_add(usage.bytes_down);
-            contact.status = usage.status.or(contact.status);
-            if let Some(through) = &usage.through {
-                contact.through = Some(through.to_string());
-            }
-            let latency = usage.latency.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-            contact.latency_ms = latency.or(contact.latency_ms);
-        }
+    fn ended(&self, number: u64, record: &Record, usage: &Usage) {
+        self.each(|log| log.ended(number, record, usage));
     }
 }

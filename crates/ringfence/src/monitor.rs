@@ -1,5 +1,6 @@
 //! Watches one run: the clock, memory and processes where the wall does not keep them, the end.
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use ringfence_linux::cgroup::CgroupUsage;
@@ -84,10 +85,15 @@ pub(crate) async fn watch(
             }
         }
     });
-    if let Some(network) = sandbox.network() {
-        network.tell(events.clone());
-    }
-    let mut supervision = Supervision { sandbox: &sandbox, limits, events, started, seen: Seen::default() };
+    // Beside everything else: whoever reads slowly holds up neither the watching nor a connection.
+    let tell = async {
+        if let Some(network) = sandbox.network() {
+            network.pass_on(plan.run_id(), &events).await;
+        }
+        std::future::pending::<Infallible>().await
+    };
+    let mut supervision =
+        Supervision { sandbox: &sandbox, limits, events: events.clone(), started, seen: Seen::default() };
     let supervise = async {
         // A program that is gone reads no more: the rest of its input is dropped.
         tokio::select! {
@@ -98,7 +104,12 @@ pub(crate) async fn watch(
         supervision.sandbox.stop_network();
         gone_sender.send_replace(true);
     };
-    let (stdout, stderr, ()) = tokio::join!(stdout, stderr, supervise);
+    let both = async { tokio::join!(stdout, stderr, supervise) };
+    let (stdout, stderr, ()) = tokio::select! {
+        biased;
+        done = both => done,
+        never = tell => match never {},
+    };
     let mut seen = supervision.seen;
     // Nothing of it reads any more, and what is left of its place goes away meanwhile.
     seen.violations.extend(sandbox.came_later().await);
@@ -120,7 +131,11 @@ pub(crate) async fn watch(
     let network = sandbox.network().map(|log| log.contacts()).unwrap_or_default();
     seen.violations.extend(network.violations());
     let layer = sandbox.take_layer();
+    let told = sandbox.network().cloned();
     sandbox.put_away();
+    if let Some(told) = told {
+        told.pass_on_rest(plan.run_id(), &events).await;
+    }
     let wall = seen.ended_at.unwrap_or_else(Instant::now).duration_since(started);
     let cpu_us = seen.usage.user_us.saturating_add(seen.usage.system_us);
     Watched {

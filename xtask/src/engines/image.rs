@@ -10,10 +10,11 @@ use crate::workspace::Workspace;
 /// What the engines know it as.
 pub(crate) const NAME: &str = "ringfence-test/base:1";
 
-/// What the probes use beyond the essential packages: modules of Python that the minimal one lacks, and bash for `/dev/tcp`.
+/// What the probes use beyond the essential packages: modules of Python that the minimal one lacks, and bash for `/dev/tcp`, and clients
+/// that bring their own ways to trust somebody.
 const RECIPE: &[&str] = &[
     "--variant=essential",
-    "--include=python3,bash",
+    "--include=python3,bash,curl,git",
     "--format=tar",
     "--aptopt=Acquire::Languages \"none\"",
     // Nothing of it must survive a power cut.

@@ -278,6 +278,10 @@ fn as_event(kind: Kind, body: Vec<u8>) -> io::Result<Event> {
             Event::Omitted { stream, bytes: u64::from_le_bytes(count.try_into().map_err(|_| meaningless())?) }
         }
         Kind::Violation => Event::Violation(serde_json::from_slice(&body)?),
+        Kind::Traffic => {
+            let (run_id, traffic) = serde_json::from_slice(&body)?;
+            Event::Traffic { run_id, traffic }
+        }
         Kind::Ended => Event::Ended(serde_json::from_slice(&body)?),
         Kind::Answer
         | Kind::NoSuchRun

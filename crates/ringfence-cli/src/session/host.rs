@@ -378,6 +378,7 @@ fn as_message(event: &Event) -> io::Result<Option<Vec<u8>>> {
             message(Kind::Omitted, &[&[letter(stream) as u8][..], &bytes.to_le_bytes()].concat())?
         }
         Event::Violation(violation) => message(Kind::Violation, &serde_json::to_vec(violation)?)?,
+        Event::Traffic { run_id, traffic } => message(Kind::Traffic, &serde_json::to_vec(&(run_id, traffic))?)?,
         Event::Ended(outcome) => message(Kind::Ended, &serde_json::to_vec(outcome)?)?,
         Event::Usage(_) | Event::Preparing { .. } => return Ok(None),
     }))

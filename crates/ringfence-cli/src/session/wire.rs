@@ -144,6 +144,8 @@ pub(super) enum Kind {
     Omitted = b'm',
     /// A limit was reached or a rule broken.
     Violation = b'v',
+    /// The run's id, and what its way out tells.
+    Traffic = b't',
     /// The run is over; its outcome.
     Ended = b'x',
     /// An answer to anything else.
@@ -172,6 +174,7 @@ impl Kind {
             Self::Stderr,
             Self::Omitted,
             Self::Violation,
+            Self::Traffic,
             Self::Ended,
             Self::Answer,
             Self::NoSuchRun,

@@ -1,5 +1,6 @@
 //! TLS that is opened, and a secret that is put in outside, as a program in a container meets them. The proxy is the same as behind `native`.
 
+use crate::stand_in::{make_repository, stand_in};
 use crate::tls_origin::{Answer, Authority};
 use crate::walls::for_each_engine;
 
@@ -55,5 +56,46 @@ fn in_a_container_tls_is_opened_and_a_secret_is_used_that_is_never_inside() {
         let inside = run(&["sh", "-c", look]);
         assert_eq!(inside.text().matches("BEGIN CERTIFICATE").count(), 2, "{inside:?}");
         assert!(!inside.text().contains(SECRET) && !inside.text().contains("A KEY IS INSIDE"), "{inside:?}");
+    });
+}
+
+/// Says what each client that is in the image got: of what is there, of what must not be done there, and of another place.
+const CLIENTS: &str = "
+there() { command -v $1 > /dev/null || { echo SKIPPED: there is no $1 in the image; false; }; }
+if there curl; then
+    echo curl: $(curl -sS -o /tmp/got -w '%{http_code}' $1/demo) $(curl -sS -X PUT $1/demo | grep -o 'Ringfence denied') \
+        $(curl -sS $2/demo 2> /dev/null || echo none)
+fi
+if there git; then
+    git clone -q $1/repo.git /tmp/clone && echo git: $(cat /tmp/clone/file) $(git clone -q $2/repo.git /tmp/other 2> /dev/null || echo none)
+fi
+";
+
+#[test]
+fn in_a_container_curl_and_git_work_unchanged_with_tls_that_is_opened_and_reach_nothing_else() {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    make_repository(folder.path());
+    let origin = authority.origin("127.0.0.1", stand_in(folder.path()));
+    let other = authority.origin("127.0.0.1", stand_in(folder.path()));
+    let policy = format!(
+        "net: {{ mode: allowlist, allow: [{{ host: 127.0.0.1, ports: [{}], methods: [GET, HEAD], inspect: true }}] }}\n",
+        origin.port
+    );
+    for_each_engine(&policy, |place| {
+        let trusted = authority.write(place.stage.path());
+        let argv = ["sh", "-c", CLIENTS, "sh", &origin.url(""), &other.url("")];
+        let ended = place.run(&[], &argv).env("SSL_CERT_FILE", &trusted).run();
+        let text = ended.text();
+        let (skipped, said): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with("SKIPPED"));
+        skipped.iter().for_each(|line| eprintln!("{line}"));
+        let mut expected = vec!["curl: 200 Ringfence denied none", "git: one none"];
+        expected.retain(|line| {
+            let name = line.split(':').next().unwrap_or_default();
+            !skipped.iter().any(|skipped| skipped.contains(&format!(" {name} ")))
+        });
+        assert_eq!(said, expected, "{ended:?}");
+        assert!(other.asked().is_empty() && (said.is_empty() || !origin.asked().is_empty()), "{ended:?}");
+        assert!(origin.asked().iter().all(|asked| asked.method != "PUT"));
     });
 }

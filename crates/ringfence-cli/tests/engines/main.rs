@@ -42,6 +42,9 @@ mod sessions;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
+#[path = "../native/stand_in.rs"]
+#[allow(dead_code, reason = "shared with the tests of the native wall, which use the rest of it")]
+mod stand_in;
 mod swapped;
 #[path = "../native/talked_to.rs"]
 mod talked_to;

@@ -3,10 +3,14 @@
 
 use std::path::Path;
 
-use crate::inspected::{Scene, hello, run_named, there};
+use crate::inspected::{Scene, has_pip, hello, run_named, run_named_with, there};
+use crate::probe::interpreter;
+use crate::stage::Stage;
+use crate::stand_in::{make_package, make_repository, stand_in};
 use crate::tls_origin::{Authority, TlsOrigin};
 
 const NAME: &str = "registry.example.test";
+const GIT: &str = "git.example.test";
 const OTHER: &str = "other.example.test";
 
 /// What a client is to say of three URLs: one that is allowed, one whose path is not, and one whose host is not.
@@ -55,15 +59,7 @@ fn node_fetches_unchanged() {
     wanted.check(&["node", "-e", code]);
 }
 
-#[test]
-fn java_fetches_unchanged() {
-    if !there("java") || !there("javac") {
-        return;
-    }
-    let Some(wanted) = wanted() else { return };
-    wanted.write(
-        "Fetch.java",
-        "import java.net.URI;
+const FETCH_IN_JAVA: &str = "import java.net.URI;
 import java.net.http.*;
 public class Fetch {
     public static void main(String[] urls) throws Exception {
@@ -77,21 +73,19 @@ public class Fetch {
         System.exit(0);
     }
 }
-",
-    );
-    wanted.check(&["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "Fetch.java"]);
-}
+";
 
 #[test]
-fn go_fetches_unchanged() {
-    // Where Go is unpacked by hand, too.
-    let by_hand = Path::new("/usr/local/go/bin/go");
-    if !by_hand.is_file() && !there("go") {
+fn java_fetches_unchanged() {
+    if !there("java") || !there("javac") {
         return;
     }
     let Some(wanted) = wanted() else { return };
-    let go = if by_hand.is_file() { "/usr/local/go/bin/go" } else { "go" };
-    let source = "package main
+    wanted.write("Fetch.java", FETCH_IN_JAVA);
+    wanted.check(&["java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "Fetch.java"]);
+}
+
+const FETCH_IN_GO: &str = "package main
 
 import (
 \t\"fmt\"
@@ -109,16 +103,125 @@ func main() {
 \t}
 }
 ";
-    wanted.write("fetch.go", source);
-    // Made outside: what is shown is what the program does, and not its compiler.
+
+/// Makes `./fetch` of Go in the workspace of `stage`; false, loudly, where there is no Go.
+///
+/// Made outside: what is shown is what the program does, and not its compiler. Whether with C or without is the compiler's choice: Debian's
+/// has its library made with it, and makes all of that anew otherwise, which takes ten times as long.
+fn made_of_go(stage: &Stage) -> bool {
+    // Where Go is unpacked by hand, too.
+    let by_hand = Path::new("/usr/local/go/bin/go");
+    if !by_hand.is_file() && !there("go") {
+        return false;
+    }
+    let go = if by_hand.is_file() { "/usr/local/go/bin/go" } else { "go" };
+    stage.write("fetch.go", FETCH_IN_GO);
     let made = std::process::Command::new(go)
         .args(["build", "-o", "fetch", "fetch.go"])
-        .current_dir(wanted.scene.stage.work())
+        .current_dir(stage.work())
         .env("GOFLAGS", "-mod=mod")
         .env("GO111MODULE", "off")
-        .env("CGO_ENABLED", "0")
-        .env("GOCACHE", wanted.scene.stage.path().join("gocache"))
+        .env("GOCACHE", stage.path().join("gocache"))
         .status();
     assert!(made.is_ok_and(|made| made.success()));
-    wanted.check(&["./fetch"]);
+    true
+}
+
+#[test]
+fn go_fetches_unchanged() {
+    let Some(wanted) = wanted() else { return };
+    if made_of_go(&wanted.scene.stage) {
+        wanted.check(&["./fetch"]);
+    }
+}
+
+/// Each client by its name, and what it is to say of `$REGISTRY` or `$GIT`: a status, a version, a file.
+const CLIENTS: [(&str, &str, &str); 8] = [
+    (
+        "pip",
+        "python3 -m pip -q --disable-pip-version-check --retries 0 download --no-deps -d $TO --index-url $REGISTRY/simple/ demo && ls $TO",
+        "demo-1.0-py3-none-any.whl",
+    ),
+    ("npm", "npm view demo version --fetch-retries=0 --registry $REGISTRY/", "1.2.3"),
+    ("git", "git clone -q $GIT/repo.git $TO && cat $TO/file", "one"),
+    ("curl", "curl -sS -o $TO -w '%{http_code}' $REGISTRY/demo", "200"),
+    (
+        "node",
+        "node -e \"fetch('$REGISTRY/demo').then(answer => console.log(answer.status), () => process.exit(1))\"",
+        "200",
+    ),
+    (
+        "python",
+        "python3 -c \"import urllib.request; print(urllib.request.urlopen('$REGISTRY/demo', timeout=20).status)\"",
+        "200",
+    ),
+    ("go", "./fetch $REGISTRY/demo | grep -v none", "200"),
+    ("java", "java -Xmx64m -XX:TieredStopAtLevel=1 Fetch.java $REGISTRY/demo | grep -v none", "200"),
+];
+
+/// Says of each client that is here what it said, or that it failed.
+fn script(clients: &[&(&str, &str, &str)], registry: &str, git: &str) -> String {
+    let mut script = format!("REGISTRY={registry} GIT={git}\n");
+    for (name, line, _) in clients {
+        script +=
+            &format!("TO=/tmp/{name}-$$; if said=$({line}); then echo {name}: $said; else echo {name}: failed; fi\n");
+    }
+    script
+}
+
+#[test]
+fn in_one_sandbox_every_client_reaches_two_names_unchanged_and_nothing_else_and_is_advised() {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("files")).unwrap();
+    let [registry, git, other] = [NAME, GIT, OTHER].map(|name| authority.named(name, stand_in(folder.path())));
+    let rule = |name: &str, port| format!("{{ host: {name}, ports: [{port}], methods: [GET, HEAD], inspect: true }}");
+    let net = format!(
+        "localhost: [{}, {}], allow: [{}, {}]",
+        registry.port,
+        git.port,
+        rule(NAME, registry.port),
+        rule(GIT, git.port)
+    );
+    let Some(scene) = Scene::new(&authority, &net) else { return };
+    scene.stage.write("Fetch.java", FETCH_IN_JAVA);
+    let has_go = made_of_go(&scene.stage);
+    let has_pip = interpreter().is_some_and(|python| {
+        make_package(python.to_str().unwrap(), folder.path());
+        has_pip(python.to_str().unwrap())
+    });
+    let is_here = |(name, ..): &&(&str, &str, &str)| match *name {
+        "go" => has_go,
+        "pip" => has_pip,
+        "python" => there("python3"),
+        "java" => there("java") && there("javac"),
+        name => there(name),
+    };
+    let clients: Vec<_> = CLIENTS.iter().filter(is_here).collect();
+    if there("git") {
+        make_repository(folder.path());
+    }
+    let hosts = format!("127.0.0.1 localhost {NAME} {GIT} {OTHER}\n");
+    let run =
+        |script: &str| run_named_with(&scene, &hosts, &["--json"], &["sh", "-c", script]).map(|ended| ended.json());
+    let Some(outcome) = run(&script(&clients, &registry.url(""), &git.url(""))) else { return };
+    let expected: String = clients.iter().map(|(name, _, said)| format!("{name}: {said}\n")).collect();
+    assert_eq!(outcome["stdout"], expected, "{outcome:#}");
+    assert!(!clients.iter().any(|(name, ..)| *name == "git") || !git.asked().is_empty());
+    let asked = registry.asked().len();
+    assert!(asked >= clients.len() - 1, "{asked} of {clients:?}");
+    // The same clients, and another name that leads to the same machine.
+    let outcome = run(&(script(&clients, &other.url(""), &other.url("")) + "exit 3\n")).unwrap();
+    let expected: String = clients.iter().map(|(name, ..)| format!("{name}: failed\n")).collect();
+    assert_eq!(outcome["stdout"], expected, "{outcome:#}");
+    assert_eq!((other.asked().len(), registry.asked().len()), (0, asked));
+    let advice = outcome["advice"].as_str().unwrap();
+    assert!(advice.contains(NAME) && advice.contains(GIT) && advice.contains("no other way out"), "{advice}");
+    assert!(outcome["violations"].to_string().contains(OTHER), "{outcome:#}");
+    // And what is forbidden of an allowed one.
+    let put = format!("curl -sS -X PUT {}; curl -sS http://{OTHER}:{}/", registry.url("/demo"), other.port);
+    let outcome = run(&put).unwrap();
+    let said = outcome["stdout"].as_str().unwrap();
+    assert!(!there("curl") || said.matches("Ringfence denied").count() == 2 && said.contains(GIT), "{said}");
+    assert_eq!((other.asked().len(), registry.asked().len()), (0, asked));
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::probe::{Wall, interpreter, is_root, run, text, walled_with};
 use crate::stage::{Ended, Stage, binary};
+use crate::stand_in::{make_package, make_repository, stand_in};
 use crate::tls_origin::{Answer, Asked, Authority, TlsOrigin};
 
 pub(crate) const SECRET: &str = "s3cret-0123456789-of-the-host";
@@ -28,6 +29,11 @@ impl Scene {
         let folder = self.stage.path().join("home/.config/ringfence");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("policy.yaml"), format!("version: 1\n{text}\n")).unwrap();
+    }
+
+    /// The file of authorities that its host trusts.
+    pub(crate) fn trusted(&self) -> &Path {
+        &self.trusted
     }
 
     fn run_with(&self, flags: &[&str], argv: &[&str]) -> Ended {
@@ -145,29 +151,6 @@ fn programs_that_heed_no_variable_find_the_authority_where_the_system_has_its_ow
     assert_eq!(ended.text(), "[]\n", "{ended:?}");
 }
 
-/// A package index with one package, a git repository, and a registry with one package: all of it files.
-fn stand_in(folder: &Path) -> impl Fn(&Asked) -> Answer + Send + Sync + 'static {
-    let folder = folder.to_owned();
-    move |asked: &Asked| {
-        let path = asked.path.split('?').next().unwrap_or_default();
-        if path == "/simple/demo/" {
-            let body = "<a href=\"/files/demo-1.0-py3-none-any.whl\">demo-1.0-py3-none-any.whl</a>";
-            return Answer { status: 200, headers: vec![("Content-Type", "text/html".to_owned())], body: body.into() };
-        }
-        if path == "/demo" {
-            let body = r#"{"name":"demo","dist-tags":{"latest":"1.2.3"},"versions":{"1.2.3":{"name":"demo","version":"1.2.3","dist":{"tarball":"https://127.0.0.1/demo.tgz","shasum":"0"}}}}"#;
-            return Answer {
-                status: 200,
-                headers: vec![("Content-Type", "application/json".to_owned())],
-                body: body.into(),
-            };
-        }
-        let relative = path.trim_start_matches('/');
-        assert!(!relative.contains(".."));
-        std::fs::read(folder.join(relative)).map_or_else(|_| Answer::missing(), Answer::ok)
-    }
-}
-
 /// A scene whose only host is a stand-in for a registry.
 fn registry() -> Option<(Scene, TlsOrigin)> {
     let authority = Authority::new();
@@ -219,15 +202,18 @@ fn git_clones_unchanged() {
     if !there("git") {
         return;
     }
-    let script = "cd \"$1\" && git init -q -b main src && cd src && echo one > file && git add file && \
-                  git -c user.name=a -c user.email=a@a.test commit -qm one && cd .. && git clone -q --bare src repo.git && \
-                  cd repo.git && git update-server-info";
-    let served = scene.served();
-    let made = Command::new("sh").args(["-c", script, "sh", served.to_str().unwrap()]).status().unwrap();
-    assert!(made.success());
+    make_repository(&scene.served());
     let url = origin.url("/repo.git");
     let ended = scene.run(&["sh", "-c", "git clone -q \"$1\" /tmp/clone && cat /tmp/clone/file", "sh", &url]);
     assert_eq!(ended.text(), "one\n", "{ended:?}");
+}
+
+pub(crate) fn has_pip(python: &str) -> bool {
+    let has = Command::new(python).args(["-m", "pip", "--version"]).output().is_ok_and(|it| it.status.success());
+    if !has {
+        eprintln!("SKIPPED: there is no pip");
+    }
+    has
 }
 
 #[test]
@@ -235,20 +221,10 @@ fn pip_downloads_unchanged() {
     let Some((scene, origin)) = registry() else { return };
     let Some(python) = interpreter() else { return };
     let python = python.to_str().unwrap();
-    let has_pip = Command::new(python).args(["-m", "pip", "--version"]).output().is_ok_and(|it| it.status.success());
-    if !has_pip {
-        eprintln!("SKIPPED: there is no pip");
+    if !has_pip(python) {
         return;
     }
-    let wheel = "import sys, zipfile
-with zipfile.ZipFile(sys.argv[1], 'w') as wheel:
-    wheel.writestr('demo.py', '')
-    wheel.writestr('demo-1.0.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: demo\\nVersion: 1.0\\n')
-    wheel.writestr('demo-1.0.dist-info/WHEEL', 'Wheel-Version: 1.0\\nGenerator: a\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
-    wheel.writestr('demo-1.0.dist-info/RECORD', '')
-";
-    let file = scene.served().join("files/demo-1.0-py3-none-any.whl");
-    assert!(Command::new(python).args(["-c", wheel, file.to_str().unwrap()]).status().unwrap().success());
+    make_package(python, &scene.served());
     let index = origin.url("/simple/");
     let script = "\"$1\" -m pip -q --disable-pip-version-check download --no-deps -d /tmp/got --index-url \"$2\" demo && ls /tmp/got";
     let ended = scene.run(&["sh", "-c", script, "sh", python, &index]);
@@ -257,6 +233,12 @@ with zipfile.ZipFile(sys.argv[1], 'w') as wheel:
 
 /// Runs `argv` behind the wall on a host whose file of hosts is `hosts`. `None`, loudly, where that cannot be had.
 pub(crate) fn run_named(scene: &Scene, hosts: &str, argv: &[&str]) -> Option<String> {
+    let ended = run_named_with(scene, hosts, &["-q"], argv)?;
+    Some(ended.text() + &ended.stderr)
+}
+
+/// Likewise, with flags of our own.
+pub(crate) fn run_named_with(scene: &Scene, hosts: &str, flags: &[&str], argv: &[&str]) -> Option<Ended> {
     let file = scene.stage.path().join("hosts");
     std::fs::write(&file, hosts).unwrap();
     // A file system view of its own, for a user with the same id.
@@ -272,11 +254,11 @@ pub(crate) fn run_named(scene: &Scene, hosts: &str, argv: &[&str]) -> Option<Str
         return None;
     }
     let binary = binary();
-    let mut command = begin(&[&[binary.to_str().unwrap(), "run", "-q", "--backend", "native", "--"], argv].concat());
+    let run = [&[binary.to_str().unwrap(), "run", "--backend", "native"], flags, &["--"], argv].concat();
+    let mut command = begin(&run);
     command.env_clear().current_dir(scene.stage.work()).env("PATH", "/usr/local/bin:/usr/bin:/bin");
     command.env("HOME", scene.stage.path().join("home")).env("TMPDIR", scene.stage.path().join("tmp"));
-    let ended = command.env("SSL_CERT_FILE", &scene.trusted).env("LANG", "C.UTF-8").output().unwrap();
-    Some(String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned())
+    Some(command.env("SSL_CERT_FILE", &scene.trusted).env("LANG", "C.UTF-8").output().unwrap().into())
 }
 
 #[test]

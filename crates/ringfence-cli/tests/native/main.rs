@@ -49,10 +49,13 @@ mod sitting;
 #[path = "../program/stage.rs"]
 #[allow(dead_code, reason = "shared with the tests of the program, which use the rest of it")]
 mod stage;
+#[allow(dead_code, reason = "shared with the tests of engines, which use the rest of it")]
+mod stand_in;
 mod survivors;
 mod talked_to;
 mod tls_origin;
 mod tmux;
+mod told;
 mod unix_sockets;
 mod ways;
 mod workspace;

@@ -69,11 +69,14 @@ pub(crate) struct Book {
 }
 
 impl Sink for Book {
-    fn decided(&self, record: &Record) {
-        self.decided.lock().unwrap().push(record.clone());
+    fn decided(&self, record: &Record) -> u64 {
+        let mut decided = self.decided.lock().unwrap();
+        decided.push(record.clone());
+        decided.len() as u64
     }
 
-    fn ended(&self, record: &Record, usage: &Usage) {
+    fn ended(&self, number: u64, record: &Record, usage: &Usage) {
+        assert_eq!(self.decided.lock().unwrap()[number as usize - 1], *record, "what ends is what began");
         self.ended.lock().unwrap().push((record.clone(), usage.clone()));
     }
 }

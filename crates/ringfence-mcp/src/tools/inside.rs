@@ -65,7 +65,13 @@ async fn follow(call: &Call, mut run: Run) -> Result<Outcome, Problem> {
                 Some(Event::Ended(outcome)) => return Ok(*outcome),
                 Some(Event::Output { bytes, .. }) => written += bytes.len(),
                 Some(Event::Preparing { what }) => call.progress.tell(began.elapsed(), what).await,
-                Some(Event::Started { .. } | Event::Omitted { .. } | Event::Usage(_) | Event::Violation(_)) => {}
+                Some(
+                    Event::Started { .. }
+                    | Event::Omitted { .. }
+                    | Event::Usage(_)
+                    | Event::Violation(_)
+                    | Event::Traffic { .. },
+                ) => {}
                 None => return Err(Problem::later("the run was abandoned before it ended")),
             },
             _ = ticks.tick() => {
