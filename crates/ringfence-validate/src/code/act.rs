@@ -93,6 +93,7 @@ impl Walk<'_, '_> {
             }
             RoleAct::Writes => {
                 let text = self.written_text(role.args.first(), given);
+                self.leaves_orders(first.as_ref(), text.as_ref(), given);
                 self.remember(first.as_ref(), given, result, text);
                 for (span, path) in self.each(first, given) {
                     self.overwrites(&path, span);
@@ -251,7 +252,13 @@ impl Walk<'_, '_> {
             RoleAct::SetsAttribute => {
                 if let (Some((object, place)), Some((key, _))) = (first, second) {
                     let value = given.args.get(2).cloned().unwrap_or_default();
-                    if object.names.iter().any(|name| self.book.is_tampered(name) || self.book.is_guarded(name)) {
+                    // A name of its own among those of the whole program hides nothing.
+                    let is_new = key.as_known().is_some_and(|key| self.book.about(key).is_none());
+                    let changes = |name: &Rc<str>| {
+                        self.book.is_tampered(name)
+                            || self.book.is_guarded(name) && !(is_new && self.book.is_globals(name))
+                    };
+                    if object.names.iter().any(changes) {
                         self.trick(Trick::Redefines, place.span);
                     }
                     if let Some(key) = key.as_known() {
@@ -266,6 +273,9 @@ impl Walk<'_, '_> {
                 for (span, name) in names(first, given) {
                     if name.as_known().is_some_and(|name| matches!(name, "HOME" | "USERPROFILE")) {
                         result.texts.push(Text::hole(Hole::Variable("HOME".to_owned())));
+                    }
+                    if let Some(live) = name.as_known().filter(|name| super::hosts::says_live(name)) {
+                        result.texts.push(Text::hole(Hole::Variable(live.to_owned())));
                     }
                     if name.as_known().is_none_or(is_secret_name) {
                         result.flows.add(&Flow::Environment);
@@ -357,7 +367,9 @@ impl Walk<'_, '_> {
             RoleAct::Socket => {
                 // `connect(port, host)` and `connect({host, port})`.
                 let place = match (first, second) {
-                    (Some((port, at)), Some((host, _))) if port.number.is_some() && host.functions.is_empty() => {
+                    (Some((port, at)), Some((host, _)))
+                        if (port.number.is_some() || port.many) && host.functions.is_empty() =>
+                    {
                         Some((Rc::new(Value::list(vec![host, port])), at))
                     }
                     (first, _) => first,

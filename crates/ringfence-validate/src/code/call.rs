@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use super::databases::is_of_a_database;
 use super::few::Few;
 use super::heap::Made;
 use super::role::RoleAct;
-use super::talk::is_talk;
+use super::talk::{is_stub, is_talk, only_looks};
 use super::tampered::is_expectation;
 use super::tree::{Arg, Call, Expr, Kind, Literal, ORDER, Written};
 use super::value::{Bound, Held, ITEMS, Value};
@@ -22,10 +23,6 @@ const COPIES: &[&str] =
     &["list", "tuple", "sorted", "set", "frozenset", "collections.deque", "Array.from", "Set", "structuredClone"];
 /// Functions of the program that one call may be of, and that are followed one by one.
 const FOLLOWED: usize = 8;
-/// Functions that only look at what they are given.
-const LOOKS: &[&str] =
-    &["isinstance", "issubclass", "hasattr", "callable", "type", "id", "print", "repr", "console.log"];
-
 /// The arguments of a call, as far as they are known.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Given {
@@ -209,7 +206,7 @@ impl Walk<'_, '_> {
         }
         if let (Some(method), Some(receiver)) = (method, &given.receiver) {
             if self.language != Language::Python
-                && !callee.names.iter().any(|name| self.book.knows(name))
+                && !callee.names.iter().any(|name| self.book.knows(name) || is_of_a_database(name))
                 && matches!(method, "call" | "apply" | "bind")
                 && !(receiver.names.is_empty() && receiver.functions.is_empty())
             {
@@ -322,7 +319,7 @@ impl Walk<'_, '_> {
             }
             self.keeps(given);
         }
-        if !acted && !callee.names.iter().any(|name| LOOKS.contains(&&**name)) {
+        if !acted && !callee.names.iter().any(|name| only_looks(name)) {
             self.applied(given);
         }
         if !told && !own && !acted && !is_talk(method, callee) {
@@ -345,11 +342,14 @@ impl Walk<'_, '_> {
         {
             // Whoever is told of something gives itself back.
             result.add_names(&receiver.names);
+            self.told_by(receiver);
             receiver.texts.iter().for_each(|text| result.texts.push(text.clone()));
         }
         self.callbacks(given, || {
             let gives = Value { functions: Few::default(), ..result.clone() };
             match &given.receiver {
+                // Who calls the stand-in says what it is given.
+                Some(_) if method.is_some_and(is_stub) => Value::default(),
                 Some(receiver) if !told => receiver.any_item().or(&gives),
                 _ => gives,
             }

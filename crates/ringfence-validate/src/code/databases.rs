@@ -1,9 +1,9 @@
 //! Libraries that speak to databases: which of them is somebody else's, and what is destroyed there.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
 use super::call::{Given, Place};
+use super::hosts::{LIVE, Side, UNCLEAR, hosts_of, says_live, side};
 use super::role::Slot;
 use super::value::{Held, Value};
 use super::walk::Walk;
@@ -53,6 +53,67 @@ const MODULES: &[&str] = &[
     "@elastic/elasticsearch",
     "snowflake",
     "@prisma/client",
+    "aioredis",
+    "valkey",
+    "handy-redis",
+    "asyncmy",
+    "tortoise",
+    "sqlmodel",
+    "mongoengine",
+    "beanie",
+    "opensearchpy",
+    "@opensearch-project/opensearch",
+    "arango",
+    "couchdb",
+    "nano",
+    "couchbase",
+    "rethinkdb",
+    "pg-pool",
+    "@databases/pg",
+    "serverless-mysql",
+    "tedious",
+    "drizzle-orm",
+    "objection",
+    "bookshelf",
+    "@mikro-orm/core",
+    "waterline",
+    "monk",
+    "mongojs",
+    "cassandra-driver",
+    "neo4j-driver",
+    "@clickhouse/client",
+    "snowflake-sdk",
+    "influxdb",
+    "memcached",
+    "pymemcache",
+    "@neondatabase/serverless",
+    "@planetscale/database",
+    "@upstash/redis",
+    "@google-cloud/bigquery",
+    "@google-cloud/spanner",
+    "@google-cloud/firestore",
+    "pinecone",
+    "@pinecone-database/pinecone",
+    "kafkajs",
+    "kafka",
+    "confluent_kafka",
+    "aiokafka",
+    "amqplib",
+    "pika",
+    "aio_pika",
+];
+
+/// Those of them that speak to somebody's service and to nothing on this machine.
+const HOSTED: &[&str] = &[
+    "@neondatabase/serverless",
+    "@planetscale/database",
+    "@upstash/redis",
+    "@google-cloud/bigquery",
+    "@google-cloud/spanner",
+    "@google-cloud/firestore",
+    "pinecone",
+    "@pinecone-database/pinecone",
+    "snowflake-sdk",
 ];
 
 /// Methods that are given a text of SQL.
@@ -73,28 +134,52 @@ const ASKS: &[&str] = &[
     "command",
     "batch",
     "multi",
+    "execute_sync",
+    "executeQuery",
+    "executeSql",
+    "executeRaw",
+    "$executeRaw",
+    "$queryRaw",
+    "text",
+    "sql",
 ];
 
-/// Methods that destroy a whole database, or all of its tables.
+/// Methods that destroy a whole database, or all of its tables: in small letters, without what joins words.
 const DROPS: &[&str] = &[
-    "dropDatabase",
-    "drop_database",
+    "dropdatabase",
     "flushall",
     "flushdb",
-    "flushAll",
-    "flushDb",
-    "FLUSHALL",
-    "drop_all",
-    "drop_tables",
-    "delete_index",
-    "dropTable",
-    "dropTableIfExists",
-    "dropSchema",
-    "dropSchemaIfExists",
-    "dropCollection",
-    "drop_collection",
-    "purge_queue",
+    "dropall",
+    "dropallobjects",
+    "dropalltables",
+    "droptables",
+    "deleteindex",
+    "droptable",
+    "droptableifexists",
+    "dropschema",
+    "dropschemaifexists",
+    "dropcollection",
+    "dropkeyspace",
+    "dropindices",
+    "purgequeue",
+    "queuepurge",
+    "deletetopics",
+    "deletetopicrecords",
+    "recursivedelete",
+    "deletetable",
+    "deletedatabase",
+    "deletebyquery",
+    "deleteall",
+    "truncate",
+    "truncatetables",
+    "emptytable",
+    "cleardatabase",
+    "refreshdatabase",
+    "dropmodel",
 ];
+
+/// Methods that remove what a condition says, and everything where none is given.
+const CLEARS: &[&str] = &["deletemany", "remove", "del", "delete", "destroy", "drop", "flush", "clear", "removemany"];
 
 /// What leaves the database, or starts something where it runs.
 const LEAVES: &[&str] = &[
@@ -124,26 +209,51 @@ pub(super) fn module_of(name: &str) -> &str {
     whole.get(..end).unwrap_or(whole)
 }
 
+/// Whether something comes of a library that speaks to a database.
+pub(super) fn is_of_a_database(name: &str) -> bool {
+    MODULES.contains(&module_of(name))
+}
+
 impl Walk<'_, '_> {
     /// A call of a library that speaks to a database.
     pub(super) fn by_database(&mut self, name: &str, given: &Given) {
-        if !MODULES.contains(&module_of(name)) {
+        if !is_of_a_database(name) {
             return;
         }
         self.note_places(name, given);
         let method = name.rsplit('.').next().unwrap_or(name);
+        let plain: String = method.chars().filter(|sign| *sign != '_').collect::<String>().to_ascii_lowercase();
+        let set = |key: &'static str| given.slot(&Slot::Named(key)).is_some_and(|(set, _)| set.truth == Some(true));
         let index = name.ends_with("indices.delete")
-            || method == "sync"
-                && given.slot(&Slot::Named("force")).is_some_and(|(force, _)| force.truth == Some(true));
-        if (DROPS.contains(&method) || index) && self.is_elsewhere() {
+            || method == "sync" && set("force")
+            || method == "synchronize" && given.args.first().is_some_and(|first| first.truth == Some(true))
+            || method == "DataSource" && set("dropSchema");
+        if (DROPS.contains(&plain.as_str()) || index || clears(name, &plain, given)) && self.is_elsewhere(name) {
             self.destroys(method, given);
         }
+        self.commands(given, name);
         if ASKS.contains(&method)
             && let Some(text) = given.args.first()
         {
             for text in text.texts.clone().iter() {
-                self.asks(text, given);
+                self.asks(text, given, name);
             }
+        }
+    }
+
+    /// Commands that a client is given as words, or as an object that names one.
+    fn commands(&mut self, given: &Given, name: &str) {
+        let destroys = |word: &str| {
+            matches!(word.to_ascii_lowercase().as_str(), "flushall" | "flushdb" | "dropdatabase" | "drop_database")
+        };
+        let said = |arg: &Held| {
+            let items = arg.items.iter().flat_map(|items| items.iter().take(2));
+            let words = std::iter::once(arg).chain(items).filter_map(|word| word.as_known());
+            let keys = arg.fields.iter().flat_map(|fields| fields.iter().take(4)).map(|(key, _)| &**key);
+            words.chain(keys).any(destroys)
+        };
+        if given.args.iter().take(2).any(said) && self.is_elsewhere(name) {
+            self.destroys("all keys", given);
         }
     }
 
@@ -163,6 +273,18 @@ impl Walk<'_, '_> {
             "hosts",
             "node",
             "connection",
+            "datasourceUrl",
+            "connectionUri",
+            "connectUrl",
+            "dbUrl",
+            "database_url",
+            "databaseUrl",
+            "contactPoints",
+            "brokers",
+            "bootstrap_servers",
+            "bootstrap.servers",
+            "endpoint",
+            "cluster",
         ];
         let mut places = Value::default();
         let mut take = |held: &Held, is_host: bool| {
@@ -172,14 +294,11 @@ impl Walk<'_, '_> {
             }
         };
         // What is called so is nobody's own.
-        let is_live = |held: &Held| {
-            let says = |name: &str| name.contains("PROD") || name.contains("LIVE_");
-            held.names.iter().any(|name| says(name))
-                || held.texts.iter().any(|text| text.as_known().is_none() && says(&text.to_string()))
-        };
+        let is_live =
+            |held: &Held| held.texts.iter().any(|text| text.as_known().is_none() && says_live(&text.to_string()));
         for arg in &given.args {
             if is_live(arg) {
-                take(&Rc::new(Value::known("production.elsewhere")), true);
+                take(&Rc::new(Value::known(LIVE)), true);
             }
             let is_host =
                 |text: &Text| text.as_known().is_some_and(|host| host.contains('.') && !host.contains(['/', ' ', '(']));
@@ -189,6 +308,9 @@ impl Walk<'_, '_> {
                 for (key, field) in object.fields.iter().flat_map(|fields| fields.iter().take(16)) {
                     if KEYS.contains(&&**key) {
                         take(field, true);
+                        if is_live(field) {
+                            take(&Rc::new(Value::known(LIVE)), true);
+                        }
                     }
                     if deep < 2 {
                         within.push((Rc::clone(field), deep + 1));
@@ -198,6 +320,9 @@ impl Walk<'_, '_> {
         }
         for (key, held, _) in given.named.iter().filter(|(key, _, _)| KEYS.contains(&key.as_str())) {
             take(held, key != "url");
+            if is_live(held) {
+                take(&Rc::new(Value::known(LIVE)), true);
+            }
         }
         if !places.texts.is_empty() {
             self.scopes.set_attribute(PLACES, &Rc::new(places));
@@ -210,8 +335,8 @@ impl Walk<'_, '_> {
     }
 
     /// Whether one of the databases is known to be on another machine.
-    fn is_elsewhere(&mut self) -> bool {
-        self.hosts().iter().any(|host| side(host) == Side::Far)
+    fn is_elsewhere(&mut self, name: &str) -> bool {
+        HOSTED.contains(&module_of(name)) || self.hosts().iter().any(|host| side(host) == Side::Far)
     }
 
     fn is_here(&mut self) -> bool {
@@ -220,7 +345,7 @@ impl Walk<'_, '_> {
     }
 
     /// A text of SQL is carried out.
-    fn asks(&mut self, text: &Text, given: &Given) {
+    fn asks(&mut self, text: &Text, given: &Given, name: &str) {
         let known = written(text, "?");
         if known.len() > 64 * 1024 {
             self.tell(given.span, Fact::Unknown { unknown: Unknown::TooMuch { bound: "sql" } });
@@ -246,9 +371,11 @@ impl Walk<'_, '_> {
             let tables = part.starts_with("drop table")
                 || part.starts_with("truncate")
                 || part.starts_with("drop tablespace")
-                || part.starts_with("delete from") && !part.contains(" where ");
+                || part.starts_with("delete from") && !part.contains(" where ")
+                || part.contains("detach delete") && !part.contains(" where ")
+                || part.starts_with("flushall");
             let each = tables && part.contains('?') && part.starts_with("drop table");
-            let elsewhere = self.is_elsewhere();
+            let elsewhere = self.is_elsewhere(name);
             if whole && (elsewhere || (!self.is_here() && !is_tried(part)))
                 || tables && elsewhere
                 || each && !self.is_here()
@@ -265,8 +392,40 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Stands for what is not known of a host.
-const UNCLEAR: &str = "\u{0}";
+/// Whether a call removes everything: by a method that takes a condition, and without one.
+fn clears(name: &str, plain: &str, given: &Given) -> bool {
+    let is_all = |arg: &Held| {
+        arg.fields.as_ref().is_some_and(|fields| {
+            fields.is_empty()
+                || fields.iter().all(|(key, _)| {
+                    let nothing =
+                        || arg.field("where").is_some_and(|all| all.fields.as_ref().is_none_or(|all| all.is_empty()));
+                    matches!(&**key, "truncate" | "cascade" | "force") || &**key == "where" && nothing()
+                })
+        })
+    };
+    // What was chosen before is not everything, and neither is what is asked of a file or a row.
+    let chosen = [".where", ".filter", ".find", ".limit", ".match", ".first", ".get(", ".query("]
+        .iter()
+        .any(|word| name.to_ascii_lowercase().contains(word));
+    // All keys that there are, as the client listed them.
+    let listed = |arg: &Held| arg.names.iter().any(|name| name.contains(".keys("));
+    if matches!(plain, "del" | "delete" | "unlink") && given.args.iter().any(listed) {
+        return true;
+    }
+    let whole = match plain {
+        "drop" => given.args.iter().all(|arg| arg.texts.is_empty()),
+        "remove" | "del" | "delete" | "destroy" | "flush" | "clear" => {
+            given.args.first().is_some_and(is_all)
+                || (plain == "del" || plain == "delete")
+                    && given.args.is_empty()
+                    && name.contains("()")
+                    && name.starts_with("knex")
+        }
+        _ => given.args.first().is_none_or(is_all),
+    };
+    CLEARS.contains(&plain) && whole && (!chosen || plain == "drop") && given.named.is_empty()
+}
 
 /// A text with a sign in the place of what is not known.
 fn written(text: &Text, unknown: &str) -> String {
@@ -275,72 +434,6 @@ fn written(text: &Text, unknown: &str) -> String {
         Piece::Hole(_) => unknown.to_owned(),
     };
     text.pieces().iter().map(piece).collect()
-}
-
-/// The hosts that an address, or a list of settings, leads to.
-fn hosts_of(said: &str, is_host: bool) -> Vec<String> {
-    let named = |settings: &str| -> Vec<String> {
-        let values = settings.split([' ', '&', ';', '?']).filter_map(|setting| {
-            let (key, value) = setting.split_once('=')?;
-            matches!(key.trim().to_ascii_lowercase().as_str(), "host" | "hostaddr").then_some(value)
-        });
-        values.flat_map(|value| value.trim_matches(['\'', '"']).split(',')).map(without_port).collect()
-    };
-    if said.starts_with("sqlite") {
-        return vec!["localhost".to_owned()];
-    }
-    let Some((_, rest)) = said.split_once("://") else {
-        let named = named(said);
-        let whole = is_host && named.is_empty();
-        return if whole { said.split(',').map(without_port).collect() } else { named };
-    };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, behind) = rest.split_at(end);
-    let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
-    let mut all = named(behind);
-    // Where the address names none, its settings may.
-    if all.is_empty() || !hosts.is_empty() {
-        all.extend(hosts.split(',').map(without_port));
-    }
-    all
-}
-
-/// `HOST:PORT`, `[ADDRESS]:PORT`, or a socket's path.
-fn without_port(host: &str) -> String {
-    let host = host.trim();
-    if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        return address.to_owned();
-    }
-    match host {
-        socket if socket.starts_with('/') => "localhost".to_owned(),
-        address if address.parse::<Ipv6Addr>().is_ok() => address.to_owned(),
-        host => host.split([':', '/', '?', '#']).next().unwrap_or_default().to_owned(),
-    }
-}
-
-/// Where a database is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    /// The developer's own: this machine, or a service beside it by a bare name.
-    Near,
-    Far,
-    /// Not known.
-    Unclear,
-}
-
-fn side(host: &str) -> Side {
-    if let Ok(address) = host.parse::<Ipv6Addr>() {
-        let address = address.to_canonical();
-        return if address.is_loopback() || address.is_unspecified() { Side::Near } else { Side::Far };
-    }
-    if let Ok(address) = host.parse::<Ipv4Addr>() {
-        return if address.is_loopback() || address.is_unspecified() { Side::Near } else { Side::Far };
-    }
-    let is_name = host.chars().all(|sign| sign.is_ascii_alphanumeric() || "._-".contains(sign));
-    if !is_name || !host.is_empty() && host.chars().all(|sign| sign.is_ascii_digit() || sign == '.') {
-        return Side::Unclear;
-    }
-    if !host.contains('.') || host == "host.docker.internal" { Side::Near } else { Side::Far }
 }
 
 /// SQL without what is written for people; what only some servers skip is left.
@@ -381,40 +474,11 @@ fn is_tried(part: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::code::told::facts;
     use crate::language::Language;
 
     fn is_destroyed(source: &str) -> bool {
         facts(Language::Python, source).iter().any(|line| line.starts_with("system Records"))
-    }
-
-    #[test]
-    fn a_database_is_near_only_where_its_host_is_known_to_be() {
-        let cases: &[(&str, &[&str], Side)] = &[
-            ("postgresql://u:p@localhost/app", &["localhost"], Side::Near),
-            ("postgresql://u:p@db:5432/app", &["db"], Side::Near),
-            ("postgresql:///app", &[""], Side::Near),
-            ("postgresql://u@[::1]:5432/app", &["::1"], Side::Near),
-            ("postgresql://u@[2001:db8::7]/app", &["2001:db8::7"], Side::Far),
-            ("postgresql://u:p@db.corp.example/app?user=x@localhost", &["db.corp.example"], Side::Far),
-            ("postgresql://db.corp.example#@localhost", &["db.corp.example"], Side::Far),
-            ("postgresql:///app?host=db.corp.example", &["db.corp.example"], Side::Far),
-            ("postgresql://u@127.0.0.1.stranger.example/app", &["127.0.0.1.stranger.example"], Side::Far),
-            ("postgresql://\0:\0@\0/app", &["\0"], Side::Unclear),
-            ("postgresql://\0/app", &["\0"], Side::Unclear),
-            ("postgresql://u@\0.internal/app", &["\0.internal"], Side::Unclear),
-            ("postgresql://u@3232235777/app", &["3232235777"], Side::Unclear),
-            ("dbname=a host=db.corp.example port=5432", &["db.corp.example"], Side::Far),
-            ("mysql://u@…/app", &["…"], Side::Unclear),
-            ("sqlite:///app.db", &["localhost"], Side::Near),
-        ];
-        for (said, hosts, expected) in cases {
-            assert_eq!(hosts_of(said, false), *hosts, "{said}");
-            assert!(hosts.iter().all(|host| side(host) == *expected), "{said}");
-        }
-        assert_eq!(hosts_of("/var/run/postgresql", true), ["localhost"]);
-        assert_eq!(hosts_of("a.corp.example:5432,db", true), ["a.corp.example", "db"]);
     }
 
     #[test]
@@ -441,6 +505,29 @@ mod tests {
             ("host=h", "drop database test -- prod"),
         ] {
             assert!(!is_destroyed(&at(url, sql)), "{url} {sql}");
+        }
+    }
+
+    #[test]
+    fn what_is_named_after_production_is_somebody_elses_however_it_is_handed_over() {
+        let destroyed =
+            |source: &str| facts(Language::JavaScript, source).iter().any(|line| line.starts_with("system Records"));
+        for source in [
+            "const { MongoClient } = require('mongodb'); (await MongoClient.connect(process.env.MONGO_PROD_URI)).db().dropDatabase()",
+            "const db = require('knex')({ client: 'pg', connection: process.env.PROD_URL }); db.schema.dropTable('a')",
+            "const { PrismaClient } = require('@prisma/client'); const p = new PrismaClient({ datasources: { db: { url: process.env.LIVE_DB } } }); p[m].deleteMany()",
+            "const r = new (require('ioredis'))('redis://prod-cache:6379'); r.call('FLUSHALL')",
+            "const c = new (require('mongodb').MongoClient)('mongodb://a.corp.example'); for (const a of await c.db().collections()) a.drop()",
+        ] {
+            assert!(destroyed(source), "{source}");
+        }
+        for source in [
+            "const { MongoClient } = require('mongodb'); (await MongoClient.connect(process.env.PRODUCT_URI)).db().dropDatabase()",
+            "const p = new (require('@prisma/client').PrismaClient)({ datasourceUrl: process.env.LIVE_DB }); p.user.deleteMany({ where: { id: 1 } })",
+            "const r = new (require('ioredis'))('redis://prod-cache:6379'); r.call('JSON.GET', 'a'); r.del('a')",
+            "const db = require('knex')({ connection: process.env.PROD_URL }); db('a').where('id', 1).del()",
+        ] {
+            assert!(!destroyed(source), "{source}");
         }
     }
 

@@ -15,6 +15,8 @@ use crate::language::Language;
 use crate::span::Span;
 use crate::text::{Hole, Text};
 
+/// What functions are called on that are told of something, as an attribute that no program has.
+pub(super) const TOLD_BY: &str = "(told by)";
 /// More than this of anything is more than a machine has to spare.
 const TOO_MANY: i64 = 1 << 33;
 
@@ -50,6 +52,10 @@ impl Walk<'_, '_> {
             Kind::Truth(truth) => Rc::new(Value { truth: Some(*truth == Truth::True), ..Value::default() }),
             Kind::Nothing => Rc::clone(&self.nothing),
             Kind::Name(name) => self.lookup(name),
+            Kind::This => match self.scopes.attribute(TOLD_BY) {
+                Some(tellers) => Rc::clone(tellers),
+                None => Rc::clone(&self.nothing),
+            },
             Kind::Member(base, attribute) => match self.plain_part(base, attribute) {
                 Some(plain) => plain,
                 None => {
@@ -269,6 +275,11 @@ impl Walk<'_, '_> {
             let plain = |(_, held): &&(Rc<str>, Held)| held.functions.is_empty();
             all.iter().filter(plain).for_each(|(key, held)| self.scopes.set_attribute(key, held));
         }
+        if self.language != Language::Python {
+            let span = fields.first().map(|(_, value)| value.span).unwrap_or_default();
+            self.brings_code(&all, span);
+        }
+        self.notes_scripts(&all);
         let mut object = Value { names: flows.names, ..Value::object(all) };
         object.flows.add_all(&flows.flows);
         Rc::new(object)

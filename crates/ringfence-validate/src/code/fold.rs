@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::below::{here, is_itself};
 use super::decode;
 use super::lists::{list_method, table, translated};
 use super::value::{Held, ITEMS, Making, TEXT_BYTES, Value, join};
@@ -193,6 +194,10 @@ pub(super) fn function(name: &str, args: &[Held]) -> Option<Value> {
                 _ => Value::number(first?.number?),
             }
         }
+        "path.dirname" if is_itself(first?) => return Some(Value::clone(&here())),
+        "URL" | "url.URL" if args.get(1).is_some_and(|base| is_itself(base)) => {
+            return Some(path(&[here(), Rc::clone(first?)]));
+        }
         "os.path.dirname" | "path.dirname" | "posixpath.dirname" if !first?.texts.is_empty() => {
             let texts: Vec<Text> = first?.texts.iter().map(super::member::parent).collect();
             Value { texts: texts.into(), ..Value::default() }
@@ -227,6 +232,9 @@ pub(super) fn path(args: &[Held]) -> Value {
         *root = Rc::new(Value { texts: vec![Text::default()].into(), ..Value::clone(root) });
     }
     let mut value = join(&parts, "/");
+    if super::below::is_project(&parts) {
+        value.add_name(super::below::PROJECT);
+    }
     for text in value.texts.own() {
         if let Some(known) = text.as_known().filter(|known| known.contains("//") && !known.contains("://")) {
             *text = Text::known(known.replace("//", "/"));

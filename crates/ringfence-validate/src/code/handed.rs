@@ -90,7 +90,11 @@ impl Walk<'_, '_> {
             return member;
         }
         let mut one = held.any_item();
-        if let Some(name) = held.names.iter().find(|name| name.starts_with("boto3.") && name.ends_with("()")) {
+        let is_remote = |name: &Rc<str>| {
+            name.starts_with("boto3.") && name.ends_with("()")
+                || super::databases::is_of_a_database(name) && name.contains(['.', '('])
+        };
+        if let Some(name) = held.names.iter().find(|name| is_remote(name)) {
             one.add_name(&format!("{name}.item()"));
         }
         if held.fields.is_some() && held.items.is_none() {
@@ -142,7 +146,8 @@ impl Walk<'_, '_> {
         let Some(receiver) = given.receiver.as_ref().filter(|receiver| receiver.items.is_none()) else { return };
         let acts = |name: &Rc<str>| self.book.roles(name).is_some_and(act::acts);
         let is_module = |name: &Rc<str>| self.imported.contains(name);
-        if QUIET.contains(&method) || callee.names.iter().any(acts) || receiver.names.iter().any(is_module) {
+        let looks = callee.names.iter().any(|name| super::talk::only_looks(name));
+        if looks || QUIET.contains(&method) || callee.names.iter().any(acts) || receiver.names.iter().any(is_module) {
             return;
         }
         let mut with = Value::default();

@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use super::call::{Given, Place};
 use super::role::Slot;
-use super::value::{Held, Value};
+use super::value::{Field, Held, Value};
 use super::walk::Walk;
 use crate::analysis::{Contact, Fact, Flow};
 use crate::path::{PathClass, classify};
-use crate::program::is_of_the_sources;
+use crate::program::{hands_out_secrets, is_of_the_sources};
 use crate::span::Span;
 use crate::stream::Stream;
 use crate::text::{Hole, Text};
@@ -92,6 +92,23 @@ impl Walk<'_, '_> {
                 continue;
             };
             self.shell(Some((line, Place { span, literal: None })), &Given { span, ..Given::default() });
+        }
+    }
+
+    /// Scripts that an object of a manifest names are found when a manifest is written.
+    pub(super) fn notes_scripts(&mut self, fields: &[Field]) {
+        for (key, line) in fields.iter().filter(|(key, line)| SCRIPTS.contains(&&**key) && !line.texts.is_empty()) {
+            self.scopes.set_attribute(key, line);
+        }
+    }
+
+    /// A file that a service obeys is told to hand out what the service keeps.
+    pub(super) fn leaves_orders(&mut self, path: Option<&(Held, Place)>, text: Option<&Held>, given: &Given) {
+        let (Some((path, _)), Some(text)) = (path, text.and_then(|text| text.as_known())) else { return };
+        if path.texts.iter().any(|path| hands_out_secrets(&path.to_string(), text)) {
+            let place = Text::hole(Hole::Value);
+            let sends = vec![Flow::Environment];
+            self.tell(given.span, Fact::Contacts { place, contact: Contact::Send, sends });
         }
     }
 

@@ -65,6 +65,7 @@ impl Walk<'_, '_> {
         self.by_database(name, given);
         self.template(name, given);
         self.by_talker(name, given);
+        self.purpose(name, given);
         let uncalled = name.trim_end_matches("()");
         if let Some((_, handed)) = TASKS.iter().find(|(task, _)| uncalled == *task) {
             let handed = Rc::new(Value::named(handed));
@@ -311,7 +312,7 @@ impl Walk<'_, '_> {
                 first?.texts.iter().for_each(|path| self.opens_a_home(path, given.span));
                 None
             }
-            _ => self.by_git(name, given),
+            _ => self.by_git(name, given).or_else(|| self.searched(name, given)),
         }
     }
 

@@ -76,10 +76,14 @@ pub(super) fn assigns(statement: &Statement) -> bool {
 }
 
 /// A statement that does nothing but take more room.
-pub(super) fn only_grows(statement: &Statement) -> bool {
+fn only_grows(statement: &Statement) -> bool {
     match statement {
         Statement::Assign { how: How::Add, .. } => true,
-        Statement::Value(value) => grows(value),
+        Statement::Value(value) => grows(value) || asks_somebody(value),
+        // Nothing else is tried, and whatever goes wrong is passed over.
+        Statement::Branches(branches) => {
+            branches.iter().flatten().any(only_grows) && branches.iter().flatten().all(grows_or_idles)
+        }
         // Into one file after the other.
         Statement::Assign { value: Expr { kind: Kind::Call(call), .. }, .. } => is_named(&call.callee, &["open"]),
         Statement::Block(body) => !body.is_empty() && body.iter().all(only_grows),
@@ -104,11 +108,121 @@ pub(super) fn grows(value: &Expr) -> bool {
     let Kind::Call(call) = &value.kind else { return false };
     match &call.callee.kind {
         Kind::Member(_, name) => {
-            matches!(name.as_str(), "append" | "push" | "extend" | "write" | "writelines" | "appendFileSync")
+            matches!(
+                name.as_str(),
+                "append"
+                    | "push"
+                    | "extend"
+                    | "write"
+                    | "writelines"
+                    | "appendFileSync"
+                    | "appendFile"
+                    | "writeSync"
+                    | "writevSync"
+                    | "unshift"
+                    | "concat"
+            )
         }
         Kind::Name(name) => name == "Worker",
         _ => false,
     }
+}
+
+/// Whether a loop does nothing but take more room, or ask somebody once more.
+pub(super) fn does_only_grow(body: &[Statement]) -> bool {
+    body.iter().any(only_grows) && body.iter().all(grows_or_idles)
+}
+
+fn grows_or_idles(statement: &Statement) -> bool {
+    only_grows(statement) || is_idle(statement)
+}
+
+/// A statement that does nothing.
+fn is_idle(statement: &Statement) -> bool {
+    match statement {
+        Statement::Value(value) => {
+            matches!(value.kind, Kind::Name(_) | Kind::Member(..) | Kind::Nothing | Kind::Text(_) | Kind::Number(_))
+        }
+        Statement::Assign { value, .. } => matches!(value.kind, Kind::Name(_) | Kind::Nothing),
+        Statement::Block(body) => body.iter().all(is_idle),
+        Statement::Branches(branches) => branches.iter().flatten().all(is_idle),
+        _ => false,
+    }
+}
+
+/// A request whose answer nobody looks at.
+fn asks_somebody(value: &Expr) -> bool {
+    let Kind::Call(call) = &value.kind else { return false };
+    let here = |text: &str| text.contains("://localhost") || text.contains("://127.") || text.starts_with('/');
+    let is_here = call.args.first().is_some_and(|arg| match &arg.value.kind {
+        Kind::Text(text) => here(&text.value),
+        Kind::Join(parts) => {
+            matches!(parts.first().map(|part| &part.kind), Some(Kind::Text(text)) if here(&text.value))
+        }
+        _ => false,
+    });
+    match &call.callee.kind {
+        Kind::Name(name) => matches!(name.as_str(), "fetch" | "axios" | "got" | "urlopen") && !is_here,
+        Kind::Member(base, name) => match (&base.kind, name.as_str()) {
+            (_, "catch" | "then" | "finally" | "on" | "end" | "destroy") => asks_somebody(base),
+            (Kind::Name(base), "get" | "post" | "head" | "put" | "request" | "urlopen" | "options") => {
+                let speaks = matches!(
+                    base.as_str(),
+                    "axios"
+                        | "got"
+                        | "http"
+                        | "https"
+                        | "requests"
+                        | "httpx"
+                        | "superagent"
+                        | "needle"
+                        | "ky"
+                        | "undici"
+                );
+                speaks && !is_here
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// A function that does nothing but keep much, each time that it is called.
+pub(super) fn hoards(body: &[Statement]) -> bool {
+    let keeps = |statement: &Statement| match statement {
+        Statement::Value(value) | Statement::Return(value) => grows(value) && makes_much(value),
+        _ => false,
+    };
+    !body.is_empty() && body.iter().all(keeps)
+}
+
+/// A call that is given something large which was made for it.
+fn makes_much(value: &Expr) -> bool {
+    let Kind::Call(call) = &value.kind else { return false };
+    let is_made = |arg: &Expr| {
+        let mut inner = arg;
+        while let Kind::Call(call) = &inner.kind {
+            match &call.callee.kind {
+                Kind::Member(_, name)
+                    if matches!(name.as_str(), "alloc" | "allocUnsafe" | "repeat" | "randomBytes") =>
+                {
+                    return true;
+                }
+                Kind::Name(name)
+                    if name.ends_with("Array") || matches!(name.as_str(), "ArrayBuffer" | "randomBytes") =>
+                {
+                    return true;
+                }
+                Kind::Member(base, _) => inner = base,
+                _ => return false,
+            }
+        }
+        false
+    };
+    call.args.iter().any(|arg| match &arg.value.kind {
+        Kind::Spread(inner) => is_made(inner),
+        _ => is_made(&arg.value),
+    })
 }
 
 /// Whether it is a name, or a part of a module of files, that is called so.

@@ -167,8 +167,14 @@ impl Walk<'_, '_> {
             if let Some(text) = about.and_then(|about| about.text) {
                 found.texts.push(Text::known(text));
             }
-            if attribute == "__name__" && self.imported.contains(name) {
+            let first = name.split('.').next().unwrap_or(name);
+            let is_ours = || !name.contains('(') && self.book.about(first).is_none() && self.is_from_a_module(name);
+            if attribute == "__name__" && (self.imported.contains(name) || is_ours()) {
                 found.texts.push(Text::known(&**name));
+            }
+            if attribute == "default" && self.language != Language::Python && self.imported.contains(name) {
+                // What a module shows by default is mostly the module itself.
+                found.add_name(name);
             }
             if is_for_a_worker && let Some(data) = self.scopes.attribute(super::libraries::WORKER_DATA) {
                 found.add(data);
@@ -321,7 +327,13 @@ impl Walk<'_, '_> {
     pub(super) fn index_of(&mut self, value: &Value, key: &Value, span: Span) -> Held {
         if value.names.iter().any(|name| self.book.is_environment(name)) {
             let home = key.as_known().is_some_and(|name| matches!(name, "HOME" | "USERPROFILE"));
-            let hole = if home { Hole::Variable("HOME".to_owned()) } else { Hole::Value };
+            // Which machines it is of matters to whoever connects there.
+            let live = key.as_known().filter(|name| super::hosts::says_live(name));
+            let hole = match live {
+                _ if home => Hole::Variable("HOME".to_owned()),
+                Some(name) => Hole::Variable(name.to_owned()),
+                None => Hole::Value,
+            };
             let mut found = Value::text(Text::hole(hole));
             for reading in key.readings() {
                 if reading.as_known().is_none_or(act::is_secret_name) {
@@ -392,6 +404,12 @@ impl Walk<'_, '_> {
         }
         if unknown && value.has(RECKONS) {
             self.tell(span, Fact::Privilege { privilege: Privilege::ForeignCode });
+        }
+        if unknown {
+            // One of the tables that a client of a database has.
+            let is_client = |name: &&Rc<str>| name.contains('(') && super::databases::is_of_a_database(name);
+            let clients = value.names.iter().filter(is_client);
+            clients.for_each(|name| found.add_name(&format!("{name}.(any)")));
         }
         if unknown && value.names.iter().any(|name| self.book.is_guarded(name) || &**name == ABOVE) {
             self.trick(Trick::ByBuiltName, span);

@@ -148,6 +148,10 @@ impl Walk<'_, '_> {
         self.heap.entered = self.heap.now();
         self.scopes.enter(Of::Function);
         self.inside.push(number);
+        if let Some(itself) = &function.itself {
+            let own = Rc::new(Value { functions: Few::one(number), ..Value::default() });
+            self.assign(&Pattern::Name(itself.clone()), own, How::Here);
+        }
         for (param, held) in function.params.iter().zip(held) {
             self.assign(&param.pattern, held, How::Here);
         }
@@ -212,6 +216,10 @@ impl Walk<'_, '_> {
 
     /// A call of a function of the program; what it gives.
     pub(super) fn call_own(&mut self, number: usize, given: &Given) -> Option<Held> {
+        if self.perhaps == 0 && self.inside.last() == Some(&number) {
+            // What calls itself whatever happens goes on without end.
+            self.goes_on(number);
+        }
         let params = self.params(number, given);
         self.enter_function(number, &params)
     }
@@ -314,6 +322,19 @@ impl Walk<'_, '_> {
         let (mut before, behind): (Vec<_>, Vec<_>) = params.into_iter().partition(|(at, _)| *at < rest);
         before.push((rest, Rc::new(Value::list(behind.into_iter().map(|(_, held)| held).collect()))));
         before
+    }
+
+    /// A function of the program, as it stands there.
+    pub(super) fn body_of(&self, number: usize) -> Option<Rc<Function>> {
+        self.functions.get(&number)?.function.clone()
+    }
+
+    /// A function has itself called again, whatever happens.
+    pub(super) fn goes_on(&mut self, number: usize) {
+        if let Some(known) = self.functions.get_mut(&number).filter(|known| !known.is_looped) {
+            known.is_looped = true;
+            self.scopes.stale = true;
+        }
     }
 
     /// A function that exists only as what it gives: that of a text which was run.

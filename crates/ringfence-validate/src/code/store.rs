@@ -114,6 +114,7 @@ impl Walk<'_, '_> {
             return;
         }
         let name = self.book.canonical(name.strip_prefix("builtins.").unwrap_or(name));
+        self.looks_on(name, held);
         if !name.contains('.') {
             self.scopes.set_global(name, held);
         }

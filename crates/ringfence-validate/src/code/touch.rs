@@ -153,7 +153,8 @@ impl Walk<'_, '_> {
                 held.fields.iter().flat_map(|fields| fields.iter().take(32)).flat_map(|(_, field)| field.texts.iter());
             for path in held.texts.iter().chain(options).filter(|text| is_outside(text)) {
                 let classes = classify(path, self.reading.surroundings);
-                if classes.contains(&PathClass::Secret) && !classes.contains(&PathClass::Workspace) {
+                let engine = classes.contains(&PathClass::EngineSocket);
+                if (classes.contains(&PathClass::Secret) || engine) && !classes.contains(&PathClass::Workspace) {
                     self.tell(place.span, Fact::Reads { path: path.clone() });
                 }
             }
@@ -285,14 +286,39 @@ fn places_of(held: &Value) -> Vec<Text> {
                 ["socketPath", "hostname", "host", "url", "path", "baseURL"].iter().find_map(|name| held.field(name));
             (host, held.field("port"))
         }
-        (None, None) => return held.readings(),
+        (None, None) => return swept(held.readings()),
     };
-    let mut readings = host.map_or_else(|| vec![Text::hole(Hole::Value)], |host| host.readings());
-    if let Some(port) = port.and_then(|port| port.readings().into_iter().next()) {
+    let mut readings = host.map_or_else(|| vec![Text::hole(Hole::Value)], |host| swept(host.readings()));
+    // One port after the other, and not one of a few.
+    let each = port.as_ref().is_some_and(|port| port.many && port.texts.contains(&Text::hole(Hole::Value)));
+    if each {
+        readings.iter_mut().for_each(|reading| reading.push(Piece::Known(":(each)".to_owned())));
+    } else if let Some(port) = port.and_then(|port| port.readings().into_iter().next()) {
         for reading in &mut readings {
             reading.push(Piece::Known(":".to_owned()));
             reading.append(port.clone());
         }
+    }
+    readings
+}
+
+/// Addresses of one network, more than are told apart: any of it.
+fn swept(mut readings: Vec<Text>) -> Vec<Text> {
+    let network = |text: &Text| {
+        let (network, _) = text.as_known()?.split(':').next()?.rsplit_once('.')?;
+        let is_one =
+            network.split('.').count() >= 2 && network.bytes().all(|sign| sign.is_ascii_digit() || sign == b'.');
+        is_one.then(|| format!("{network}."))
+    };
+    if let [before @ .., last] = readings.as_slice()
+        && *last == Text::hole(Hole::Value)
+        && before.len() > 4
+        && let Some(first) = before.first().and_then(network)
+        && before.iter().all(|text| network(text).as_ref() == Some(&first))
+    {
+        let mut any = Text::known(first);
+        any.push(Piece::Hole(Hole::Value));
+        readings.push(any);
     }
     readings
 }

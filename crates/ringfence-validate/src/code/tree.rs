@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     /// `None`, `null`, `undefined`: a value of which nothing comes.
     Nothing,
     Name(String),
+    /// What a method is called on.
+    This,
     Member(Box<Expr>, String),
     Index(Box<Expr>, Box<Expr>),
     /// `a[1:5:-1]`, with nothing where nothing is written.
@@ -137,6 +139,8 @@ pub(crate) struct Arg {
 pub(crate) struct Function {
     /// Its number in the text, from 0.
     pub(crate) number: usize,
+    /// What it is called within itself, where nobody else calls it so.
+    pub(crate) itself: Option<String>,
     pub(crate) params: Vec<Param>,
     pub(crate) body: Vec<Statement>,
 }

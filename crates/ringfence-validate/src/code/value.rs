@@ -174,6 +174,7 @@ impl Value {
             return self.texts.to_vec();
         }
         match self.number {
+            Some(_) if self.many => vec![Text::hole(Hole::Value)],
             Some(number) => vec![Text::known(number.to_string())],
             None => vec![Text::hole(Hole::Value)],
         }

@@ -6,7 +6,7 @@ use super::book::Book;
 use super::few::Few;
 use super::heap::Heap;
 use super::lists;
-use super::loops::{assigns, one_by_one, only_grows, puts_together};
+use super::loops::{assigns, does_only_grow, one_by_one, puts_together};
 use super::names::Modules;
 use super::own::Known;
 use super::quick::{QuickMap, SecretMap, SecretSet};
@@ -340,7 +340,7 @@ impl Walk<'_, '_> {
         }
         self.statements(body);
         self.turns -= 1;
-        if end == LoopEnd::Never && !body.is_empty() && body.iter().all(only_grows) {
+        if end == LoopEnd::Never && does_only_grow(body) {
             self.tell(span, Fact::System { act: SystemAct::Exhaustion, about: Text::known("a loop that never ends") });
         }
         self.loops -= endless;

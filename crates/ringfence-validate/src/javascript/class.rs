@@ -38,9 +38,12 @@ impl Lower<'_> {
 
     pub(super) fn function(&mut self, function: &ast::Function<'_>) -> Kind {
         let params = self.params(&function.params);
-        let body = function.body.as_ref().map(|body| self.body(&body.statements)).unwrap_or_default();
+        let mut body = function.body.as_ref().map(|body| self.body(&body.statements)).unwrap_or_default();
+        let kept: Vec<Statement> = function.params.items.iter().filter_map(kept).collect();
+        body.splice(0..0, kept);
+        let itself = function.id.as_ref().filter(|_| function.is_expression()).map(|name| name.name.to_string());
         self.functions += 1;
-        Kind::Function(Rc::new(Function { number: self.functions, params, body }))
+        Kind::Function(Rc::new(Function { number: self.functions, itself, params, body }))
     }
 
     pub(super) fn arrow(&mut self, function: &ast::ArrowFunctionExpression<'_>) -> Kind {
@@ -53,7 +56,7 @@ impl Lower<'_> {
             },
         };
         self.functions += 1;
-        Kind::Function(Rc::new(Function { number: self.functions, params, body }))
+        Kind::Function(Rc::new(Function { number: self.functions, itself: None, params, body }))
     }
 
     pub(super) fn class(&mut self, class: &ast::Class<'_>) -> Kind {
@@ -166,4 +169,17 @@ impl Lower<'_> {
             }
         }
     }
+}
+
+/// `constructor(private readonly path: string)`: what the parameter is given is kept under its name.
+fn kept(param: &ast::FormalParameter<'_>) -> Option<Statement> {
+    if param.accessibility.is_none() && !param.readonly && !param.r#override {
+        return None;
+    }
+    let ast::BindingPattern::BindingIdentifier(name) = &param.pattern else { return None };
+    let place = span(param.span);
+    let itself = Box::new(Expr::new(place, Kind::This));
+    let kept = Expr::new(place, Kind::Member(itself, name.name.as_str().to_owned()));
+    let value = Expr::name(place, name.name.as_str());
+    Some(Statement::Assign { pattern: Pattern::Place(kept), value, how: How::Here })
 }

@@ -27,10 +27,8 @@ impl Lower<'_> {
     fn kind(&mut self, expr: &Expression<'_>) -> Kind {
         match expr {
             Expression::BooleanLiteral(truth) => Kind::Truth(if truth.value { Truth::True } else { Truth::False }),
-            Expression::NullLiteral(_)
-            | Expression::ThisExpression(_)
-            | Expression::Super(_)
-            | Expression::NewTarget(_) => Kind::Nothing,
+            Expression::ThisExpression(_) => Kind::This,
+            Expression::NullLiteral(_) | Expression::Super(_) | Expression::NewTarget(_) => Kind::Nothing,
             Expression::NumericLiteral(number) => whole(number.value),
             Expression::BigIntLiteral(_) | Expression::RegExpLiteral(_) => Kind::Mix(Vec::new()),
             Expression::StringLiteral(text) => self.text(text),

@@ -362,3 +362,19 @@ fn r14_nesting_of_every_kind_is_bounded_before_it_is_parsed() {
         }
     }
 }
+
+#[test]
+fn a_stand_in_of_a_test_runs_nothing() {
+    for source in [
+        "const cp = require('child_process'); jest.mock('child_process'); cp.execFile.mockImplementation((bin, args, cb) => cb(null, 'done'))",
+        "import { vi, expect } from 'vitest'; import * as cp from 'child_process'; vi.mock('child_process', () => ({ exec: vi.fn() })); expect(vi.mocked(cp.exec)).toBeDefined()",
+    ] {
+        ordinary(Language::TypeScript, source);
+    }
+}
+
+#[test]
+fn a_constructor_keeps_what_its_parameters_say() {
+    let source = "class Run { constructor(private readonly line: string) {} go() { require('child_process').execSync(this.line) } } new Run('id -u').go()";
+    hostile(Language::TypeScript, source, &["shell id -u"]);
+}

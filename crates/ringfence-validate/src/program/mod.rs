@@ -38,7 +38,7 @@ mod unpack;
 mod unread;
 mod wrappers;
 
-pub(crate) use brought::is_of_the_sources;
+pub(crate) use brought::{hands_out_secrets, is_of_the_sources};
 pub(crate) use env_file::unshown;
 pub(crate) use environment::{note_processes, poisons, sets_environment};
 pub use read_only::is_read_only;

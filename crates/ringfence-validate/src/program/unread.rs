@@ -61,6 +61,31 @@ const SPEAKS: &[&str] = &[
     "hackney",
 ];
 
+/// Words by which a text is run as code.
+const EVALUATES: &[&str] = &[
+    "instance_eval(",
+    "class_eval(",
+    "module_eval(",
+    "instance_eval ",
+    "binding.eval",
+    "eval(",
+    "eval $",
+    "eval src",
+    "eval code",
+    "loadstring(",
+    "load(code",
+    "load(src",
+    "load(body",
+    "dostring(",
+    "create_function(",
+    "assert($",
+    "Code.eval_string",
+    "source(textConnection",
+    "eval(parse",
+    "Invoke-Expression",
+    "iex ",
+];
+
 /// Words by which a folder is removed with all below it.
 const SWEEPS: &[&str] = &[
     "recursive=true",
@@ -261,6 +286,10 @@ pub(super) fn read(run: &mut Run<'_, '_>, code: &str, place: &Argument) {
                 carried.push(Flow::File { path });
             }
         }
+    }
+    if speaks && has(EVALUATES) {
+        // What comes from there is run as it is.
+        run.fact(span, Fact::Executes { from: vec![Flow::Network] });
     }
     if speaks && is_shell && has(STARTS) {
         // A shell whose words come from somebody else.

@@ -58,7 +58,7 @@ impl Lower<'_> {
                 let params = lambda.parameters.as_ref().map(|parameters| self.params(parameters)).unwrap_or_default();
                 let body = vec![Statement::Return(self.expr(&lambda.body))];
                 self.functions += 1;
-                Kind::Function(Rc::new(Function { number: self.functions, params, body }))
+                Kind::Function(Rc::new(Function { number: self.functions, itself: None, params, body }))
             }
             ast::Expr::If(branch) => {
                 let test = self.expr(&branch.test);

@@ -307,7 +307,7 @@ impl Lower<'_> {
         body.extend(self.body(&function.body, Around::Function));
         let name = function.name.to_string();
         self.functions += 1;
-        let value = Kind::Function(Rc::new(Function { number: self.functions, params, body }));
+        let value = Kind::Function(Rc::new(Function { number: self.functions, itself: None, params, body }));
         out.push(Statement::Assign {
             pattern: Pattern::Name(name.clone()),
             value: Expr::new(place, value),

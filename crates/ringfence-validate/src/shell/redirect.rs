@@ -5,9 +5,11 @@ use super::value::Value;
 use super::walk::Walker;
 use super::word::Quotes;
 use crate::analysis::{Contact, Fact, Flow};
+use crate::program::hands_out_secrets;
 use crate::span::Span;
 use crate::stream::{Argument, Stream};
-use crate::text::Text;
+
+use crate::text::{Hole, Text};
 
 /// What a command's redirections change.
 #[derive(Debug, Default)]
@@ -388,6 +390,11 @@ impl Walker<'_, '_> {
                     self.count(&whole);
                     whole.then(contents);
                     contents = whole;
+                }
+                if contents.known().is_some_and(|text| hands_out_secrets(&path, text)) {
+                    let (place, sends) = (Text::hole(Hole::Value), vec![Flow::Environment]);
+                    let fact = Fact::Contacts { place, contact: Contact::Send, sends };
+                    self.late.push(crate::Act { span: Span::default(), fact });
                 }
                 self.reading.scope.keep(&path, contents);
                 Stream::default()
