@@ -200,7 +200,7 @@ pub(crate) fn try_all(workspace: &Workspace, names: &[&str]) -> Result<ExitCode,
         screen.begin(format!("{:<40}", format!("{}: a machine of it", kernel.suite)));
         let machine = Machine::of(kernel.suite, workspace, &screen)?;
         let stages = kernel.stages.concat();
-        let said = machine.run(&program, &(script(&stages) + OFF), workspace, &screen)?;
+        let said = machine.run(&program, &script(&stages), workspace, &screen)?;
         let ended = Ended::all(&said);
         screen.end(Paint::Good, "ok", &format!("Linux {}", line_after(&said, "<kernel>").unwrap_or("unknown")));
         for stage in &stages {
@@ -241,9 +241,6 @@ fn script(stages: &[Stage]) -> String {
     script.push_str(&format!("echo '{END}'\n"));
     script
 }
-
-/// How a machine ends once all that was said has left it. Not every release's own way leads to its end.
-const OFF: &str = "sync; sleep 2; echo o > /proc/sysrq-trigger\n";
 
 /// How one stage ended.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,9 +6,12 @@ for word in $(cat /proc/cmdline); do
     ringfence.program=*) program=${word#*=} ;;
   esac
 done
-head -c "$script" /dev/vdb > /root/script
+head -c "$script" /dev/vdb > /run/script
 tail -c +"$((script + 1))" /dev/vdb | head -c "$program" > /usr/local/bin/ringfence
 chmod 755 /usr/local/bin/ringfence
 stty -F /dev/ttyS1 -opost
-bash /root/script 2>&1 < /dev/null | cat > /dev/ttyS1
+bash /run/script 2>&1 < /dev/null | cat > /dev/ttyS1
+# Not every release's own way to switch off leads to its end.
 sync
+sleep 2
+echo o > /proc/sysrq-trigger
