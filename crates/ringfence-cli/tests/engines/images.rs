@@ -109,8 +109,9 @@ fn images_of_ours_are_built_verified_run_in_and_not_when_they_were_exchanged_or_
     };
     for_each_engine("", |place| {
         let wall = &place.wall;
-        if wall.kind != BackendKind::Docker || !wall.shows_processes() {
-            return; // Once is long enough.
+        // Once is long enough; and by hand there are engines of an ordinary user among them, which cannot see what is root's.
+        if wall.name != "docker" {
+            return;
         }
         place.stage.write("sandbox.policy.yaml", format!("version: 1\nbackend: {}\n", wall.kind));
         let mut named = Named(place, Vec::new());
