@@ -38,6 +38,8 @@ Usage: cargo xtask COMMAND
                          fuzz one target or all of them (60 seconds each unless told)
   engines start|stop|env the container engines of the tests, for work by hand, in target/engines/live;
                          `env` prints the variables that lead tests to them
+  engines images NAME…   builds images of ours in them, runs in them, and takes them away; for work by hand, as
+                         each takes a minute or more
   kernels [RELEASE…]     whether the wall holds on the kernels of Debian's releases, in machines that qemu emulates; needs root
                          and takes minutes for each
   order                  in which order a start comes to the functions of the program, for the linker; after changes
@@ -71,8 +73,9 @@ fn main() -> ExitCode {
             ["start"] => Workspace::find().and_then(|workspace| engines::start(&workspace)),
             ["stop"] => Workspace::find().and_then(|workspace| engines::stop(&workspace)),
             ["env"] => Workspace::find().and_then(|workspace| engines::env(&workspace)),
+            ["images", names @ ..] => Workspace::find().and_then(|workspace| engines::images(&workspace, names)),
             [other, ..] => Err(unknown(other)),
-            [] => Err(Failure::new("say `cargo xtask engines start`, `stop` or `env`")),
+            [] => Err(Failure::new("say `cargo xtask engines start`, `stop`, `env` or `images NAME…`")),
         },
         "kernels" => only_names(rest).and_then(|names| kernels::try_all(&Workspace::find()?, names)),
         "order" => none_left(rest).and_then(|()| order::write(&Workspace::find()?)),

@@ -122,7 +122,7 @@ async fn with_warm_containers<T>(engine: Engine, serving: impl Future<Output = T
         async move {
             // Calls are served all the same, and say for themselves what they could not do.
             if let Err(outcome) = engine.warm().await {
-                chatter::say(&format!("no container waits for calls yet: {}", why_not(&outcome)));
+                chatter::say(&format!("nothing can wait for calls yet: {}", why_not(&outcome)));
             }
         }
     });

@@ -40,13 +40,17 @@ const GVISOR: Packages = &[("runsc", "runsc")];
 const ALL: &str = "binary(engines) + (binary(conformance) & test(engine)) + binary(warm) + \
     (package(ringfence) & test(/::container::tests::real::/))";
 
-/// Those that the ordinary user runs: where a wall's way differs for it, and the whole conformance suite. All others would ask
-/// the same of the same code.
-const CHOSEN: &str = "(binary(engines) & test(/^(runs|workspace|applied|sessions|secrets)::/)) + (binary(conformance) & test(engine)) + binary(warm)";
+/// Those that the ordinary user runs: where a wall's way differs for it, what an engine without root may leave open, and the whole conformance
+/// suite. All others would ask the same of the same code.
+const CHOSEN: &str = "(binary(engines) & test(/^(runs|workspace|applied|sessions|secrets|names|calls::n0[1-3]|processes::n11|files::f1[36]|resources::r03)/)) + \
+    (binary(conformance) & test(engine)) + binary(warm)";
 
-/// Those that are run once more in gVisor, whose containers start slower: the whole conformance suite, and what differs with a kernel
-/// of its own.
-const IN_GVISOR: &str = "(binary(engines) & test(/^(runs|processes|workspace|applied::f06_direct|secrets|sessions::checkpoints)/)) + (binary(conformance) & test(engine)) + binary(warm)";
+/// Those that are run once more in gVisor, whose containers start slower: the whole conformance suite, and what a kernel of its own could do
+/// otherwise: calls, files and links, limits, processes, and the way out. What is left out is the host's side alone (the proxy's rules, what an
+/// engine does when it fails, containers that wait for a server), or takes very long there (fifty requests, many files).
+const IN_GVISOR: &str = "(binary(engines) & test(/^(runs|processes|workspace|secrets|names|inspected|calls::n(0|15)|files::f([02]|1[0-7])|resources::r0[235]|\
+    applied::f0[1-6]|sessions::(checkpoints|f|r11|s02)|tools::(n12|s17)|direct::e14|egress::(e01|e12|a_half))/)) + \
+    (binary(conformance) & test(engine)) + binary(warm)";
 /// What leads tests to gVisor, which is a runtime of an engine.
 const GVISOR_HOST: &str = "RINGFENCE_TEST_GVISOR_HOST";
 const GVISOR_ENGINE: &str = "docker";
@@ -345,14 +349,36 @@ pub(crate) fn stop(workspace: &Workspace) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Has the tests build these images of ours in the engines that `start` started.
+pub(crate) fn images(workspace: &Workspace, names: &[&str]) -> Result<ExitCode, Failure> {
+    if names.is_empty() {
+        return Err(Failure::new("name images, such as `base python`; each takes a minute or more"));
+    }
+    let mut command = workspace.command(NEXTEST.locate(workspace)?);
+    command.args(["nextest", "run", "--workspace", "--all-features", "--no-capture", "-E"]);
+    command.arg("binary(engines) & test(images_of_ours_are_built)");
+    command.env("RINGFENCE_TEST_IMAGES", names.join(",")).envs(live_variables(workspace)?);
+    let status = command.status().map_err(|error| Failure::io("start nextest", &error))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What leads tests to the engines that `start` started, as it was written down.
+fn live_variables(workspace: &Workspace) -> Result<Vec<(String, String)>, Failure> {
+    let text = written(workspace)?;
+    let pairs = text.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
+    Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}
+
 /// Prints the variables that lead tests to the engines that `start` started.
 pub(crate) fn env(workspace: &Workspace) -> Result<ExitCode, Failure> {
-    let file = live(workspace).join("env");
-    let text = fs::read_to_string(&file).map_err(|error| {
-        Failure::new(format!("no engines were started ({error}); `cargo xtask engines start` starts them"))
-    })?;
-    print!("{text}");
+    print!("{}", written(workspace)?);
     Ok(ExitCode::SUCCESS)
+}
+
+fn written(workspace: &Workspace) -> Result<String, Failure> {
+    fs::read_to_string(live(workspace).join("env")).map_err(|error| {
+        Failure::new(format!("no engines were started ({error}); `cargo xtask engines start` starts them"))
+    })
 }
 
 #[cfg(test)]

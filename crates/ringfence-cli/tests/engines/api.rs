@@ -17,9 +17,15 @@ pub(crate) fn socket(wall: &Wall) -> PathBuf {
 
 /// The engine's answer to one request, whole.
 fn ask(socket: &Path, method: &str, target: &str) -> String {
+    send(socket, method, target, "")
+}
+
+/// Likewise, with a body in JSON.
+fn send(socket: &Path, method: &str, target: &str, body: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    write!(stream, "{method} {target} HTTP/1.0\r\nHost: engine\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let head = format!("{method} {target} HTTP/1.0\r\nHost: engine\r\nContent-Type: application/json\r\n");
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
     String::from_utf8_lossy(&answer).into_owned()
@@ -57,9 +63,41 @@ pub(crate) fn kill(wall: &Wall, id: &str) {
 
 /// What the engine says about a container.
 pub(crate) fn inspect(wall: &Wall, id: &str) -> serde_json::Value {
-    let answer = ask(&socket(wall), "GET", &format!("/v1.40/containers/{id}/json"));
+    json_in(&ask(&socket(wall), "GET", &format!("/v1.40/containers/{id}/json")))
+}
+
+fn json_in(answer: &str) -> serde_json::Value {
     let (Some(begin), Some(end)) = (answer.find('{'), answer.rfind('}')) else { return serde_json::Value::Null };
     serde_json::from_str(&answer[begin..=end]).unwrap_or_default()
+}
+
+/// Makes an image like the one of the tests, with a name and other instructions in it; not the same one twice.
+pub(crate) fn make_image(wall: &Wall, (repository, tag): (&str, &str), changes: &[String]) {
+    let (_, base) = wall.engine.as_ref().unwrap();
+    let body = format!(r#"{{"Image":"{base}","Cmd":["true"]}}"#);
+    let made = json_in(&send(&socket(wall), "POST", "/v1.40/containers/create", &body));
+    let container = made["Id"].as_str().unwrap_or_else(|| panic!("{wall}: {made}"));
+    let coded = |change: &String| change.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    let changes: String = changes.iter().map(|change| format!("&changes={}", coded(change))).collect();
+    let target = format!("/v1.40/commit?container={container}&repo={repository}&tag={tag}{changes}");
+    let made = json_in(&send(&socket(wall), "POST", &target, "{}"));
+    assert!(made["Id"].is_string(), "{wall}: {made}");
+    remove(wall, container);
+}
+
+/// Gives an image another name.
+pub(crate) fn name_image(wall: &Wall, image: &str, (repository, tag): (&str, &str)) {
+    ask(&socket(wall), "POST", &format!("/v1.40/images/{image}/tag?repo={repository}&tag={tag}"));
+}
+
+/// Whether the engine knows an image by this name.
+pub(crate) fn has_image(wall: &Wall, name: &str) -> bool {
+    json_in(&ask(&socket(wall), "GET", &format!("/v1.40/images/{name}/json")))["Id"].is_string()
+}
+
+/// Takes a name away, and the image with its last one.
+pub(crate) fn remove_image(wall: &Wall, name: &str) {
+    ask(&socket(wall), "DELETE", &format!("/v1.40/images/{name}?force=true"));
 }
 
 /// A socket that leads to the engine's, with a delay for each piece, until it is cut.

@@ -20,6 +20,7 @@ mod connection;
 mod direct;
 mod egress;
 mod files;
+mod images;
 mod inspected;
 #[path = "../native/leads.rs"]
 mod leads;

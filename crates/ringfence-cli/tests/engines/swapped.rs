@@ -14,7 +14,7 @@ use crate::left_for_the_host::DIRECT_ALONE;
 use crate::stage::{SOON, Stage};
 use crate::walls::for_each_engine;
 
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 4;
 const SCRIPT: &str = "for folder in swapped other; do echo x > $folder/new; mkdir -p $folder/deep; echo x > $folder/deep/new; done; echo ran";
 
 /// Somebody who swaps them until this is dropped.

@@ -203,7 +203,8 @@ impl<R: Recipe> Pool<R> {
     pub(super) fn follow(&self, recipe: Arc<R>) {
         let others = {
             let mut shelf = self.0.shelf();
-            if !shelf.is_open {
+            // Somebody else may have said so at the same time.
+            if !shelf.is_open || shelf.wants(&recipe) {
                 return;
             }
             shelf.exchange(Some(recipe))

@@ -160,6 +160,9 @@ async fn a_kind_that_is_asked_for_twice_in_a_row_waits_from_then_on_and_one_that
     settled(&pool).await;
     pool.0.until(|shelf| shelf.ending == 0).await;
     assert!(waiting.iter().all(|number| ended(&yard).contains(number)), "those of before are gone: {waiting:?}");
+    let asked = pool.0.shelf().ready.len();
+    pool.follow(Arc::clone(&other));
+    assert_eq!((asked, pool.0.shelf().ready.len()), (2, 2), "who says so once more changes nothing");
     assert!(run(&pool, &other).await.is_some(), "and the others are there");
 }
 
