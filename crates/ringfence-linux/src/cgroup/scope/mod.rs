@@ -17,8 +17,8 @@ use self::message::{Arrived, Call, Kind, MOST_MESSAGE};
 use super::name::Supervisor;
 use crate::kernel_file;
 
-/// A bus and a systemd that take longer than this together are no help.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// A bus and a systemd that take longer than this together are no help. A bus that nobody has used yet is only started now.
+const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
 /// The longest line of the handshake.
 const LONGEST_LINE: usize = 1024;
@@ -113,7 +113,7 @@ impl Patient {
                 Ok(()) => break,
                 // Too many wait there already.
                 Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(PAUSE),
-                Err(errno) => return Err(errno.into()),
+                Err(errno) => return Err(in_words(errno.into())),
             }
         }
         let stream = UnixStream::from(socket);
@@ -123,26 +123,35 @@ impl Patient {
 
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+        if left.is_zero() { Err(late()) } else { Ok(Some(left)) }
     }
 }
 
 impl Read for Patient {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(buffer)
+        self.stream.read(buffer).map_err(in_words)
     }
 }
 
 impl Write for Patient {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(bytes)
+        self.stream.write(bytes).map_err(in_words)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
     }
+}
+
+/// The kernel says of a time limit only that nothing was there.
+fn in_words(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { late() } else { error }
+}
+
+fn late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("it did not answer within {} seconds", PATIENCE.as_secs()))
 }
 
 /// Says who we are; the kernel vouches for it.
