@@ -25,8 +25,9 @@ use crate::stream::Stream;
 
 /// What fits into it is copied; when it is full, there is more to come, and the kernel moves that.
 const BUFFER: usize = 64 * 1024;
-/// What the kernel holds of one direction of a tunnel while it moves it.
-const PIPE: usize = 512 * 1024;
+/// What the kernel holds of one direction of a tunnel while it moves it: as much as any user may ask for. With half of it each byte costs a
+/// tenth more.
+const PIPE: usize = 1024 * 1024;
 const SMALL_PIPE: usize = 64 * 1024;
 /// As long as so much comes at a time, the kernel goes on moving it: less is cheaper to copy.
 const MUCH: usize = 16 * 1024;
@@ -183,8 +184,9 @@ thread_local! {
     static SPARE_PIPES: RefCell<Vec<Arc<Ends>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The most pipes that a thread keeps for the next who moves much.
-const MOST_SPARE_PIPES: usize = 4;
+/// The most pipes that a thread keeps for the next who moves much: a user may have 64 of that size, and who has more gets tiny ones
+/// everywhere, not only here.
+const MOST_SPARE_PIPES: usize = 2;
 
 /// Both ends of a pipe, and how much it can hold.
 struct Ends {
@@ -284,17 +286,7 @@ async fn pump<F: Socket, T: Socket>(
     loop {
         let (buffer, length) = take(&mut from).await?;
         if length == 0 {
-            // When both have ended, both sockets are closed, which says it as well.
-            if clock.is_last_to_end() {
-                clock.both_ended.notify_one();
-                return Ok(());
-            }
-            to.shutdown().await?;
-            // Whoever has said all may still listen, or may be gone for good: then the other side would be waited for in vain.
-            return tokio::select! {
-                () = clock.both_ended.notified() => Ok(()),
-                broken = from.as_ref().wait_broken() => Err(broken.map_or_else(Stopped::from, |()| Stopped(Ending::Broken))),
-            };
+            break;
         }
         clock.tick();
         meter.count(direction, length)?;
@@ -308,6 +300,18 @@ async fn pump<F: Socket, T: Socket>(
                 from.as_ref().wait_readable().await?;
             }
         }
+    }
+    // When both have ended, both sockets are closed, which says it as well.
+    if clock.is_last_to_end() {
+        clock.both_ended.notify_one();
+        return Ok(());
+    }
+    to.shutdown().await?;
+    // The other direction may go on for long, and no buffer is held here. Whoever has said all may still listen, or may be gone for good:
+    // then the other side would be waited for in vain.
+    tokio::select! {
+        () = clock.both_ended.notified() => Ok(()),
+        broken = from.as_ref().wait_broken() => Err(broken.map_or_else(Stopped::from, |()| Stopped(Ending::Broken))),
     }
 }
 
@@ -377,6 +381,7 @@ async fn pass(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{Account, Budget, Budgets, RuleBudgets};
 
     fn spare() -> usize {
         SPARE_PIPES.with_borrow(Vec::len)
@@ -396,6 +401,35 @@ mod tests {
         let fresh = Pipe::take().unwrap();
         let mut bytes = [0; 8];
         assert_eq!(rustix::io::read(&fresh.ends.reads, &mut bytes), Err(rustix::io::Errno::AGAIN));
+    }
+
+    /// Both ends of a connection.
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (one, other) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        (one.unwrap(), other.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn a_tunnel_that_has_ended_in_one_direction_holds_no_buffer_while_the_other_goes_on() {
+        let (mut client, inside) = pair().await;
+        let (outside, mut origin) = pair().await;
+        let account = Account::new(Budgets::default(), RuleBudgets::None);
+        let meter = account.connection("a.test", Budget::default()).unwrap();
+        let tunnel = copy(Stream::Tcp(inside), Vec::new(), outside, &meter, Duration::from_secs(60));
+        let talk = async {
+            client.shutdown().await.unwrap();
+            assert_eq!(origin.read(&mut [0; 1]).await.unwrap(), 0);
+            origin.write_all(b"late").await.unwrap();
+            let mut late = [0; 4];
+            client.read_exact(&mut late).await.unwrap();
+            assert_eq!(&late, b"late", "the probe proves nothing");
+            drop(origin);
+        };
+        let (ending, ()) = tokio::join!(tunnel, talk);
+        assert_eq!(ending, Ending::Complete);
+        // All that were made have come back: what came late needed no second one.
+        assert_eq!(SPARE.with_borrow(Vec::len), 1);
     }
 
     #[test]
