@@ -1,9 +1,11 @@
-//! Functions that are handed over as values: whoever is given them calls them with what there is.
+//! Functions that are handed over as values: whoever is given them calls them with what there is, and decorators make something of them.
 
 use std::rc::Rc;
 
 use super::act;
 use super::call::{Given, Place};
+use super::few::Few;
+use super::tree::Expr;
 use super::value::{Held, Value};
 use super::walk::Walk;
 use crate::span::Span;
@@ -114,5 +116,26 @@ impl Walk<'_, '_> {
             let given = Given { args: (**args).clone(), places, span, ..Given::default() };
             self.called(function, None, &given);
         }
+    }
+    /// What a decorator makes of the name below it.
+    pub(super) fn decorated(&mut self, decorator: &Expr, name: &str, span: Span) -> Held {
+        let below = self.lookup(name);
+        let callee = self.value(decorator);
+        let place = Place { span, literal: None };
+        let given = Given { args: vec![Rc::clone(&below)], places: vec![place], span, ..Given::default() };
+        let made = self.called(&callee, None, &given);
+        let is_read = callee.names.iter().any(|name| matches!(&**name, "property" | "functools.cached_property"));
+        let mut value = Value::clone(&below);
+        if is_read {
+            for number in &below.functions {
+                if let Some(gives) = self.enter_function(*number, &[]) {
+                    value.add(&gives);
+                }
+            }
+        }
+        // Of somebody else's decorator only is known that it keeps what is below.
+        let known = made.names.iter().filter(|name| self.book.knows(name)).cloned().collect();
+        let mine = Value { names: known, texts: Few::default(), ..Value::clone(&made) };
+        Rc::new(value.or(&mine))
     }
 }

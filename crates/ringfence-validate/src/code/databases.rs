@@ -4,104 +4,107 @@ use std::rc::Rc;
 
 use super::call::{Given, Place};
 use super::hosts::{LIVE, Side, UNCLEAR, hosts_of, says_live, side};
+use super::quick::{Listed, listed};
 use super::role::Slot;
 use super::value::{Held, Value};
 use super::walk::Walk;
-use crate::analysis::{Fact, SystemAct, Unknown};
-use crate::text::{Piece, Text};
+use crate::analysis::{Contact, Fact, Flow, SystemAct, Unknown};
+use crate::text::{Hole, Piece, Text};
 
 /// The databases that a program speaks to, as an attribute that no program has.
 const PLACES: &str = "(databases)";
 
-const MODULES: &[&str] = &[
-    "psycopg2",
-    "psycopg",
-    "asyncpg",
-    "aiopg",
-    "pymysql",
-    "aiomysql",
-    "MySQLdb",
-    "mysql",
-    "mysql2",
-    "mariadb",
-    "pg",
-    "pg-promise",
-    "postgres",
-    "slonik",
-    "knex",
-    "sequelize",
-    "typeorm",
-    "sqlalchemy",
-    "databases",
-    "peewee",
-    "pymongo",
-    "motor",
-    "mongodb",
-    "mongoose",
-    "redis",
-    "ioredis",
-    "oracledb",
-    "cx_Oracle",
-    "pyodbc",
-    "pymssql",
-    "mssql",
-    "clickhouse_driver",
-    "clickhouse_connect",
-    "cassandra",
-    "neo4j",
-    "elasticsearch",
-    "@elastic/elasticsearch",
-    "snowflake",
-    "@prisma/client",
-    "aioredis",
-    "valkey",
-    "handy-redis",
-    "asyncmy",
-    "tortoise",
-    "sqlmodel",
-    "mongoengine",
-    "beanie",
-    "opensearchpy",
-    "@opensearch-project/opensearch",
-    "arango",
-    "couchdb",
-    "nano",
-    "couchbase",
-    "rethinkdb",
-    "pg-pool",
-    "@databases/pg",
-    "serverless-mysql",
-    "tedious",
-    "drizzle-orm",
-    "objection",
-    "bookshelf",
-    "@mikro-orm/core",
-    "waterline",
-    "monk",
-    "mongojs",
-    "cassandra-driver",
-    "neo4j-driver",
-    "@clickhouse/client",
-    "snowflake-sdk",
-    "influxdb",
-    "memcached",
-    "pymemcache",
-    "@neondatabase/serverless",
-    "@planetscale/database",
-    "@upstash/redis",
-    "@google-cloud/bigquery",
-    "@google-cloud/spanner",
-    "@google-cloud/firestore",
-    "pinecone",
-    "@pinecone-database/pinecone",
-    "kafkajs",
-    "kafka",
-    "confluent_kafka",
-    "aiokafka",
-    "amqplib",
-    "pika",
-    "aio_pika",
-];
+static MODULES: Listed = Listed::new(|| {
+    listed(&[
+        "psycopg2",
+        "psycopg",
+        "asyncpg",
+        "aiopg",
+        "pymysql",
+        "aiomysql",
+        "MySQLdb",
+        "mysql",
+        "mysql2",
+        "mariadb",
+        "pg",
+        "pg-promise",
+        "postgres",
+        "slonik",
+        "knex",
+        "sequelize",
+        "typeorm",
+        "sqlalchemy",
+        "databases",
+        "peewee",
+        "pymongo",
+        "motor",
+        "mongodb",
+        "mongoose",
+        "redis",
+        "ioredis",
+        "oracledb",
+        "cx_Oracle",
+        "pyodbc",
+        "pymssql",
+        "mssql",
+        "clickhouse_driver",
+        "clickhouse_connect",
+        "cassandra",
+        "neo4j",
+        "elasticsearch",
+        "@elastic/elasticsearch",
+        "snowflake",
+        "@prisma/client",
+        "aioredis",
+        "valkey",
+        "handy-redis",
+        "asyncmy",
+        "tortoise",
+        "sqlmodel",
+        "mongoengine",
+        "beanie",
+        "opensearchpy",
+        "@opensearch-project/opensearch",
+        "arango",
+        "couchdb",
+        "nano",
+        "couchbase",
+        "rethinkdb",
+        "pg-pool",
+        "@databases/pg",
+        "serverless-mysql",
+        "tedious",
+        "drizzle-orm",
+        "objection",
+        "bookshelf",
+        "@mikro-orm/core",
+        "waterline",
+        "monk",
+        "mongojs",
+        "cassandra-driver",
+        "neo4j-driver",
+        "@clickhouse/client",
+        "snowflake-sdk",
+        "influxdb",
+        "memcached",
+        "pymemcache",
+        "@neondatabase/serverless",
+        "@planetscale/database",
+        "@upstash/redis",
+        "@google-cloud/bigquery",
+        "@google-cloud/spanner",
+        "@google-cloud/firestore",
+        "pinecone",
+        "@pinecone-database/pinecone",
+        "kafkajs",
+        "kafka",
+        "confluent_kafka",
+        "aiokafka",
+        "amqplib",
+        "pika",
+        "aio_pika",
+    ])
+});
 
 /// Those of them that speak to somebody's service and to nothing on this machine.
 const HOSTED: &[&str] = &[
@@ -211,7 +214,7 @@ pub(super) fn module_of(name: &str) -> &str {
 
 /// Whether something comes of a library that speaks to a database.
 pub(super) fn is_of_a_database(name: &str) -> bool {
-    MODULES.contains(&module_of(name))
+    MODULES.contains(module_of(name))
 }
 
 impl Walk<'_, '_> {
@@ -287,6 +290,9 @@ impl Walk<'_, '_> {
             "cluster",
         ];
         let mut places = Value::default();
+        // Words of a list that are tried one by one.
+        let mut secrets = Value::default();
+        let is_password = |key: &str| matches!(key, "password" | "passwd" | "pass" | "auth" | "pwd");
         let mut take = |held: &Held, is_host: bool| {
             let items = held.items.iter().flat_map(|items| items.iter()).flat_map(|item| item.texts.iter());
             for text in held.texts.iter().chain(items) {
@@ -306,6 +312,9 @@ impl Walk<'_, '_> {
             let mut within: Vec<(Held, usize)> = vec![(Rc::clone(arg), 0)];
             while let Some((object, deep)) = within.pop() {
                 for (key, field) in object.fields.iter().flat_map(|fields| fields.iter().take(16)) {
+                    if is_password(key) {
+                        secrets.flows.add_all(&field.flows);
+                    }
                     if KEYS.contains(&&**key) {
                         take(field, true);
                         if is_live(field) {
@@ -318,11 +327,21 @@ impl Walk<'_, '_> {
                 }
             }
         }
+        for (key, held, _) in &given.named {
+            if is_password(key) {
+                secrets.flows.add_all(&held.flows);
+            }
+        }
         for (key, held, _) in given.named.iter().filter(|(key, _, _)| KEYS.contains(&key.as_str())) {
             take(held, key != "url");
             if is_live(held) {
                 take(&Rc::new(Value::known(LIVE)), true);
             }
+        }
+        let tried: Vec<Flow> = secrets.flows.iter().filter(|flow| matches!(flow, Flow::File { .. })).cloned().collect();
+        if !tried.is_empty() {
+            let place = places.texts.first().cloned().unwrap_or_else(|| Text::hole(Hole::Value));
+            self.tell(given.span, Fact::Contacts { place, contact: Contact::Shell, sends: tried });
         }
         if !places.texts.is_empty() {
             self.scopes.set_attribute(PLACES, &Rc::new(places));

@@ -118,7 +118,7 @@ impl Walk<'_, '_> {
         if to.has(super::libraries::ANSWER) {
             self.answers(from, given);
         }
-        if to.names.iter().any(|name| GOES_OUT.contains(&&**name)) {
+        if goes_out(to) {
             let sends =
                 self.with_sources(from.flows.iter().filter(|flow| super::walk::matters(flow)).cloned().collect());
             let place = to.texts.first().cloned().unwrap_or_else(|| Text::hole(Hole::Value));
@@ -163,6 +163,11 @@ impl Walk<'_, '_> {
             }
         }
     }
+}
+
+/// Whether something is a stream that leads to another machine.
+pub(super) fn goes_out(stream: &Value) -> bool {
+    stream.names.iter().any(|name| GOES_OUT.contains(&&**name))
 }
 
 /// What is too much to be read.

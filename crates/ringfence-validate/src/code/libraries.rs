@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::call::{Given, Place};
 use super::fold;
+use super::quick::{Listed, listed};
 use super::role::{Role, RoleAct, Slot};
 use super::value::{Field, Held, ITEMS, Value};
 use super::walk::Walk;
@@ -30,33 +31,37 @@ const TASKS: &[(&str, &str)] = &[
 /// Classes whose fields are things of their own, each with a name and a value.
 const ENUMS: &[&str] = &["enum.Enum", "enum.StrEnum", "enum.IntEnum", "enum.Flag", "enum.IntFlag"];
 
-const QUEUES: &[&str] = &[
-    "queue.Queue",
-    "queue.LifoQueue",
-    "queue.PriorityQueue",
-    "queue.SimpleQueue",
-    "asyncio.Queue",
-    "asyncio.LifoQueue",
-    "asyncio.PriorityQueue",
-    "multiprocessing.Queue",
-    "multiprocessing.SimpleQueue",
-    "multiprocessing.JoinableQueue",
-];
+static QUEUES: Listed = Listed::new(|| {
+    listed(&[
+        "queue.Queue",
+        "queue.LifoQueue",
+        "queue.PriorityQueue",
+        "queue.SimpleQueue",
+        "asyncio.Queue",
+        "asyncio.LifoQueue",
+        "asyncio.PriorityQueue",
+        "multiprocessing.Queue",
+        "multiprocessing.SimpleQueue",
+        "multiprocessing.JoinableQueue",
+    ])
+});
 
 /// Calls that put a file or a folder into an archive.
-const ARCHIVES: &[&str] = &[
-    "zipfile.ZipFile().write",
-    "tarfile.open().add",
-    "tarfile.TarFile().add",
-    "tarfile.TarFile.open().add",
-    "py7zr.SevenZipFile().write",
-    "py7zr.SevenZipFile().writeall",
-    "archiver().directory",
-    "archiver().file",
-    "archiver().glob",
-    "adm-zip().addLocalFile",
-    "adm-zip().addLocalFolder",
-];
+static ARCHIVES: Listed = Listed::new(|| {
+    listed(&[
+        "zipfile.ZipFile().write",
+        "tarfile.open().add",
+        "tarfile.TarFile().add",
+        "tarfile.TarFile.open().add",
+        "py7zr.SevenZipFile().write",
+        "py7zr.SevenZipFile().writeall",
+        "archiver().directory",
+        "archiver().file",
+        "archiver().glob",
+        "adm-zip().addLocalFile",
+        "adm-zip().addLocalFolder",
+    ])
+});
 
 impl Walk<'_, '_> {
     /// What a function of a library gives; nothing where it is not one of these.
@@ -74,10 +79,10 @@ impl Walk<'_, '_> {
             }
             return None;
         }
-        if QUEUES.contains(&name) {
+        if QUEUES.contains(name) {
             return Some(Value::list(Vec::new()));
         }
-        if ARCHIVES.contains(&name) {
+        if ARCHIVES.contains(name) {
             self.archived(&first?.readings());
             return None;
         }
@@ -421,36 +426,6 @@ impl Walk<'_, '_> {
         }
         let sends = sent.flows.iter().filter(|flow| super::walk::matters(flow)).cloned().collect();
         self.tell(given.span, Fact::Contacts { place: Text::hole(Hole::Value), contact: Contact::Send, sends });
-    }
-
-    /// A template with what it is given: what is not known stays open, and so does all that the template computes.
-    fn filled(&self, template: &str, given: &Given) -> Value {
-        let known = |name: &str| {
-            let name = name.trim().trim_end_matches("| safe").trim_start_matches(['=', '-', '&']).trim();
-            let named = given.named.iter().find(|(known, _, _)| known == name).map(|(_, held, _)| Rc::clone(held));
-            named.or_else(|| given.args.iter().find_map(|arg| arg.field(name)))
-        };
-        let mut parts: Vec<Held> = Vec::new();
-        let mut rest = template;
-        let open = [("{{", "}}"), ("{%", "%}"), ("<%", "%>"), ("${", "}")];
-        while let Some((at, end)) =
-            open.iter().filter_map(|(start, end)| Some((rest.find(start)?, *end))).min_by_key(|(at, _)| *at)
-        {
-            let (before, inside) = rest.split_at(at);
-            parts.push(Rc::new(Value::known(before)));
-            let inside = inside.get(2..).unwrap_or_default();
-            let is_statement = rest.get(at..).is_some_and(|from| from.starts_with("{%"));
-            let (field, after) = inside.split_once(end).unwrap_or((inside, ""));
-            if !is_statement {
-                parts.push(known(field).unwrap_or_else(|| Rc::new(Value::text(Text::hole(Hole::Value)))));
-            }
-            rest = after;
-            if parts.len() > 64 {
-                break;
-            }
-        }
-        parts.push(Rc::new(Value::known(rest)));
-        super::value::join(&parts, "")
     }
 
     /// What the members of an enumeration are: each with its value and its name, and any of them where they are gone through.

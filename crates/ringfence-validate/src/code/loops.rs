@@ -107,6 +107,14 @@ fn takes_room(statement: &Statement) -> bool {
 pub(super) fn grows(value: &Expr) -> bool {
     let Kind::Call(call) = &value.kind else { return false };
     match &call.callee.kind {
+        // A thread, or a process, that is started and never waited for.
+        Kind::Member(base, name) if name == "start" => match &base.kind {
+            Kind::Call(made) => match &made.callee.kind {
+                Kind::Name(name) | Kind::Member(_, name) => matches!(name.as_str(), "Thread" | "Process" | "Timer"),
+                _ => false,
+            },
+            _ => false,
+        },
         Kind::Member(_, name) => {
             matches!(
                 name.as_str(),

@@ -167,8 +167,10 @@ impl Walk<'_, '_> {
             if let Some(text) = about.and_then(|about| about.text) {
                 found.texts.push(Text::known(text));
             }
-            let first = name.split('.').next().unwrap_or(name);
-            let is_ours = || !name.contains('(') && self.book.about(first).is_none() && self.is_from_a_module(name);
+            let is_ours = || {
+                let first = name.split('.').next().unwrap_or(name);
+                !name.contains('(') && self.book.about(first).is_none() && self.is_from_a_module(name)
+            };
             if attribute == "__name__" && (self.imported.contains(name) || is_ours()) {
                 found.texts.push(Text::known(&**name));
             }

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::call::Given;
+use super::call::{Given, Place};
 use super::evaluate::TOLD_BY;
 use super::loops::hoards;
 use super::value::{ANY_KEY, Field, Held, Value};
@@ -58,6 +58,10 @@ const ASKS: &[&str] = &[
     "rich.prompt.Prompt.ask",
 ];
 
+/// How deep an order is looked into, and how many fields of one object.
+const LEVELS: usize = 8;
+const FIELDS: usize = 16;
+
 /// What programs say that dig for a currency.
 const DIGS: &[&str] = &["mining.subscribe", "mining.authorize", "mining.submit", "eth_submitLogin", "eth_submitWork"];
 
@@ -75,6 +79,10 @@ impl Walk<'_, '_> {
                     self.goes_on(number);
                 }
             }
+        }
+        // Names of clouds, clusters and services of repositories begin with one of these.
+        if matches!(name.as_bytes().first(), Some(b'@' | b'a' | b'b' | b'g' | b'i' | b'k' | b'o')) {
+            self.orders(name, given);
         }
         if matches!(name, "JSON.stringify" | "json.dumps") {
             first.iter().for_each(|order| self.digs(order, given.span));
@@ -99,6 +107,53 @@ impl Walk<'_, '_> {
         if asks && (given.args.iter().any(prompts) || given.named.iter().any(|(_, held, _)| prompts(held))) {
             // It asks in the name of the program that makes root of whoever answers.
             self.tell(given.span, Fact::Privilege { privilege: Privilege::OtherUser });
+        }
+    }
+
+    /// Orders to a cluster or a cloud that say in their words what they open.
+    fn orders(&mut self, name: &str, given: &Given) {
+        let last = name.rsplit('.').next().unwrap_or(name);
+        if name.starts_with("@kubernetes/client-node") || name.starts_with("kubernetes.client") {
+            let named = given.named.iter().any(|(key, held, _)| opens_the_machine(key, held));
+            if named || given.all().any(|arg| says(arg, LEVELS, &opens_the_machine)) {
+                self.tell(given.span, Fact::Privilege { privilege: Privilege::ContainerEngine });
+            }
+        }
+        let lets_in =
+            ["AuthorizeSecurityGroupIngress", "authorizeSecurityGroupIngress", "authorize_security_group_ingress"];
+        if lets_in.iter().any(|start| last.starts_with(start)) {
+            let everybody = |_: &str, held: &Value| matches!(held.as_known(), Some("0.0.0.0/0" | "::/0"));
+            let named = given.named.iter().any(|(_, held, _)| everybody("", held));
+            if named || given.all().any(|arg| says(arg, LEVELS, &everybody)) {
+                let about = Text::known("everybody may connect");
+                self.tell(given.span, Fact::System { act: SystemAct::Firewall, about });
+            }
+        }
+        let is_repository =
+            ["github.", "@octokit/", "octokit.", "@actions/github."].iter().any(|of| name.starts_with(of));
+        if is_repository && matches!(last, "edit" | "update") {
+            let shows = |key: &str, held: &Value| match key {
+                "private" => held.truth == Some(false),
+                "visibility" => held.as_known() == Some("public"),
+                _ => false,
+            };
+            let named = given.named.iter().any(|(key, held, _)| shows(key, held));
+            if named || given.args.iter().any(|arg| says(arg, 1, &shows)) {
+                self.tell(given.span, Fact::Calls { name: Text::known("(made public)") });
+            }
+        }
+        if matches!(last, "UpdateFunctionCodeCommand" | "updateFunctionCode" | "update_function_code") {
+            let fetched = |_: &str, held: &Value| held.flows.iter().any(|flow| *flow == Flow::Network);
+            let named = given.named.iter().any(|(_, held, _)| fetched("", held));
+            if named || given.all().any(|arg| says(arg, 1, &fetched)) {
+                self.tell(given.span, Fact::Executes { from: vec![Flow::Network] });
+            }
+        }
+        if name == "inspector.Session().post"
+            && given.args.first().and_then(|method| method.as_known()) == Some("Runtime.evaluate")
+            && let Some(code) = given.args.get(1).and_then(|order| order.field("expression"))
+        {
+            self.evaluates(Some((code, Place { span: given.span, literal: None })));
         }
     }
 
@@ -167,6 +222,26 @@ impl Walk<'_, '_> {
         let place = Text::known("stratum");
         self.tell(span, Fact::Contacts { place, contact: Contact::Connect, sends: Vec::new() });
     }
+}
+
+/// Whether a field opens the machine to what runs in a pod.
+fn opens_the_machine(key: &str, held: &Value) -> bool {
+    match key {
+        "hostPID" | "hostNetwork" | "hostIPC" | "privileged" | "host_pid" | "host_network" | "host_ipc" => {
+            held.truth == Some(true)
+        }
+        "hostPath" | "host_path" => held.fields.is_some() || !held.names.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether any field, in an object or a list within it, is of that kind.
+fn says(held: &Value, levels: usize, wanted: &dyn Fn(&str, &Value) -> bool) -> bool {
+    let fields = held.fields.iter().flat_map(|fields| fields.iter().take(FIELDS));
+    let items = held.items.iter().flat_map(|items| items.iter().take(FIELDS));
+    levels > 0
+        && (fields.into_iter().any(|(key, field)| wanted(key, field) || says(field, levels - 1, wanted))
+            || items.into_iter().any(|item| says(item, levels - 1, wanted)))
 }
 
 /// A line of the language of those who dig together.
@@ -247,5 +322,24 @@ mod tests {
     fn a_handler_finds_by_this_what_it_was_hung_on() {
         let source = "new (require('ssh2').Client)().on('ready', function () { this.exec('id -u') })";
         assert!(has(source, "shell id -u"));
+    }
+
+    #[test]
+    fn orders_that_open_a_machine_a_network_or_a_repository_are_told_by_their_words() {
+        let pod = |field: &str| {
+            format!(
+                "new (require('@kubernetes/client-node').CoreV1Api)().createNamespacedPod('a', {{ spec: {{ {field} }} }})"
+            )
+        };
+        assert!(has(&pod("containers: [{ securityContext: { privileged: true } }]"), "privilege ContainerEngine"));
+        assert!(!has(&pod("hostPID: false, containers: [{ image: 'a' }]"), "privilege"));
+        let rule = |from: &str| {
+            format!("new (require('aws-sdk').EC2)().authorizeSecurityGroupIngress({{ CidrIp: '{from}' }})")
+        };
+        assert!(has(&rule("0.0.0.0/0"), "system Firewall") && !has(&rule("10.0.0.0/24"), "system Firewall"));
+        let shown = |private: &str| {
+            format!("new (require('@octokit/rest').Octokit)().rest.repos.update({{ repo: 'a', private: {private} }})")
+        };
+        assert!(has(&shown("false"), "calls (made public)") && !has(&shown("true"), "calls (made public)"));
     }
 }

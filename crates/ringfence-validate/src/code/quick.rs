@@ -42,6 +42,13 @@ impl BuildHasher for Secret {
 pub(super) type QuickMap<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
 pub(super) type QuickSet<K> = HashSet<K, BuildHasherDefault<Quick>>;
 
+/// A list that is looked into for every call of a program: one look, however long it is.
+pub(super) type Listed = LazyLock<QuickSet<&'static str>>;
+
+pub(super) fn listed(names: &[&'static str]) -> QuickSet<&'static str> {
+    names.iter().copied().collect()
+}
+
 /// Far less work than what tables for anybody's keys need.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Quick(u64);

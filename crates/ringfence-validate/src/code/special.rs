@@ -3,11 +3,12 @@
 use std::rc::Rc;
 
 use super::call::{Given, Place};
-use super::few::Few;
 use super::fold;
 use super::heap::Made;
+use super::left::goes_out;
 use super::lists;
-use super::tree::{Arg, Expr, Kind};
+use super::quick::{Listed, listed};
+use super::tree::{Arg, Kind};
 use super::value::{ANY_KEY, Held, ITEMS, Making, Value};
 use super::walk::Walk;
 use crate::analysis::{Flow, Trick};
@@ -21,18 +22,20 @@ const FEW: usize = 16;
 /// Functions that put two texts together.
 const ADDS: &[&str] = &["operator.add", "operator.concat", "operator.iadd", "operator.iconcat", "str.__add__"];
 /// Calls that make an object of their arguments.
-const CONTAINERS: &[&str] = &[
-    "dict",
-    "types.SimpleNamespace",
-    "argparse.Namespace",
-    "collections.OrderedDict",
-    "collections.defaultdict",
-    "collections.ChainMap",
-    "collections.UserDict",
-    "Map",
-    "WeakMap",
-    "Object.fromEntries",
-];
+static CONTAINERS: Listed = Listed::new(|| {
+    listed(&[
+        "dict",
+        "types.SimpleNamespace",
+        "argparse.Namespace",
+        "collections.OrderedDict",
+        "collections.defaultdict",
+        "collections.ChainMap",
+        "collections.UserDict",
+        "Map",
+        "WeakMap",
+        "Object.fromEntries",
+    ])
+});
 
 /// Programs as functions of that library.
 const PLUMBED: &str = "plumbum.cmd.";
@@ -54,7 +57,7 @@ impl Walk<'_, '_> {
     /// An object or a list that a call makes of its arguments.
     pub(super) fn container(&mut self, callee: &Value, given: &Given) -> Option<Held> {
         let acts = |name: &Rc<str>| self.book.roles(name).is_some_and(super::act::acts);
-        if !callee.names.iter().any(|name| CONTAINERS.contains(&&**name)) || callee.names.iter().any(acts) {
+        if !callee.names.iter().any(|name| CONTAINERS.contains(&**name)) || callee.names.iter().any(acts) {
             return None;
         }
         let mut fields: Vec<(Rc<str>, Held)> = Vec::new();
@@ -224,7 +227,7 @@ impl Walk<'_, '_> {
                 None
             }
             "shutil.copyfileobj" | "stream.pipeline" | "stream.promises.pipeline" => {
-                let to = given.args.iter().skip(1).rfind(|arg| !arg.texts.is_empty());
+                let to = given.args.iter().skip(1).rfind(|arg| !arg.texts.is_empty() || goes_out(arg));
                 self.piped(first, to, given);
                 None
             }
@@ -473,27 +476,5 @@ impl Walk<'_, '_> {
         }
         self.unrolled -= 1;
         Some(if reduces { sum.unwrap_or_default() } else { Rc::new(Value::list(all)) })
-    }
-
-    /// What a decorator makes of the name below it.
-    pub(super) fn decorated(&mut self, decorator: &Expr, name: &str, span: Span) -> Held {
-        let below = self.lookup(name);
-        let callee = self.value(decorator);
-        let place = Place { span, literal: None };
-        let given = Given { args: vec![Rc::clone(&below)], places: vec![place], span, ..Given::default() };
-        let made = self.called(&callee, None, &given);
-        let is_read = callee.names.iter().any(|name| matches!(&**name, "property" | "functools.cached_property"));
-        let mut value = Value::clone(&below);
-        if is_read {
-            for number in &below.functions {
-                if let Some(gives) = self.enter_function(*number, &[]) {
-                    value.add(&gives);
-                }
-            }
-        }
-        // Of somebody else's decorator only is known that it keeps what is below.
-        let known = made.names.iter().filter(|name| self.book.knows(name)).cloned().collect();
-        let mine = Value { names: known, texts: Few::default(), ..Value::clone(&made) };
-        Rc::new(value.or(&mine))
     }
 }

@@ -5,12 +5,13 @@ use std::rc::Rc;
 
 use super::act;
 use super::call::{Given, Place};
+use super::quick::{Listed, listed};
 use super::tree::{Call, Expr, Kind};
 use super::value::{Field, Held, Value};
 use super::walk::Walk;
 use crate::analysis::{Fact, SystemAct, Trick};
 use crate::span::Span;
-use crate::text::Text;
+use crate::text::{Hole, Text};
 
 /// Methods that say how an object is put together again.
 const REDUCES: &[&str] = &["__reduce__", "__reduce_ex__"];
@@ -33,34 +34,36 @@ const INSIDE: &[&str] = &[
 ];
 
 /// Functions that make something of the text of a template.
-const TEMPLATES: &[&str] = &[
-    "jinja2.Template",
-    "jinja2.Environment().from_string",
-    "jinja2.sandbox.SandboxedEnvironment().from_string",
-    "jinja2.sandbox.ImmutableSandboxedEnvironment().from_string",
-    "flask.render_template_string",
-    "mako.template.Template",
-    "tornado.template.Template",
-    "django.template.Template",
-    "ejs.render",
-    "ejs.compile",
-    "pug.render",
-    "pug.compile",
-    "nunjucks.renderString",
-    "nunjucks.compile",
-    "handlebars.compile",
-    "Handlebars.compile",
-    "lodash.template",
-    "_.template",
-    "underscore.template",
-    "doT.template",
-    "dot.template",
-    "eta.renderString",
-    "swig.render",
-    "mustache.render",
-    "velocityjs.render",
-    "art-template.render",
-];
+static TEMPLATES: Listed = Listed::new(|| {
+    listed(&[
+        "jinja2.Template",
+        "jinja2.Environment().from_string",
+        "jinja2.sandbox.SandboxedEnvironment().from_string",
+        "jinja2.sandbox.ImmutableSandboxedEnvironment().from_string",
+        "flask.render_template_string",
+        "mako.template.Template",
+        "tornado.template.Template",
+        "django.template.Template",
+        "ejs.render",
+        "ejs.compile",
+        "pug.render",
+        "pug.compile",
+        "nunjucks.renderString",
+        "nunjucks.compile",
+        "handlebars.compile",
+        "Handlebars.compile",
+        "lodash.template",
+        "_.template",
+        "underscore.template",
+        "doT.template",
+        "dot.template",
+        "eta.renderString",
+        "swig.render",
+        "mustache.render",
+        "velocityjs.render",
+        "art-template.render",
+    ])
+});
 
 impl Walk<'_, '_> {
     /// An object says that something is called where it is put together again.
@@ -88,7 +91,7 @@ impl Walk<'_, '_> {
 
     /// The text of a template reaches for the inner parts of the language.
     pub(super) fn template(&mut self, name: &str, given: &Given) {
-        if !TEMPLATES.contains(&name) {
+        if !TEMPLATES.contains(name) {
             return;
         }
         let reaches = |text: &Text| {
@@ -98,6 +101,36 @@ impl Walk<'_, '_> {
         if given.args.first().is_some_and(|template| template.texts.iter().any(reaches)) {
             self.trick(Trick::InnerParts, given.span);
         }
+    }
+
+    /// A template with what it is given: what is not known stays open, and so does all that the template computes.
+    pub(super) fn filled(&self, template: &str, given: &Given) -> Value {
+        let known = |name: &str| {
+            let name = name.trim().trim_end_matches("| safe").trim_start_matches(['=', '-', '&']).trim();
+            let named = given.named.iter().find(|(known, _, _)| known == name).map(|(_, held, _)| Rc::clone(held));
+            named.or_else(|| given.args.iter().find_map(|arg| arg.field(name)))
+        };
+        let mut parts: Vec<Held> = Vec::new();
+        let mut rest = template;
+        let open = [("{{", "}}"), ("{%", "%}"), ("<%", "%>"), ("${", "}")];
+        while let Some((at, end)) =
+            open.iter().filter_map(|(start, end)| Some((rest.find(start)?, *end))).min_by_key(|(at, _)| *at)
+        {
+            let (before, inside) = rest.split_at(at);
+            parts.push(Rc::new(Value::known(before)));
+            let inside = inside.get(2..).unwrap_or_default();
+            let is_statement = rest.get(at..).is_some_and(|from| from.starts_with("{%"));
+            let (field, after) = inside.split_once(end).unwrap_or((inside, ""));
+            if !is_statement {
+                parts.push(known(field).unwrap_or_else(|| Rc::new(Value::text(Text::hole(Hole::Value)))));
+            }
+            rest = after;
+            if parts.len() > 64 {
+                break;
+            }
+        }
+        parts.push(Rc::new(Value::known(rest)));
+        super::value::join(&parts, "")
     }
 
     /// Whether a loop goes over something that has no end: `iter(int, 1)`, `itertools.count()`.
