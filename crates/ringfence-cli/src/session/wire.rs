@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn every_kind_is_known_by_its_byte_and_nothing_else_is() {
         let known: Vec<u8> = (0..=u8::MAX).filter(|byte| Kind::from_byte(*byte).is_some()).collect();
-        assert_eq!(known, b"CRWaemnoqrvwx");
+        assert_eq!(known, b"CRWaemnoqrtvwx");
         let bytes = message(Kind::Stdout, b"hello").unwrap();
         assert_eq!(read_answer(&mut bytes.as_slice()).unwrap(), Some((Kind::Stdout, b"hello".to_vec())));
         assert!(read_answer(&mut &bytes[..7]).is_err());
