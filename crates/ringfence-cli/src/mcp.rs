@@ -16,6 +16,7 @@ use ringfence_policy::Mount;
 use crate::args::{McpArgs, NamesArg};
 use crate::setup::Context;
 use crate::stop_signals::StopSignals;
+use crate::terminal::harmless;
 use crate::{Done, Fatal, chatter, setup, streams};
 
 const MOST_TOKENS: u64 = 64 * 1024;
@@ -122,16 +123,19 @@ async fn with_warm_containers<T>(engine: Engine, serving: impl Future<Output = T
         async move {
             // Calls are served all the same, and say for themselves what they could not do.
             if let Err(outcome) = engine.warm().await {
-                chatter::say(&format!("nothing can wait for calls yet: {}", why_not(&outcome)));
+                let why = why_not(&outcome).replace('\n', " ");
+                chatter::say(&format!("nothing can wait for calls yet: {}", harmless(&why)));
             }
         }
     });
     let served = serving.await;
     // An image may still be on its way, which nobody needs any more.
     warming.abort();
-    // It was ended by us, or is over.
-    warming.await.ok();
-    let leaves_nothing = async { tokio::join!(engine.drain(), engine.tidy()) };
+    let leaves_nothing = async {
+        // It was ended by us, or is over; one that copies a workspace goes on until that is done.
+        warming.await.ok();
+        tokio::join!(engine.drain(), engine.tidy())
+    };
     tokio::time::timeout(DRAINS_WITHIN, leaves_nothing).await.ok();
     served
 }

@@ -154,9 +154,13 @@ impl Engine {
                 },
                 None => None,
             };
-            let outcome = inner.carry_out(session, id, request, events.clone(), caller, approver).await;
+            let mut listener = Listener { events, last: Vec::new() };
+            let outcome = inner.carry_out(session, id, request, &mut listener, caller, approver).await;
             active.into_iter().for_each(|active| active.end(&outcome));
-            show(&events, Event::Ended(Box::new(outcome))).await;
+            for event in listener.last {
+                show(&listener.events, event).await;
+            }
+            show(&listener.events, Event::Ended(Box::new(outcome))).await;
         });
         Ok(run)
     }
@@ -193,6 +197,13 @@ async fn let_go(raised: Result<Sandbox, StartError>, image: Option<&FoundImage>)
     }
     sandbox.release().await?;
     Ok(sandbox)
+}
+
+/// Whoever follows a run.
+struct Listener {
+    events: mpsc::Sender<Event>,
+    /// What is still to be told when the end is written down, which waits for no reader.
+    last: Vec<Event>,
 }
 
 pub(crate) struct Prepared<'a> {
@@ -233,10 +244,11 @@ impl Inner {
         session: Option<Arc<Open>>,
         run_id: RunId,
         request: Request,
-        events: mpsc::Sender<Event>,
+        listener: &mut Listener,
         caller: Caller,
         approver: Arc<dyn Approver>,
     ) -> Outcome {
+        let events = listener.events.clone();
         let place = session.as_deref().map_or(Place::Fresh, Place::In);
         let requested = self.entry(&run_id, Kind::Requested, requested_body(&request, place.session()));
         let cancelled = caller.cancel.clone();
@@ -300,6 +312,7 @@ impl Inner {
                     outcome.container = sandbox.container;
                     let mut watched = monitor::watch(sandbox, &plan, events, caller, started).await;
                     let layer = std::mem::replace(&mut watched.layer, Ok(None));
+                    listener.last = std::mem::take(&mut watched.last);
                     let mut outcome = conclude::ended(outcome, watched, plan.policy(), cleared.hosts());
                     let subject = judge::describe(plan.work());
                     let about =

@@ -53,6 +53,8 @@ pub(crate) struct Watched {
     pub(crate) violations: Vec<Violation>,
     /// What was wanted of the network, where that is decided host by host.
     pub(crate) network: Contacts,
+    /// What of it is still to be told, once the end is written down: that waits for no reader.
+    pub(crate) last: Vec<Event>,
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
     pub(crate) layer_changed: bool,
@@ -129,13 +131,12 @@ pub(crate) async fn watch(
     }
     sandbox.close_network().await;
     let network = sandbox.network().map(|log| log.contacts()).unwrap_or_default();
+    // Told later, and nothing is waited for here: as long as somebody holds this log, what is left behind in a session is written to
+    // it, and not to the session's own.
+    let last = sandbox.network().map(|log| log.take_rest(plan.run_id())).unwrap_or_default();
     seen.violations.extend(network.violations());
     let layer = sandbox.take_layer();
-    let told = sandbox.network().cloned();
     sandbox.put_away();
-    if let Some(told) = told {
-        told.pass_on_rest(plan.run_id(), &events).await;
-    }
     let wall = seen.ended_at.unwrap_or_else(Instant::now).duration_since(started);
     let cpu_us = seen.usage.user_us.saturating_add(seen.usage.system_us);
     Watched {
@@ -150,6 +151,7 @@ pub(crate) async fn watch(
         },
         violations: seen.violations,
         network,
+        last,
         stdout,
         stderr,
         // Whether a copy was changed is known when it has been compared.

@@ -161,6 +161,30 @@ fn a_flood_is_told_in_part_with_the_count_of_what_was_left_out() {
 }
 
 #[test]
+fn the_end_is_written_down_while_nobody_reads_what_is_told_and_all_of_it_comes_later() {
+    let origin = Origin::start();
+    let Some(stage) = stage(&origin) else { return };
+    let Some(python) = interpreter() else { return };
+    let argv = [python.to_str().unwrap(), "-c", MANY, &origin.port.to_string(), "600"];
+    // More lines than a pipe holds and than wait for a reader.
+    let mut child = run(&stage, Wall::Native, &["--events"], &argv).start();
+    let begun = std::time::Instant::now();
+    let is_written = || std::fs::read_to_string(stage.ledger()).is_ok_and(|text| text.contains("\"count\":600"));
+    while !is_written() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it waits for a reader");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success());
+    let events = events(&text);
+    let allowed = all(&events, "decided").into_iter().filter(|one| one["allowed"] == true).count() as u64;
+    let untold: u64 = all(&events, "untold").into_iter().map(|one| one["allowed"].as_u64().unwrap()).sum();
+    assert_eq!(allowed + untold, 600, "each is told or counted");
+    assert_eq!(events.last().unwrap()["event"], "ended");
+}
+
+#[test]
 fn a_session_tells_each_run_what_it_asked_for() {
     let origin = Origin::start();
     let Some(stage) = stage(&origin) else { return };

@@ -9,7 +9,6 @@ use tokio::sync::mpsc;
 use super::news::News;
 use super::{Contact, Contacts, LONGEST_HOST, LONGEST_METHOD, LONGEST_PATH, MOST_CONTACTS, via};
 use crate::event::Event;
-use crate::pump::show;
 use crate::run_id::RunId;
 
 /// What was decided for one run.
@@ -82,14 +81,9 @@ impl Log {
         }
     }
 
-    /// Tells the rest, and how much was left out.
-    pub(crate) async fn pass_on_rest(&self, run_id: &RunId, events: &mpsc::Sender<Event>) {
-        let Some(news) = &self.news else { return };
-        if news.pass_on(run_id, events).await.is_some()
-            && let Some(untold) = news.take_untold(run_id)
-        {
-            show(events, untold).await;
-        }
+    /// What nobody was told yet, and how much was left out. It waits for no reader.
+    pub(crate) fn take_rest(&self, run_id: &RunId) -> Vec<Event> {
+        self.news.as_ref().map(|news| news.take_rest(run_id)).unwrap_or_default()
     }
 
     /// All that was decided so far.

@@ -18,6 +18,8 @@ const AT_ONCE: u32 = 256;
 const PER_SECOND: u32 = 32;
 /// Lines that wait for whoever reads them.
 const MOST_WAITING: usize = 1024;
+/// Of those, so many may tell of what was let through: while nobody reads, that leaves room for what was denied.
+const MOST_ALLOWED: usize = 768;
 
 /// What is to be told of one run.
 #[derive(Debug, Default)]
@@ -73,8 +75,15 @@ impl News {
         })
     }
 
+    /// All that waits, and how much was left out.
+    pub(super) fn take_rest(&self, run_id: &RunId) -> Vec<Event> {
+        let mut rest: Vec<Event> = std::iter::from_fn(|| self.take(run_id)).take(MOST_WAITING).collect();
+        rest.extend(self.take_untold(run_id));
+        rest
+    }
+
     /// What was left out since, when nothing comes after it.
-    pub(super) fn take_untold(&self, run_id: &RunId) -> Option<Event> {
+    fn take_untold(&self, run_id: &RunId) -> Option<Event> {
         let untold = std::mem::take(&mut self.pile().untold);
         let traffic = Traffic::Untold(untold);
         (untold != Untold::default()).then(|| Event::Traffic { run_id: run_id.clone(), traffic })
@@ -99,6 +108,16 @@ impl News {
 enum Line {
     Traffic(Traffic),
     Violation(Violation),
+}
+
+impl Line {
+    fn is_of_what_was_allowed(&self) -> bool {
+        match self {
+            Self::Traffic(Traffic::Decided(decided)) => decided.allowed,
+            Self::Traffic(Traffic::Carried(_)) => true,
+            Self::Traffic(Traffic::Untold(_)) | Self::Violation(_) => false,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -150,7 +169,8 @@ impl Pile {
     /// Adds a line, after the count of what was left out before it; false when there is no room.
     fn add(&mut self, line: Line) -> bool {
         let left_out = self.untold != Untold::default();
-        if self.waiting.len() + usize::from(left_out) >= MOST_WAITING {
+        let most = if line.is_of_what_was_allowed() { MOST_ALLOWED } else { MOST_WAITING };
+        if self.waiting.len() + usize::from(left_out) >= most {
             return false;
         }
         if left_out {
@@ -285,18 +305,39 @@ mod tests {
             // As slowly as it may be told.
             news.pile().decided(number, &record("/", None), begin + Duration::from_secs(number));
         }
-        assert_eq!(news.pile().waiting.len(), MOST_WAITING);
+        assert_eq!(news.pile().waiting.len(), MOST_ALLOWED);
         for number in 0..3000 {
             news.pile().ended(number, &record("/", None), &usage());
         }
-        news.violation(Violation { rule: "net.allowlist".to_owned(), message: String::new() });
+        // There is still room for what was denied, and for no more than that.
+        let room = MOST_WAITING - MOST_ALLOWED;
+        for _ in 0..2 * room {
+            news.violation(Violation { rule: "net.allowlist".to_owned(), message: String::new() });
+        }
+        assert_eq!(news.pile().waiting.len(), MOST_WAITING);
         let (decided, ended, violations, untold) = told(&news);
-        assert_eq!((decided.len(), ended.len(), violations), (MOST_WAITING, 0, 0));
-        let kept = MOST_WAITING as u64;
+        // One line is the count of what was left out before them.
+        assert_eq!((decided.len(), ended.len(), violations), (MOST_ALLOWED, 0, room - 1));
+        let kept = MOST_ALLOWED as u64;
         assert_eq!(untold, Untold { allowed: 3000 - kept, denied: 0, carried: kept });
         // Who reads again is told again.
         news.decided(3000, &record("/", None));
         assert_eq!(told(&news).0, [3000]);
+    }
+
+    #[test]
+    fn the_rest_is_all_that_waits_and_the_count_of_what_does_not() {
+        let (news, run) = (News::default(), RunId::generate().unwrap());
+        assert!(news.take_rest(&run).is_empty());
+        let begin = Instant::now();
+        for number in 0..u64::from(AT_ONCE) + 7 {
+            news.pile().decided(number, &record("/", None), begin);
+        }
+        let rest = news.take_rest(&run);
+        assert_eq!(rest.len(), AT_ONCE as usize + 1);
+        let traffic = Traffic::Untold(Untold { allowed: 7, ..Untold::default() });
+        assert_eq!(rest.last(), Some(&Event::Traffic { run_id: run.clone(), traffic }));
+        assert!(news.take_rest(&run).is_empty() && !news.has_some());
     }
 
     #[test]
