@@ -57,6 +57,14 @@ const WITH_ALL: &[Stage] = &[
         ends: 0,
         says: &[HELD, "cgroups      v2", "22 enforced, 0 watched"],
     },
+    // The twin of what is looked for at last.
+    Stage {
+        name: "root: a wall that stands is seen",
+        who: Who::Root,
+        line: "ringfence session start s > /dev/null && look && ringfence session stop s",
+        ends: 0,
+        says: &["/sys/fs/cgroup/ringfence/"],
+    },
     Stage {
         name: "person: check",
         who: Who::Person,
@@ -172,14 +180,12 @@ const WITHOUT_LANDLOCK: &[Stage] = &[
     },
 ];
 
-const AT_LAST: &[Stage] = &[Stage {
-    name: "nothing is left",
-    who: Who::Root,
-    line: "sleep 1; { find /sys/fs/cgroup -mindepth 2 -name 'ringfence*' -o -path '*ringfence/*' -type d; \
-        grep ringfence /proc/mounts; pgrep -a ringfence; find /tmp /var/tmp -name '*ringfence*'; } | grep .",
-    ends: 1,
-    says: &[],
-}];
+const AT_LAST: &[Stage] =
+    &[Stage { name: "nothing is left", who: Who::Root, line: "sleep 1; look", ends: 1, says: &[] }];
+
+/// What a stage can call to see what there is of ours: groups, mounts, processes and temporary files.
+const LOOK: &str = "look() { { find /sys/fs/cgroup -mindepth 2 -name 'ringfence*' -o -path '*ringfence/*' -type d; \
+    grep ringfence /proc/mounts; pgrep -a ringfence; find /tmp /var/tmp -name '*ringfence*'; } | grep .; }";
 
 /// Tries `names`, or all of them, and prints a line for each thing that was tried.
 pub(crate) fn try_all(workspace: &Workspace, names: &[&str]) -> Result<ExitCode, Failure> {
@@ -232,7 +238,7 @@ fn script(stages: &[Stage]) -> String {
             Who::Person => "su - person -c",
         };
         let place = format!("mkdir ~/stage-{number} && cd ~/stage-{number} || exit 1");
-        let line = format!("export XDG_RUNTIME_DIR=/run/user/$(id -u); {place}; {}", stage.line);
+        let line = format!("export XDG_RUNTIME_DIR=/run/user/$(id -u); {place}; {LOOK}; {}", stage.line);
         // One word for the shell that reads the script.
         let word = line.replace('\'', "'\\''");
         let ended = "code=$?; echo; echo \"<ended $code>\"";
